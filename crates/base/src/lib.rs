@@ -1,0 +1,13 @@
+//! Values every layer shares: [`Time`], [`Route`] and [`Carrier`], and RFC 1982 serial numbers.
+//!
+//! Nothing here has state, reads a clock or touches a socket. Begin with [`Time`]: every engine is told
+//! the time through it, so the same code runs in virtual and in real time.
+
+#![forbid(unsafe_code)]
+
+mod net;
+mod serial;
+mod time;
+
+pub use net::{Carrier, Ecn, Route};
+pub use time::Time;

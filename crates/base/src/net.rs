@@ -1,0 +1,72 @@
+//! Where a packet comes from and goes to, below SCTP's own ports.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// What carries SCTP packets over IP.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Carrier {
+    /// IP protocol 132, as native SCTP peers use it.
+    Ip,
+    /// UDP encapsulation (RFC 6951); the port is the peer's, ours is a setting of the socket.
+    Udp {
+        /// The peer's UDP port.
+        peer_port: u16,
+    },
+}
+
+/// One way between two hosts: our address, the peer's, and the carrier between them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
+    /// Our address; unspecified when the kernel is to choose it.
+    pub local: IpAddr,
+    /// The peer's address, of the same family.
+    pub remote: IpAddr,
+    /// What carries the packets.
+    pub carrier: Carrier,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.carrier {
+            Carrier::Ip => write!(f, "{}→{}", self.local, self.remote),
+            Carrier::Udp { peer_port } => write!(f, "{}→{} udp {peer_port}", self.local, self.remote),
+        }
+    }
+}
+
+/// The two ECN bits of the IP header (RFC 3168).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct,
+    /// ECN-capable, codepoint 01.
+    Ect1,
+    /// ECN-capable, codepoint 10.
+    Ect0,
+    /// Congestion experienced.
+    Ce,
+}
+
+impl Ecn {
+    /// From the low two bits of the traffic class octet.
+    pub const fn from_bits(bits: u8) -> Ecn {
+        match bits & 3 {
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            3 => Ecn::Ce,
+            _ => Ecn::NotEct,
+        }
+    }
+
+    /// As the low two bits of the traffic class octet.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Ecn::NotEct => 0,
+            Ecn::Ect1 => 1,
+            Ecn::Ect0 => 2,
+            Ecn::Ce => 3,
+        }
+    }
+}

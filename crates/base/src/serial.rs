@@ -1,0 +1,81 @@
+//! Serial number arithmetic (RFC 1982), by which TSNs, SSNs and the like are compared.
+
+/// Defines a serial number type over an unsigned integer.
+///
+/// The type has no `Ord`: `<` on a number that wraps is a bug. Compare with `is_after` and friends, which
+/// hold while the two numbers are less than half the number space apart.
+#[macro_export]
+macro_rules! serial_number {
+    ($(#[$doc:meta])* $name:ident($int:ty), signed $signed:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+        pub struct $name(pub $int);
+
+        impl $name {
+            /// The number after this one.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0.wrapping_add(1))
+            }
+
+            /// The number before this one.
+            #[must_use]
+            pub const fn prev(self) -> Self {
+                Self(self.0.wrapping_sub(1))
+            }
+
+            /// This number advanced by `n`.
+            #[must_use]
+            pub const fn plus(self, n: $int) -> Self {
+                Self(self.0.wrapping_add(n))
+            }
+
+            /// Whether this number comes later than `other`.
+            pub const fn is_after(self, other: Self) -> bool {
+                (self.0.wrapping_sub(other.0) as $signed) > 0
+            }
+
+            /// Whether this number is `other` or later.
+            pub const fn is_at_or_after(self, other: Self) -> bool {
+                (self.0.wrapping_sub(other.0) as $signed) >= 0
+            }
+
+            /// Whether this number comes before `other`.
+            pub const fn is_before(self, other: Self) -> bool {
+                other.is_after(self)
+            }
+
+            /// Whether this number is `other` or earlier.
+            pub const fn is_at_or_before(self, other: Self) -> bool {
+                other.is_at_or_after(self)
+            }
+
+            /// How far `later` lies ahead of this number, modulo the number space.
+            pub const fn distance_to(self, later: Self) -> $int {
+                later.0.wrapping_sub(self.0)
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    serial_number!(
+        /// A number small enough to try every pair.
+        Small(u8), signed i8
+    );
+
+    #[test]
+    fn every_number_is_after_its_127_predecessors_and_before_its_127_successors() {
+        for a in 0..=255u8 {
+            for d in 1..=127u8 {
+                assert!(Small(a).plus(d).is_after(Small(a)));
+                assert!(Small(a).is_before(Small(a).plus(d)));
+                assert!(!Small(a).is_at_or_after(Small(a).plus(d)));
+                assert_eq!(Small(a).distance_to(Small(a).plus(d)), d);
+            }
+            assert!(Small(a).is_at_or_after(Small(a)) && !Small(a).is_after(Small(a)));
+            assert_eq!(Small(a).next().prev(), Small(a));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The sctpify and shimrules commands.

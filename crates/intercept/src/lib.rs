@@ -1,0 +1,1 @@
+//! Taking TCP connections over and giving them back.

@@ -1,0 +1,1 @@
+//! SCTP packets in and out of the kernel: UDP with GSO and GRO, raw IP, addresses and routes.

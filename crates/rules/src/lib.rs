@@ -1,0 +1,3 @@
+//! The shim rules table and its settings.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Hosts as network namespaces, programs, captures and verdicts for tests, demo and benchmarks.

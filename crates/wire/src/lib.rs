@@ -1,0 +1,3 @@
+//! SCTP packets, chunks, parameters and error causes as types.
+
+#![forbid(unsafe_code)]
