@@ -1,3 +1,67 @@
-//! Project commands.
+//! The project's commands, run through the `./x` wrapper: test, check, demo, bench, doctor.
+//!
+//! Wires programs together and judges their outcome; contains no protocol. Begin with [`COMMANDS`]: one
+//! row a command.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod check;
+mod doctor;
+mod layers;
+mod sources;
+mod tally;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+/// What a command is given (the words after its name) and what it answers.
+type Command = fn(&[String]) -> anyhow::Result<Outcome>;
+
+/// Whether a command's judgement was good; decides the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// All that was judged is right: exit status 0.
+    Good,
+    /// Something judged is wrong, and has been printed: exit status 1.
+    Bad,
+}
+
+/// Name, help line, function.
+const COMMANDS: &[(&str, &str, Command)] = &[
+    ("test", "check, then every test; namespace tests too when root; one closing line of counts", test::run),
+    ("check", "formatting, lints, layers, module docs, unsafe, licences", check::run),
+    ("layers", "only the layer table against cargo metadata", layers::run),
+    ("doctor", "what this host lacks, and how to get it", doctor::run),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = words.split_first() else { return help() };
+    let Some((_, _, command)) = COMMANDS.iter().find(|(known, _, _)| known == name) else {
+        if !matches!(name.as_str(), "help" | "-h" | "--help") {
+            eprintln!("x: there is no command `{name}`");
+            help();
+            return ExitCode::from(2);
+        }
+        return help();
+    };
+    match command(rest) {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("x {name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() -> ExitCode {
+    println!(
+        "usage: ./x COMMAND\n\n  setup     install the Debian or Ubuntu packages the commands use (root)"
+    );
+    for (name, help, _) in COMMANDS {
+        println!("  {name:<9} {help}");
+    }
+    ExitCode::SUCCESS
+}

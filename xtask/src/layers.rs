@@ -1,0 +1,111 @@
+//! Which crate lies in which layer, and the check that dependencies point down only.
+//!
+//! Judges normal and build dependencies as `cargo metadata` reports them; a dev-dependency may point up
+//! (an engine's tests may use the simulator). Begin with [`LAYERS`].
+
+use crate::Outcome;
+use crate::tools::{cargo, output};
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// Every crate of the workspace and its layer.
+const LAYERS: &[(&str, u8)] = &[
+    ("base", 0),
+    ("wire", 0),
+    ("sctp", 1),
+    ("relay", 1),
+    ("rules", 1),
+    ("control", 1),
+    ("sim", 2),
+    ("netio", 3),
+    ("intercept", 3),
+    ("sctpifyd", 4),
+    ("cli", 4),
+    ("testbed", 4),
+    ("xtask", 5),
+];
+
+/// The only edges allowed within a layer, each with its reason in the name of the two crates: wire's types
+/// are made of base's, and the control socket speaks of rules.
+const SAME_LAYER: &[(&str, &str)] = &[("wire", "base"), ("control", "rules")];
+
+/// `./x layers`.
+pub(crate) fn run(_: &[String]) -> Result<Outcome> {
+    let text = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
+    let faults = faults(&edges(&serde_json::from_str(&text)?)?);
+    for fault in &faults {
+        eprintln!("layers: {fault}");
+    }
+    Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
+}
+
+/// (crate, crate it depends on) for all that lie in this workspace; a crate alone comes with itself.
+fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
+    let mut edges = Vec::new();
+    for package in metadata["packages"].as_array().context("cargo metadata without packages")? {
+        let name = package["name"].as_str().context("a package without name")?;
+        edges.push((name.to_owned(), name.to_owned()));
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let is_ours = dependency["path"].is_string();
+            let is_dev = dependency["kind"].as_str() == Some("dev");
+            if let (true, false, Some(to)) = (is_ours, is_dev, dependency["name"].as_str()) {
+                edges.push((name.to_owned(), to.to_owned()));
+            }
+        }
+    }
+    Ok(edges)
+}
+
+/// One sentence for each edge that the table forbids.
+fn faults(edges: &[(String, String)]) -> Vec<String> {
+    edges.iter().filter_map(|(from, to)| fault(from, to)).collect()
+}
+
+fn fault(from: &str, to: &str) -> Option<String> {
+    let layer = |name: &str| LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
+    let Some(above) = layer(from) else {
+        return Some(format!("{from} has no layer: add it to LAYERS in xtask/src/layers.rs"));
+    };
+    let below = layer(to)?;
+    if from == to || above > below || SAME_LAYER.contains(&(from, to)) {
+        return None;
+    }
+    let way = if above == below { "sideways" } else { "up" };
+    Some(format!("{from} (layer {above}) depends on {to} (layer {below}): that arrow points {way}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{edges, fault};
+    use serde_json::json;
+
+    #[test]
+    fn an_arrow_down_is_allowed() {
+        assert_eq!(fault("sctp", "wire"), None);
+    }
+
+    #[test]
+    fn an_arrow_up_is_refused() {
+        assert!(fault("rules", "netio").is_some_and(|text| text.contains("points up")));
+    }
+
+    #[test]
+    fn an_arrow_sideways_is_refused_unless_named() {
+        assert!(fault("relay", "sctp").is_some_and(|text| text.contains("sideways")));
+        assert_eq!(fault("control", "rules"), None);
+    }
+
+    #[test]
+    fn a_crate_without_layer_is_refused() {
+        assert!(fault("newcomer", "newcomer").is_some());
+    }
+
+    #[test]
+    fn dev_dependencies_and_other_peoples_crates_are_not_judged() {
+        let metadata = json!({"packages": [{"name": "sctp", "dependencies": [
+            {"name": "sim", "path": "/p", "kind": "dev"}, {"name": "bytes", "kind": null},
+            {"name": "wire", "path": "/p", "kind": null}]}]});
+        let edges = edges(&metadata).unwrap();
+        assert_eq!(edges, [("sctp".into(), "sctp".into()), ("sctp".into(), "wire".into())]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Rules about source text that no lint covers: module docs, where `unsafe` may stand, who forbids it.
+//!
+//! Looks at lines, not at syntax trees: it may be fooled by a string literal, never by a comment.
+
+use crate::tools::root;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates that make system calls, the only ones where `unsafe` may stand.
+const UNSAFE_CRATES: &[&str] = &["netio", "intercept"];
+/// How many lines above an `unsafe` its `SAFETY:` comment may begin.
+const SAFETY_LINES_MAX: usize = 8;
+
+/// Every module opens with `//!`.
+pub(crate) fn module_docs() -> Result<Vec<String>> {
+    judge(|path, text| {
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        if first.starts_with("//!") {
+            Vec::new()
+        } else {
+            vec![format!("{path}:1: the module does not open with `//!`")]
+        }
+    })
+}
+
+/// `unsafe` only in the crates named, each with its reason; every other crate forbids it.
+pub(crate) fn unsafe_code() -> Result<Vec<String>> {
+    judge(|path, text| {
+        if UNSAFE_CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/"))) {
+            return without_reason(path, text);
+        }
+        let mut faults = misplaced(path, text);
+        let is_crate_root =
+            path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/");
+        if is_crate_root && !text.contains("#![forbid(unsafe_code)]") {
+            faults.push(format!("{path}:1: add #![forbid(unsafe_code)]"));
+        }
+        faults
+    })
+}
+
+fn misplaced(path: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate().filter(|(_, line)| has_unsafe(line));
+    lines
+        .map(|(n, _)| format!("{path}:{}: unsafe belongs into {}", n + 1, UNSAFE_CRATES.join(" or ")))
+        .collect()
+}
+
+fn without_reason(path: &str, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let has_reason =
+        |n: usize| lines[n.saturating_sub(SAFETY_LINES_MAX)..=n].iter().any(|line| line.contains("SAFETY:"));
+    let bare = (0..lines.len()).filter(|n| has_unsafe(lines[*n]) && !has_reason(*n));
+    bare.map(|n| format!("{path}:{}: unsafe without a SAFETY: line", n + 1)).collect()
+}
+
+/// True when the word `unsafe` stands in the code of a line.
+fn has_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    code.split(|c: char| !is_name(c)).any(|word| word == "unsafe")
+}
+
+/// Applies a rule to every Rust file of the workspace, in the order of their names.
+fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
+    let root = root();
+    let mut files = Vec::new();
+    for part in ["crates", "xtask", "tests"] {
+        collect(&root.join(part), &mut files)?;
+    }
+    files.sort();
+    let mut faults = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let path = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        faults.extend(rule(&path, &text));
+    }
+    Ok(faults)
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_unsafe, without_reason};
+
+    #[test]
+    fn the_word_in_a_comment_or_a_longer_word_is_no_unsafe_code() {
+        assert!(!has_unsafe("#![forbid(unsafe_code)] // no unsafe here"));
+        assert!(has_unsafe("    let n = unsafe { call() };"));
+    }
+
+    #[test]
+    fn unsafe_without_its_reason_is_found() {
+        assert_eq!(without_reason("f.rs", "fn a() {\n    unsafe { b() }\n}").len(), 1);
+        assert_eq!(without_reason("f.rs", "// SAFETY: b has no conditions.\nunsafe { b() }").len(), 0);
+    }
+}

@@ -1,0 +1,67 @@
+//! Counts of passed, failed and skipped, over all parts of a run, and the one closing line.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Counts of single checks or tests.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Judged right.
+    pub(crate) passed: u64,
+    /// Judged wrong, or could not be judged.
+    pub(crate) failed: u64,
+    /// Not run here.
+    pub(crate) skipped: u64,
+}
+
+impl Tally {
+    /// One judgement.
+    pub(crate) fn of(good: bool) -> Self {
+        Self { passed: u64::from(good), failed: u64::from(!good), skipped: 0 }
+    }
+
+    /// Reads cargo's `test result:` line; `None` for any other line.
+    pub(crate) fn from_cargo_line(line: &str) -> Option<Self> {
+        let counts = line.trim().strip_prefix("test result: ")?;
+        let number = |label: &str| {
+            counts.split([';', '.']).find_map(|part| part.trim().strip_suffix(label)?.trim().parse().ok())
+        };
+        Some(Self { passed: number("passed")?, failed: number("failed")?, skipped: number("ignored")? })
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tally;
+
+    #[test]
+    fn a_result_line_of_cargo_is_read_whole() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 1 filtered out; finished in 0.02s";
+        assert_eq!(Tally::from_cargo_line(line), Some(Tally { passed: 12, failed: 3, skipped: 4 }));
+    }
+
+    #[test]
+    fn other_lines_of_cargo_count_nothing() {
+        assert_eq!(Tally::from_cargo_line("test tests::a_test ... ok"), None);
+    }
+
+    #[test]
+    fn the_closing_line_has_the_agreed_words() {
+        let tally = Tally { passed: 12, failed: 0, skipped: 4 };
+        assert_eq!(tally.to_string(), "12 passed, 0 failed, 4 skipped");
+    }
+}
