@@ -1,3 +1,30 @@
-//! The shim rules table and its settings.
+//! Which connections ride SCTP: the rules table of the shim, its default policies and its settings.
+//!
+//! Pure: no clock, no files, no sockets. [`Rulebook::decide`] answers for one connection and counts the hit,
+//! [`Rulebook::explain`] answers the same and counts nothing.
+//!
+//! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than
+//! [`MAX_RULES`] rules. Invariants: addresses are kept normalised (IPv4-mapped IPv6 is IPv4, host bits are zero);
+//! the default policies live in the [`Settings`] alone; printing a table and reading it back gives the same table.
+//!
+//! Begin with [`Rulebook`]; the line syntax is in [`RuleLine`], the settings in [`SETTINGS`].
 
 #![forbid(unsafe_code)]
+
+mod book;
+mod line;
+mod nearest;
+mod net;
+mod ports;
+mod rule;
+mod settings;
+mod table;
+
+pub use book::{Because, Decision, Rulebook};
+pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table};
+pub use nearest::nearest;
+pub use net::{IpNet, NetError, normalise};
+pub use ports::{PortRange, PortsError};
+pub use rule::{Chain, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError};
+pub use settings::{Carriers, Kind, SETTINGS, Setting, SettingError, Settings, find_setting, parse_bool};
+pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};

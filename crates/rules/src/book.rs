@@ -1,0 +1,214 @@
+//! The rules table and the settings together: who rides SCTP, and why.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::{Chain, Policy, RuleMatch, RulesTable, Settings, print_rule};
+
+/// Settings and table, and the decisions made from them.
+///
+/// A decision takes the default policy of the chain, then searches the rules that are exceptions to it, first
+/// match first. By default both policies are disable: only listeners that local-enable rules name are reachable
+/// over SCTP, and only destinations that remote-enable rules name are tried.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rulebook {
+    /// The settings; the default policies are two of them.
+    pub settings: Settings,
+    /// The exceptions to the default policies.
+    pub table: RulesTable,
+    default_hits: [u64; 2],
+}
+
+/// What was decided, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// SCTP where the peer has it, or plain TCP.
+    pub policy: Policy,
+    /// Why.
+    pub because: Because,
+}
+
+/// Why a decision fell as it did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Because {
+    /// The setting `enable` is 0.
+    DisabledGlobally,
+    /// No rule matched: the chain's default policy.
+    Default(Chain),
+    /// The first rule that matched.
+    Rule {
+        /// Whom the rule is for.
+        chain: Chain,
+        /// What it says.
+        policy: Policy,
+        /// Its place in the chain, from 1.
+        number: usize,
+        /// The rule as `shimrules` prints it, without chain and policy.
+        text: String,
+        /// Its name, if it has one.
+        name: Option<String>,
+    },
+}
+
+const fn slot(chain: Chain) -> usize {
+    match chain {
+        Chain::Local => 0,
+        Chain::Remote => 1,
+    }
+}
+
+impl Rulebook {
+    /// A rulebook with no hits counted yet.
+    pub fn new(settings: Settings, table: RulesTable) -> Rulebook {
+        Rulebook { settings, table, default_hits: [0; 2] }
+    }
+
+    /// Decides for a program that listens on (chain local) or connects to (chain remote) this address and port,
+    /// and counts a hit for the rule or the default that decided.
+    pub fn decide(&mut self, chain: Chain, address: IpAddr, port: u16) -> Decision {
+        let decision = self.explain(chain, address, port);
+        match &decision.because {
+            Because::DisabledGlobally => {}
+            Because::Default(chain) => {
+                let hits = &mut self.default_hits[slot(*chain)];
+                *hits = hits.saturating_add(1);
+            }
+            Because::Rule { chain, policy, number, .. } => self.table.count_hit(*chain, *policy, *number),
+        }
+        decision
+    }
+
+    /// What [`Rulebook::decide`] would decide; counts nothing.
+    pub fn explain(&self, chain: Chain, address: IpAddr, port: u16) -> Decision {
+        if !self.settings.enable {
+            return Decision { policy: Policy::Disable, because: Because::DisabledGlobally };
+        }
+        let default = self.default_policy(chain);
+        match self.table.find(chain, default.opposite(), address, port) {
+            Some(found) => Decision { policy: found.policy, because: Because::from(found) },
+            None => Decision { policy: default, because: Because::Default(chain) },
+        }
+    }
+
+    /// The policy for connections that no rule names.
+    pub fn default_policy(&self, chain: Chain) -> Policy {
+        Policy::from_enabled(match chain {
+            Chain::Local => self.settings.default_local_enable,
+            Chain::Remote => self.settings.default_remote_enable,
+        })
+    }
+
+    /// Changes the policy for connections that no rule names; the same as the setting
+    /// `default_local_enable` or `default_remote_enable`.
+    pub fn set_default_policy(&mut self, chain: Chain, policy: Policy) {
+        match chain {
+            Chain::Local => self.settings.default_local_enable = policy.is_enable(),
+            Chain::Remote => self.settings.default_remote_enable = policy.is_enable(),
+        }
+    }
+
+    /// How many decisions fell to the default policy of this chain.
+    pub fn default_hits(&self, chain: Chain) -> u64 {
+        self.default_hits[slot(chain)]
+    }
+}
+
+/// The setting that holds a chain's default policy.
+const fn default_setting(chain: Chain) -> &'static str {
+    match chain {
+        Chain::Local => "default_local_enable",
+        Chain::Remote => "default_remote_enable",
+    }
+}
+
+impl From<RuleMatch<'_>> for Because {
+    fn from(found: RuleMatch<'_>) -> Because {
+        Because::Rule {
+            chain: found.chain,
+            policy: found.policy,
+            number: found.number,
+            text: print_rule(found.rule),
+            name: found.rule.name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Because::DisabledGlobally => f.write_str("sctpify is switched off (setting enable=0)"),
+            Because::Default(chain) => {
+                write!(
+                    f,
+                    "no {chain} rule matches, so the default policy holds (setting {})",
+                    default_setting(*chain)
+                )
+            }
+            Because::Rule { chain, policy, number, text, .. } if text.is_empty() => {
+                write!(f, "rule {number} of {chain}-{policy} (everything)")
+            }
+            Because::Rule { chain, policy, number, text, .. } => {
+                write!(f, "rule {number} of {chain}-{policy}: {text}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_table;
+
+    fn book(table: &str) -> Rulebook {
+        Rulebook::new(Settings::default(), parse_table(table).unwrap())
+    }
+
+    fn decide(book: &mut Rulebook, chain: Chain, address: &str, port: u16) -> Decision {
+        book.decide(chain, address.parse().unwrap(), port)
+    }
+
+    #[test]
+    fn an_empty_book_lets_nothing_ride_sctp() {
+        let mut book = Rulebook::default();
+        for chain in Chain::ALL {
+            let decision = decide(&mut book, chain, "10.0.0.1", 22);
+            assert_eq!(decision, Decision { policy: Policy::Disable, because: Because::Default(chain) });
+        }
+    }
+
+    #[test]
+    fn only_exceptions_to_the_default_are_searched() {
+        let rules = "-A -c remote -p disable -P 22\n-A -c remote -p enable -P 22\n";
+        let mut book = book(rules);
+        assert_eq!(decide(&mut book, Chain::Remote, "10.0.0.1", 22).policy, Policy::Enable);
+        book.set_default_policy(Chain::Remote, Policy::Enable);
+        assert_eq!(decide(&mut book, Chain::Remote, "10.0.0.1", 22).policy, Policy::Disable);
+        assert_eq!(decide(&mut book, Chain::Remote, "10.0.0.1", 23).policy, Policy::Enable);
+    }
+
+    #[test]
+    fn a_decision_says_which_rule_and_counts_its_hit() {
+        let mut book = book("-A -c local -p enable -P 80\n-A -c local -p enable -P 22 --name ssh\n");
+        let decision = decide(&mut book, Chain::Local, "::ffff:10.0.0.1", 22);
+        assert_eq!(decision.because.to_string(), "rule 2 of local-enable: -P 22 --name ssh");
+        decide(&mut book, Chain::Local, "10.0.0.1", 23);
+        let hits: Vec<u64> = book.table.list(None, None).map(|r| r.hits).collect();
+        assert_eq!((hits, book.default_hits(Chain::Local)), (vec![0, 1], 1));
+    }
+
+    #[test]
+    fn explaining_counts_nothing() {
+        let book_before = book("-A -c local -p enable -P 22\n");
+        let book = book_before.clone();
+        book.explain(Chain::Local, "10.0.0.1".parse().unwrap(), 22);
+        assert_eq!(book, book_before);
+    }
+
+    #[test]
+    fn the_global_switch_overrides_every_rule() {
+        let mut book = book("-A -c local -p enable -P 22\n");
+        book.settings.enable = false;
+        let decision = decide(&mut book, Chain::Local, "10.0.0.1", 22);
+        assert_eq!(decision, Decision { policy: Policy::Disable, because: Because::DisabledGlobally });
+    }
+}

@@ -1,0 +1,316 @@
+//! Rules as lines in the syntax of `shimrules`: `-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh`.
+//!
+//! The rules file is made of such lines; what [`print_table`] prints, [`parse_table`] reads back unchanged
+//! (hit counts are not rules and are left out).
+
+use std::fmt::Write;
+
+use crate::rule::did_you_mean;
+use crate::{Added, Chain, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError, RulesTable};
+use crate::{TableError, WordError};
+
+/// What a line asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// `-A`: put the rule last in its chain.
+    Add,
+    /// `-D`: take the rule with this match out.
+    Delete,
+}
+
+/// One line: an action, a chain, a policy and a rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleLine {
+    /// Add or delete.
+    pub action: Action,
+    /// Whom the rule is for.
+    pub chain: Chain,
+    /// What it says.
+    pub policy: Policy,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LineError {
+    /// A quote is opened and not closed.
+    #[error("the quote {0} is not closed")]
+    OpenQuote(char),
+    /// An option needs a value and the line ends.
+    #[error("`{0}` needs a value after it")]
+    NoValue(&'static str),
+    /// An option that is not known.
+    #[error("unknown option `{word}`{}", did_you_mean(.word, &OPTION_NAMES))]
+    UnknownOption {
+        /// The word as given.
+        word: String,
+    },
+    /// An option given twice.
+    #[error("`{0}` is given twice")]
+    Twice(&'static str),
+    /// Something every line needs.
+    #[error("`{0}` is missing: a rule line looks like `-A -c remote -p enable -d 10.1.2.0/24 -P 22`")]
+    Missing(&'static str),
+    /// Neither local nor remote, enable nor disable.
+    #[error(transparent)]
+    Word(#[from] WordError),
+    /// Not an address.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// Not a port.
+    #[error(transparent)]
+    Ports(#[from] PortsError),
+    /// A name or comment that cannot be kept.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// The table does not take the rule.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The same match stands in the chain already.
+    #[error(
+        "the same address and ports stand in this chain already, as rule {0}: this one could never decide"
+    )]
+    Doubled(usize),
+    /// A file of rules holds rules only.
+    #[error("only `-A` lines may stand in a rules file")]
+    NotAdd,
+}
+
+const ADD: &str = "-A";
+const DELETE: &str = "-D";
+const CHAIN: &str = "-c";
+const POLICY: &str = "-p";
+const ADDRESS: &str = "-d";
+const PORTS: &str = "-P";
+const NAME: &str = "--name";
+const COMMENT: &str = "--comment";
+const OPTION_NAMES: [&str; 8] = [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT];
+
+#[derive(Default)]
+struct Fields {
+    action: Option<Action>,
+    chain: Option<Chain>,
+    policy: Option<Policy>,
+    rule: Rule,
+}
+
+impl RuleLine {
+    /// Reads a line, quotes and all. An empty line or one of comment (`# ...`) only is `None`.
+    ///
+    /// # Errors
+    /// When the line is not a whole rule.
+    pub fn parse(line: &str) -> Result<Option<RuleLine>, LineError> {
+        let words = split(line)?;
+        if words.is_empty() {
+            return Ok(None);
+        }
+        let mut fields = Fields::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            fields.take(&word, &mut words)?;
+        }
+        fields.finish().map(Some)
+    }
+
+    /// The line that reads back as this one.
+    pub fn print(&self) -> String {
+        let action = match self.action {
+            Action::Add => ADD,
+            Action::Delete => DELETE,
+        };
+        let spec = print_rule(&self.rule);
+        let space = if spec.is_empty() { "" } else { " " };
+        format!("{action} {CHAIN} {} {POLICY} {}{space}{spec}", self.chain, self.policy)
+    }
+}
+
+impl Fields {
+    fn take(&mut self, word: &str, rest: &mut impl Iterator<Item = String>) -> Result<(), LineError> {
+        let (option, glued) =
+            split_option(word).ok_or_else(|| LineError::UnknownOption { word: word.into() })?;
+        let mut value = || glued.map(String::from).or_else(|| rest.next()).ok_or(LineError::NoValue(option));
+        match option {
+            ADD => put(&mut self.action, option, Action::Add),
+            DELETE => put(&mut self.action, option, Action::Delete),
+            CHAIN => put(&mut self.chain, option, value()?.parse::<Chain>()?),
+            POLICY => put(&mut self.policy, option, value()?.parse::<Policy>()?),
+            ADDRESS => put(&mut self.rule.address, option, value()?.parse::<IpNet>()?),
+            PORTS => put(&mut self.rule.ports, option, value()?.parse::<PortRange>()?),
+            NAME => put(&mut self.rule.name, option, value()?),
+            _ => put(&mut self.rule.comment, option, value()?),
+        }
+    }
+
+    fn finish(self) -> Result<RuleLine, LineError> {
+        self.rule.check()?;
+        Ok(RuleLine {
+            action: self.action.ok_or(LineError::Missing(ADD))?,
+            chain: self.chain.ok_or(LineError::Missing(CHAIN))?,
+            policy: self.policy.ok_or(LineError::Missing(POLICY))?,
+            rule: self.rule,
+        })
+    }
+}
+
+fn put<T>(slot: &mut Option<T>, option: &'static str, value: T) -> Result<(), LineError> {
+    match slot.replace(value) {
+        Some(_) => Err(LineError::Twice(option)),
+        None => Ok(()),
+    }
+}
+
+/// The option a word names, and the value glued to it (`-cremote`, `--name=ssh`).
+fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
+    OPTION_NAMES.into_iter().find_map(|option| {
+        let rest = word.strip_prefix(option)?;
+        match rest {
+            "" => Some((option, None)),
+            _ if option == ADD || option == DELETE => None,
+            _ if option.starts_with("--") => rest.strip_prefix('=').map(|value| (option, Some(value))),
+            _ => Some((option, Some(rest))),
+        }
+    })
+}
+
+/// Splits a line into words: spaces part them, quotes join them, `\` in double quotes keeps the next letter,
+/// `#` at the start of a word begins a comment.
+fn split(line: &str) -> Result<Vec<String>, LineError> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '#' if word.is_none() => break,
+            '"' | '\'' => read_quoted(letter, &mut letters, word.get_or_insert_default())?,
+            _ if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn read_quoted(
+    quote: char,
+    letters: &mut impl Iterator<Item = char>,
+    word: &mut String,
+) -> Result<(), LineError> {
+    while let Some(letter) = letters.next() {
+        match letter {
+            _ if letter == quote => return Ok(()),
+            '\\' if quote == '"' => word.push(letters.next().ok_or(LineError::OpenQuote(quote))?),
+            _ => word.push(letter),
+        }
+    }
+    Err(LineError::OpenQuote(quote))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/+@%=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into();
+    }
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The specification of a rule: its match, name and comment, without chain and policy. Empty for a rule that
+/// matches everything and has no name.
+pub fn print_rule(rule: &Rule) -> String {
+    let mut parts = Vec::new();
+    parts.extend(rule.address.map(|a| format!("{ADDRESS} {a}")));
+    parts.extend(rule.ports.map(|p| format!("{PORTS} {p}")));
+    parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
+    parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));
+    parts.join(" ")
+}
+
+/// The whole table as lines, each ended, in the order the chains are searched.
+pub fn print_table(table: &RulesTable) -> String {
+    table.list(None, None).fold(String::new(), |mut text, r| {
+        let line = RuleLine { action: Action::Add, chain: r.chain, policy: r.policy, rule: r.rule.clone() };
+        let _ = writeln!(text, "{}", line.print());
+        text
+    })
+}
+
+/// Reads a table of lines as [`print_table`] prints them; empty lines and comments may stand between.
+///
+/// # Errors
+/// The number of the first line that is wrong (from 1), and what is wrong with it.
+pub fn parse_table(text: &str) -> Result<RulesTable, (usize, LineError)> {
+    let mut table = RulesTable::default();
+    for (i, line) in text.lines().enumerate() {
+        add_line(&mut table, line).map_err(|e| (i + 1, e))?;
+    }
+    Ok(table)
+}
+
+fn add_line(table: &mut RulesTable, line: &str) -> Result<(), LineError> {
+    let Some(line) = RuleLine::parse(line)? else { return Ok(()) };
+    if line.action != Action::Add {
+        return Err(LineError::NotAdd);
+    }
+    match table.add(line.chain, line.policy, line.rule)? {
+        Added::New(_) => Ok(()),
+        Added::Same(number) | Added::Renamed(number) => Err(LineError::Doubled(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> RuleLine {
+        RuleLine::parse(line).expect(line).expect("a rule")
+    }
+
+    #[test]
+    fn the_papers_glued_form_and_the_spaced_form_mean_the_same() {
+        let spaced = parse("-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name x --comment \"two words\"");
+        let glued = parse("-A -cremote -penable -d10.1.2.0/24 -P22 --name=x --comment='two words'");
+        assert_eq!(spaced, glued);
+        assert_eq!(spaced.rule.comment.as_deref(), Some("two words"));
+    }
+
+    #[test]
+    fn a_line_prints_in_one_canonical_form() {
+        let line = parse("-p disable   -P 1-1024 -c local -D -d ::ffff:10.1.2.9/120");
+        assert_eq!(line.print(), "-D -c local -p disable -d 10.1.2.0/24 -P 1:1024");
+    }
+
+    #[test]
+    fn a_wildcard_rule_needs_only_chain_and_policy() {
+        assert_eq!(parse("-A -c local -p enable").rule, Rule::default());
+        assert_eq!(parse("-A -c local -p enable").print(), "-A -c local -p enable");
+    }
+
+    #[test]
+    fn comments_and_empty_lines_are_no_rules() {
+        assert_eq!(RuleLine::parse("   # all of ssh"), Ok(None));
+        assert_eq!(RuleLine::parse(""), Ok(None));
+        assert_eq!(parse("-A -c local -p enable -P 22 # ssh").rule.comment, None);
+    }
+
+    #[test]
+    fn errors_name_the_word_that_is_wrong() {
+        let text = |line: &str| RuleLine::parse(line).unwrap_err().to_string();
+        assert_eq!(text("-A -c remote"), LineError::Missing("-p").to_string());
+        assert_eq!(text("-A -c remote -c local -p enable"), "`-c` is given twice");
+        assert_eq!(text("-A -c remote -p enable -P"), "`-P` needs a value after it");
+        assert_eq!(
+            text("-A -c remote -p enable --coment x"),
+            "unknown option `--coment`; did you mean `--comment`?"
+        );
+        assert_eq!(text("-A -c remote -p enable --name \"x"), "the quote \" is not closed");
+    }
+
+    #[test]
+    fn a_table_error_names_its_line() {
+        let text = "# rules\n-A -c local -p enable -P 22\n\n-A -c local -p maybe\n";
+        assert!(matches!(parse_table(text), Err((4, LineError::Word(_)))));
+        let doubled = "-A -c local -p enable -P 22\n-A -c local -p enable -P 22\n";
+        assert_eq!(parse_table(doubled).unwrap_err(), (2, LineError::Doubled(1)));
+        assert_eq!(parse_table("-D -c local -p enable").unwrap_err(), (1, LineError::NotAdd));
+    }
+}

@@ -1,0 +1,115 @@
+//! One port or a range of ports.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A range of TCP ports, both ends included.
+///
+/// Invariant: the first is not after the last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+/// What is wrong with a port or a range.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PortsError {
+    /// Not a number from 0 to 65535.
+    #[error("`{0}` is not a port: give a number from 0 to 65535, or a range such as 1:1024")]
+    NotAPort(String),
+    /// The range runs backwards.
+    #[error("the range {0}:{1} runs backwards: write {1}:{0}")]
+    Backwards(u16, u16),
+}
+
+impl PortRange {
+    /// The ports from `first` to `last`.
+    ///
+    /// # Errors
+    /// When `first` is after `last`.
+    pub fn new(first: u16, last: u16) -> Result<PortRange, PortsError> {
+        if first > last {
+            return Err(PortsError::Backwards(first, last));
+        }
+        Ok(PortRange { first, last })
+    }
+
+    /// Whether `port` is one of them.
+    pub fn contains(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    /// The lowest port.
+    pub fn first(self) -> u16 {
+        self.first
+    }
+
+    /// The highest port.
+    pub fn last(self) -> u16 {
+        self.last
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = PortsError;
+
+    /// Reads `22`, `1:1024` or `1-1024`.
+    fn from_str(text: &str) -> Result<PortRange, PortsError> {
+        let port = |part: &str| part.parse::<u16>().map_err(|_| PortsError::NotAPort(text.into()));
+        match text.split_once([':', '-']) {
+            Some((first, last)) => PortRange::new(port(first)?, port(last)?),
+            None => port(text).map(|p| PortRange { first: p, last: p }),
+        }
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            return write!(f, "{}", self.first);
+        }
+        write!(f, "{}:{}", self.first, self.last)
+    }
+}
+
+impl From<PortRange> for String {
+    fn from(ports: PortRange) -> String {
+        ports.to_string()
+    }
+}
+
+impl TryFrom<String> for PortRange {
+    type Error = PortsError;
+    fn try_from(text: String) -> Result<PortRange, PortsError> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colon_and_dash_mean_the_same() {
+        assert_eq!("1:1024".parse::<PortRange>(), "1-1024".parse());
+        assert_eq!("1-1024".parse::<PortRange>().unwrap().to_string(), "1:1024");
+    }
+
+    #[test]
+    fn a_range_holds_both_ends_and_nothing_beyond() {
+        let r = PortRange::new(10, 12).unwrap();
+        assert!(r.contains(10) && r.contains(12));
+        assert!(!r.contains(9) && !r.contains(13));
+    }
+
+    #[test]
+    fn backwards_and_too_large_are_refused() {
+        assert_eq!("9:1".parse::<PortRange>(), Err(PortsError::Backwards(9, 1)));
+        assert!(matches!("65536".parse::<PortRange>(), Err(PortsError::NotAPort(_))));
+        assert!(matches!("ssh".parse::<PortRange>(), Err(PortsError::NotAPort(_))));
+    }
+}

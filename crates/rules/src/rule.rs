@@ -1,0 +1,237 @@
+//! One rule, and the words that say which chain it stands in.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{IpNet, PortRange, nearest};
+
+/// The longest name of a rule.
+pub const MAX_NAME_BYTES: usize = 64;
+/// The longest comment of a rule.
+pub const MAX_COMMENT_BYTES: usize = 256;
+
+/// Whom a rule is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Chain {
+    /// Programs that listen here; address and port are the listener's.
+    Local,
+    /// Programs that connect elsewhere; address and port are the peer's.
+    Remote,
+}
+
+/// What a rule, or the default, says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// Use SCTP where the peer has it.
+    Enable,
+    /// Stay plain TCP.
+    Disable,
+}
+
+/// A word that is neither of the two it may be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{word}` is not a {what}: say {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
+pub struct WordError {
+    /// What the word should have been: chain or policy.
+    pub what: &'static str,
+    /// The word.
+    pub word: String,
+    /// The two words it may be.
+    pub choices: Choices,
+}
+
+/// Two words to choose from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choices(pub &'static str, pub &'static str);
+
+impl fmt::Display for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` or `{}`", self.0, self.1)
+    }
+}
+
+pub(crate) fn did_you_mean(word: &str, candidates: &[&str]) -> String {
+    nearest(word, candidates.iter().copied()).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
+}
+
+impl Chain {
+    /// Both chains, in the order they are listed.
+    pub const ALL: [Chain; 2] = [Chain::Local, Chain::Remote];
+
+    /// The word of the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Chain::Local => "local",
+            Chain::Remote => "remote",
+        }
+    }
+}
+
+impl Policy {
+    /// Both policies, in the order they are listed.
+    pub const ALL: [Policy; 2] = [Policy::Enable, Policy::Disable];
+
+    /// The word of the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Policy::Enable => "enable",
+            Policy::Disable => "disable",
+        }
+    }
+
+    /// The policy that is an exception to this one.
+    #[must_use]
+    pub const fn opposite(self) -> Policy {
+        match self {
+            Policy::Enable => Policy::Disable,
+            Policy::Disable => Policy::Enable,
+        }
+    }
+
+    /// Enable if `enabled`, else disable.
+    pub const fn from_enabled(enabled: bool) -> Policy {
+        if enabled { Policy::Enable } else { Policy::Disable }
+    }
+
+    /// Whether this is enable.
+    pub const fn is_enable(self) -> bool {
+        matches!(self, Policy::Enable)
+    }
+}
+
+impl FromStr for Chain {
+    type Err = WordError;
+    fn from_str(word: &str) -> Result<Chain, WordError> {
+        let error = || WordError { what: "chain", word: word.into(), choices: Choices("local", "remote") };
+        Chain::ALL.into_iter().find(|c| c.word().eq_ignore_ascii_case(word)).ok_or_else(error)
+    }
+}
+
+impl FromStr for Policy {
+    type Err = WordError;
+    fn from_str(word: &str) -> Result<Policy, WordError> {
+        let error = || WordError { what: "policy", word: word.into(), choices: Choices("enable", "disable") };
+        Policy::ALL.into_iter().find(|p| p.word().eq_ignore_ascii_case(word)).ok_or_else(error)
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// One exception to a default policy. A field that is `None` matches everything.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Rule {
+    /// The address or network; `None` is any address of either family.
+    #[serde(default)]
+    pub address: Option<IpNet>,
+    /// The port or ports; `None` is any port.
+    #[serde(default)]
+    pub ports: Option<PortRange>,
+    /// A short name, shown where the rule decides; at most [`MAX_NAME_BYTES`].
+    #[serde(default)]
+    pub name: Option<String>,
+    /// A note for people; at most [`MAX_COMMENT_BYTES`].
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+/// A name or comment that cannot be kept.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RuleError {
+    /// Too many bytes.
+    #[error("the {what} has {bytes} bytes: at most {max} are allowed")]
+    TooLong {
+        /// Name or comment.
+        what: &'static str,
+        /// How many bytes it has.
+        bytes: usize,
+        /// How many it may have.
+        max: usize,
+    },
+    /// Empty, or has a control character such as a line end.
+    #[error("the {what} must not be empty and must not contain control characters such as line ends")]
+    Unprintable {
+        /// Name or comment.
+        what: &'static str,
+    },
+}
+
+impl Rule {
+    /// Whether the rule speaks of this address and port.
+    pub fn matches(&self, address: IpAddr, port: u16) -> bool {
+        self.address.is_none_or(|net| net.contains(address)) && self.ports.is_none_or(|p| p.contains(port))
+    }
+
+    /// Whether the other rule matches exactly the same connections; names and comments do not count.
+    pub fn has_same_match(&self, other: &Rule) -> bool {
+        (self.address, self.ports) == (other.address, other.ports)
+    }
+
+    /// Whether name and comment can be kept, printed and read back.
+    ///
+    /// # Errors
+    /// When one of them is empty, too long or has control characters.
+    pub fn check(&self) -> Result<(), RuleError> {
+        check_words("name", self.name.as_deref(), MAX_NAME_BYTES)?;
+        check_words("comment", self.comment.as_deref(), MAX_COMMENT_BYTES)
+    }
+}
+
+fn check_words(what: &'static str, words: Option<&str>, max: usize) -> Result<(), RuleError> {
+    match words {
+        Some(w) if w.len() > max => Err(RuleError::TooLong { what, bytes: w.len(), max }),
+        Some(w) if w.is_empty() || w.chars().any(char::is_control) => Err(RuleError::Unprintable { what }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_without_fields_matches_everything() {
+        assert!(Rule::default().matches("10.0.0.1".parse().unwrap(), 0));
+        assert!(Rule::default().matches("2001:db8::1".parse().unwrap(), 65535));
+    }
+
+    #[test]
+    fn both_fields_must_match() {
+        let rule = Rule {
+            address: Some("10.1.2.0/24".parse().unwrap()),
+            ports: Some("22".parse().unwrap()),
+            ..Rule::default()
+        };
+        assert!(rule.matches("10.1.2.3".parse().unwrap(), 22));
+        assert!(!rule.matches("10.1.2.3".parse().unwrap(), 23));
+        assert!(!rule.matches("10.1.3.3".parse().unwrap(), 22));
+    }
+
+    #[test]
+    fn a_wrong_word_names_the_choices_and_the_nearest() {
+        let text = "remot".parse::<Chain>().unwrap_err().to_string();
+        assert_eq!(text, "`remot` is not a chain: say `local` or `remote`; did you mean `remote`?");
+    }
+
+    #[test]
+    fn names_at_the_limit_are_kept_and_one_byte_more_is_refused() {
+        let named = |n: usize| Rule { name: Some("x".repeat(n)), ..Rule::default() };
+        assert!(named(MAX_NAME_BYTES).check().is_ok());
+        assert!(named(MAX_NAME_BYTES + 1).check().is_err());
+        assert!(Rule { comment: Some("a\nb".into()), ..Rule::default() }.check().is_err());
+    }
+}

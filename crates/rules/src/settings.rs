@@ -1,0 +1,384 @@
+//! The settings of the shim, in one table: names, types, ranges, defaults and documentation.
+//!
+//! `sctpify get` and `set`, the configuration file, its manual page and its printed default all read [`SETTINGS`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::nearest;
+
+/// The name the papers' FreeBSD kernel gives to a setting before its last part; accepted and dropped.
+const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
+
+/// What carries SCTP packets to peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carriers {
+    /// UDP encapsulation (RFC 6951) only.
+    Udp,
+    /// IP protocol 132 only.
+    Ip132,
+    /// Both, raced: the first to answer wins.
+    Both,
+}
+
+impl Carriers {
+    const WORDS: &[&str] = &["udp", "ip132", "both"];
+
+    /// Whether UDP encapsulation is in use.
+    pub const fn has_udp(self) -> bool {
+        !matches!(self, Carriers::Ip132)
+    }
+
+    /// Whether IP protocol 132 is in use.
+    pub const fn has_ip132(self) -> bool {
+        !matches!(self, Carriers::Udp)
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Carriers::Udp => "udp",
+            Carriers::Ip132 => "ip132",
+            Carriers::Both => "both",
+        }
+    }
+}
+
+impl fmt::Display for Carriers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Carriers {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Carriers, ()> {
+        let all = [Carriers::Udp, Carriers::Ip132, Carriers::Both];
+        all.into_iter().find(|c| c.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
+/// The values of all settings.
+///
+/// Invariant: every value is in the range that [`SETTINGS`] gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The global switch; off means that no connection is touched.
+    pub enable: bool,
+    /// Default policy for programs that listen here.
+    pub default_local_enable: bool,
+    /// Default policy for programs that connect elsewhere.
+    pub default_remote_enable: bool,
+    /// How often an INIT is sent again before the connection falls back to TCP; 0 to 20.
+    pub init_rtx_max: u32,
+    /// Whether a listener bound to one address is offered on all addresses of the host.
+    pub force_bindall: bool,
+    /// The longest a connection waits for SCTP before it falls back to TCP, in milliseconds; 10 to 3000.
+    pub race_timer_ms: u32,
+    /// The UDP port of SCTP in UDP, here and (until learned otherwise) at the peer; 1 to 65535.
+    pub udp_port: u16,
+    /// What carries SCTP packets.
+    pub carriers: Carriers,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            enable: true,
+            default_local_enable: false,
+            default_remote_enable: false,
+            init_rtx_max: 2,
+            force_bindall: false,
+            race_timer_ms: 250,
+            udp_port: 9899,
+            carriers: Carriers::Both,
+        }
+    }
+}
+
+/// What values a setting takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// 0 or 1.
+    Bool,
+    /// A whole number.
+    Number {
+        /// The lowest value.
+        min: u32,
+        /// The highest value.
+        max: u32,
+        /// What is counted: "ms", "times"; empty where the number is only a name.
+        unit: &'static str,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Bool => f.write_str("0 or 1 (also false, true, off, on)"),
+            Kind::Number { min, max, unit: "" } => write!(f, "{min} to {max}"),
+            Kind::Number { min, max, unit } => write!(f, "{min} to {max} {unit}"),
+            Kind::Word(words) => f.write_str(&words.join(", ")),
+        }
+    }
+}
+
+/// One row of the table of settings.
+#[derive(Debug)]
+pub struct Setting {
+    /// The name, as in `sctpify set NAME=VALUE` and in the configuration file.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// What it does, in full sentences.
+    pub doc: &'static str,
+    /// Whether a change waits for the next start of the daemon.
+    pub needs_restart: bool,
+    read: fn(&Settings) -> String,
+    write: fn(&mut Settings, &str) -> Option<()>,
+}
+
+/// Every setting, in the order they are shown.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "enable",
+        kind: Kind::Bool,
+        doc: "The global switch. With 0 no new connection is touched, whatever the rules say; connections that \
+              ride SCTP already go on.",
+        needs_restart: false,
+        read: |s| number(s.enable),
+        write: |s, v| put(&mut s.enable, parse_bool(v)),
+    },
+    Setting {
+        name: "default_local_enable",
+        kind: Kind::Bool,
+        doc: "The default policy for programs that listen on this host. With 0 only listeners that a local-enable \
+              rule allows can be reached over SCTP; with 1 every listener that TCP reaches can, except those of \
+              local-disable rules. A port that a firewall closes to TCP is not closed to SCTP: keep this 0 on \
+              such a host and name the ports in rules.",
+        needs_restart: false,
+        read: |s| number(s.default_local_enable),
+        write: |s, v| put(&mut s.default_local_enable, parse_bool(v)),
+    },
+    Setting {
+        name: "default_remote_enable",
+        kind: Kind::Bool,
+        doc: "The default policy for programs that connect to other hosts. With 0 only destinations of remote-enable \
+              rules are tried over SCTP; with 1 all are, except those of remote-disable rules.",
+        needs_restart: false,
+        read: |s| number(s.default_remote_enable),
+        write: |s, v| put(&mut s.default_remote_enable, parse_bool(v)),
+    },
+    Setting {
+        name: "init_rtx_max",
+        kind: Kind::Number { min: 0, max: 20, unit: "times" },
+        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP. The race \
+              timer ends the wait too, whichever comes first.",
+        needs_restart: false,
+        read: |s| s.init_rtx_max.to_string(),
+        write: |s, v| put(&mut s.init_rtx_max, v.parse().ok()),
+    },
+    Setting {
+        name: "force_bindall",
+        kind: Kind::Bool,
+        doc: "With 1 a listener that is bound to one address is offered to SCTP peers on all addresses of the host, \
+              so that it has all paths; with 0 on the bound address alone.",
+        needs_restart: false,
+        read: |s| number(s.force_bindall),
+        write: |s, v| put(&mut s.force_bindall, parse_bool(v)),
+    },
+    Setting {
+        name: "race_timer_ms",
+        kind: Kind::Number { min: 10, max: 3000, unit: "ms" },
+        doc: "The longest a new connection waits for SCTP before it falls back to TCP. The wait is also the \
+              connection's first round-trip sample after a fallback, so values above 300 make its first \
+              retransmissions slow.",
+        needs_restart: false,
+        read: |s| s.race_timer_ms.to_string(),
+        write: |s, v| put(&mut s.race_timer_ms, v.parse().ok()),
+    },
+    Setting {
+        name: "udp_port",
+        kind: Kind::Number { min: 1, max: 65535, unit: "" },
+        doc: "The UDP port for SCTP in UDP (RFC 6951), on this host and, until a packet shows another, at peers.",
+        needs_restart: true,
+        read: |s| s.udp_port.to_string(),
+        write: |s, v| put(&mut s.udp_port, v.parse().ok()),
+    },
+    Setting {
+        name: "carriers",
+        kind: Kind::Word(Carriers::WORDS),
+        doc: "What carries SCTP packets: udp (SCTP in UDP, passes NATs and clouds), ip132 (IP protocol 132, as \
+              native SCTP peers use it), or both, where a peer gets the one that answers first.",
+        needs_restart: true,
+        read: |s| s.carriers.to_string(),
+        write: |s, v| put(&mut s.carriers, v.parse().ok()),
+    },
+];
+
+/// Why a setting was not read or changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SettingError {
+    /// No setting has this name.
+    #[error("there is no setting `{name}`{}", hint(.nearest))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The nearest name there is.
+        nearest: Option<&'static str>,
+    },
+    /// The value is of the wrong type or out of range.
+    #[error("`{value}` is no value for {name}: it takes {takes}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// The value asked for.
+        value: String,
+        /// What it takes.
+        takes: String,
+    },
+}
+
+fn hint(nearest: &Option<&'static str>) -> String {
+    nearest.map_or("; `sctpify get` lists all".into(), |n| format!("; did you mean `{n}`?"))
+}
+
+fn put<T>(slot: &mut T, value: Option<T>) -> Option<()> {
+    *slot = value?;
+    Some(())
+}
+
+fn number(value: bool) -> String {
+    u8::from(value).to_string()
+}
+
+/// Reads 0, 1, true, false, on, off, yes, no; as the papers' switches do, any other whole number is true.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" => Some(true),
+        "false" | "off" | "no" => Some(false),
+        other => other.parse::<i64>().ok().map(|n| n != 0),
+    }
+}
+
+/// The row of a setting. The papers' full names (`net.inet.sctp.shim.init_rtx_max`) are understood.
+///
+/// # Errors
+/// When there is none, with the nearest name.
+pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
+    let last = name.strip_prefix(SYSCTL_PREFIX).unwrap_or(name);
+    SETTINGS.iter().find(|s| s.name == last).ok_or_else(|| SettingError::Unknown {
+        name: name.into(),
+        nearest: nearest(last, SETTINGS.iter().map(|s| s.name)),
+    })
+}
+
+impl Setting {
+    /// The value in these settings, as `set` reads it.
+    pub fn value(&self, settings: &Settings) -> String {
+        (self.read)(settings)
+    }
+
+    /// The value when nothing is configured.
+    pub fn default_value(&self) -> String {
+        self.value(&Settings::default())
+    }
+
+    /// Changes the value in these settings.
+    ///
+    /// # Errors
+    /// When the value is of the wrong type or out of range; the settings are unchanged.
+    pub fn change(&self, settings: &mut Settings, value: &str) -> Result<(), SettingError> {
+        let value = value.trim();
+        if self.is_in_range(value) && (self.write)(settings, value).is_some() {
+            return Ok(());
+        }
+        Err(SettingError::Value { name: self.name, value: value.into(), takes: self.kind.to_string() })
+    }
+
+    fn is_in_range(&self, value: &str) -> bool {
+        match self.kind {
+            Kind::Number { min, max, .. } => value.parse::<u32>().is_ok_and(|n| (min..=max).contains(&n)),
+            Kind::Bool | Kind::Word(_) => true,
+        }
+    }
+}
+
+impl Settings {
+    /// The value of the setting with this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn get(&self, name: &str) -> Result<String, SettingError> {
+        find_setting(name).map(|s| s.value(self))
+    }
+
+    /// Changes the setting with this name, and returns its row.
+    ///
+    /// # Errors
+    /// When there is none, or the value does not fit; the settings are unchanged.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, SettingError> {
+        let setting = find_setting(name)?;
+        setting.change(self, value)?;
+        Ok(setting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_its_setting_takes_and_reads_back() {
+        for setting in SETTINGS {
+            let mut settings = Settings::default();
+            setting.change(&mut settings, &setting.default_value()).expect(setting.name);
+            assert_eq!(settings, Settings::default(), "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_range_are_taken_and_the_values_beyond_refused() {
+        for setting in SETTINGS {
+            let Kind::Number { min, max, .. } = setting.kind else { continue };
+            let mut settings = Settings::default();
+            assert!(setting.change(&mut settings, &min.to_string()).is_ok(), "{}", setting.name);
+            assert!(setting.change(&mut settings, &max.to_string()).is_ok(), "{}", setting.name);
+            assert!(setting.change(&mut settings, &(u64::from(max) + 1).to_string()).is_err());
+            assert!(setting.change(&mut settings, &(i64::from(min) - 1).to_string()).is_err());
+        }
+    }
+
+    #[test]
+    fn the_papers_full_names_are_understood() {
+        let mut settings = Settings::default();
+        settings.set("net.inet.sctp.shim.default_local_enable", "1").unwrap();
+        assert!(settings.default_local_enable);
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_nearest() {
+        let text = Settings::default().get("default_remote_enabled").unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "there is no setting `default_remote_enabled`; did you mean `default_remote_enable`?"
+        );
+    }
+
+    #[test]
+    fn switches_take_many_words() {
+        for (text, value) in
+            [("1", true), ("on", true), ("TRUE", true), ("7", true), ("0", false), ("off", false)]
+        {
+            assert_eq!(parse_bool(text), Some(value), "{text}");
+        }
+        assert_eq!(parse_bool("maybe"), None);
+    }
+
+    #[test]
+    fn by_default_no_listener_is_reachable_and_no_connection_is_touched() {
+        let settings = Settings::default();
+        assert!(!settings.default_local_enable && !settings.default_remote_enable);
+    }
+}

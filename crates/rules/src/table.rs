@@ -1,0 +1,281 @@
+//! The four chains of rules, searched first match first.
+
+use std::net::IpAddr;
+
+use crate::{Chain, Policy, Rule, RuleError};
+
+/// The most rules a table holds, over all four chains: a lookup walks one chain, so this bounds it.
+pub const MAX_RULES: usize = 4096;
+
+/// The rules table: local-enable, local-disable, remote-enable and remote-disable.
+///
+/// Knows nothing of default policies: see [`crate::Rulebook`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RulesTable {
+    chains: [Vec<Counted>; 4],
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Counted {
+    rule: Rule,
+    hits: u64,
+}
+
+/// A rule where it stands in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RuleMatch<'a> {
+    /// Whom it is for.
+    pub chain: Chain,
+    /// What it says.
+    pub policy: Policy,
+    /// Its place in the chain, from 1.
+    pub number: usize,
+    /// The rule.
+    pub rule: &'a Rule,
+    /// How many decisions it made.
+    pub hits: u64,
+}
+
+/// What adding a rule did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Added {
+    /// The rule now stands last in its chain, at this number.
+    New(usize),
+    /// The same rule stood there already, at this number; nothing changed.
+    Same(usize),
+    /// A rule with the same match stood there, at this number, and took the new name and comment.
+    Renamed(usize),
+}
+
+/// Why the table did not change.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TableError {
+    /// The name or comment cannot be kept.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// [`MAX_RULES`] reached.
+    #[error("the table is full: it holds at most {MAX_RULES} rules; delete one, or write a wider prefix")]
+    Full,
+    /// No rule with this match.
+    #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists what is there")]
+    NoSuchRule(Chain, Policy),
+    /// No rule with this number.
+    #[error("{chain}-{policy} has no rule {number}: it has {len}")]
+    NoSuchNumber {
+        /// Whom the chain is for.
+        chain: Chain,
+        /// What the chain says.
+        policy: Policy,
+        /// The number asked for.
+        number: usize,
+        /// How many rules the chain has.
+        len: usize,
+    },
+}
+
+const fn slot(chain: Chain, policy: Policy) -> usize {
+    match (chain, policy) {
+        (Chain::Local, Policy::Enable) => 0,
+        (Chain::Local, Policy::Disable) => 1,
+        (Chain::Remote, Policy::Enable) => 2,
+        (Chain::Remote, Policy::Disable) => 3,
+    }
+}
+
+impl RulesTable {
+    /// How many rules there are in all chains.
+    pub fn len(&self) -> usize {
+        self.chains.iter().map(Vec::len).sum()
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts a rule last in its chain. A rule with the same match is not doubled: the second could never decide.
+    ///
+    /// # Errors
+    /// When the table is full or the rule cannot be kept.
+    pub fn add(&mut self, chain: Chain, policy: Policy, rule: Rule) -> Result<Added, TableError> {
+        rule.check()?;
+        let full = self.len() >= MAX_RULES;
+        let rules = &mut self.chains[slot(chain, policy)];
+        if let Some(i) = rules.iter().position(|r| r.rule.has_same_match(&rule)) {
+            if rules[i].rule == rule {
+                return Ok(Added::Same(i + 1));
+            }
+            rules[i].rule = rule;
+            return Ok(Added::Renamed(i + 1));
+        }
+        if full {
+            return Err(TableError::Full);
+        }
+        rules.push(Counted { rule, hits: 0 });
+        Ok(Added::New(rules.len()))
+    }
+
+    /// Takes out the rule with the same match, and returns it. Names and comments do not count.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn delete(&mut self, chain: Chain, policy: Policy, rule: &Rule) -> Result<Rule, TableError> {
+        let rules = &mut self.chains[slot(chain, policy)];
+        let i = rules.iter().position(|r| r.rule.has_same_match(rule));
+        i.map(|i| rules.remove(i).rule).ok_or(TableError::NoSuchRule(chain, policy))
+    }
+
+    /// Takes out the rule with this number (from 1), and returns it.
+    ///
+    /// # Errors
+    /// When the chain has fewer.
+    pub fn delete_number(&mut self, chain: Chain, policy: Policy, number: usize) -> Result<Rule, TableError> {
+        let rules = &mut self.chains[slot(chain, policy)];
+        let error = TableError::NoSuchNumber { chain, policy, number, len: rules.len() };
+        match number.checked_sub(1) {
+            Some(i) if i < rules.len() => Ok(rules.remove(i).rule),
+            _ => Err(error),
+        }
+    }
+
+    /// Takes out all rules of the chains that fit, and returns how many; `None` fits both.
+    pub fn flush(&mut self, chain: Option<Chain>, policy: Option<Policy>) -> usize {
+        let before = self.len();
+        for c in Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|w| w == c)) {
+            for p in Policy::ALL.into_iter().filter(|&p| policy.is_none_or(|w| w == p)) {
+                self.chains[slot(c, p)].clear();
+            }
+        }
+        before - self.len()
+    }
+
+    /// The rules of the chains that fit, in the order they are searched; `None` fits both.
+    pub fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> impl Iterator<Item = RuleMatch<'_>> {
+        let fits = move |&(c, p): &(Chain, Policy)| {
+            chain.is_none_or(|wanted| wanted == c) && policy.is_none_or(|wanted| wanted == p)
+        };
+        let all = Chain::ALL.into_iter().flat_map(|c| Policy::ALL.map(|p| (c, p)));
+        all.filter(fits).flat_map(|(chain, policy)| {
+            let rules = self.chains[slot(chain, policy)].iter().enumerate();
+            rules.map(move |(i, r)| RuleMatch { chain, policy, number: i + 1, rule: &r.rule, hits: r.hits })
+        })
+    }
+
+    /// The first rule of one chain that speaks of this address and port.
+    pub fn find(&self, chain: Chain, policy: Policy, address: IpAddr, port: u16) -> Option<RuleMatch<'_>> {
+        let rules = &self.chains[slot(chain, policy)];
+        let i = rules.iter().position(|r| r.rule.matches(address, port))?;
+        Some(RuleMatch { chain, policy, number: i + 1, rule: &rules[i].rule, hits: rules[i].hits })
+    }
+
+    /// Counts one decision of a rule; a number that is not there counts nothing.
+    pub(crate) fn count_hit(&mut self, chain: Chain, policy: Policy, number: usize) {
+        let rule = number.checked_sub(1).and_then(|i| self.chains[slot(chain, policy)].get_mut(i));
+        if let Some(rule) = rule {
+            rule.hits = rule.hits.saturating_add(1);
+        }
+    }
+
+    /// Carries the hit counts of `old` over to the rules of this table that match the same connections.
+    pub fn keep_hits_of(&mut self, old: &RulesTable) {
+        for (rules, old_rules) in self.chains.iter_mut().zip(&old.chains) {
+            for r in rules {
+                if let Some(o) = old_rules.iter().find(|o| o.rule.has_same_match(&r.rule)) {
+                    r.hits = o.hits;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(address: &str, ports: &str) -> Rule {
+        Rule {
+            address: Some(address.parse().unwrap()),
+            ports: Some(ports.parse().unwrap()),
+            ..Rule::default()
+        }
+    }
+
+    #[test]
+    fn the_first_match_decides_even_if_a_later_one_is_more_specific() {
+        let mut table = RulesTable::default();
+        let wide = Rule { ports: Some("1:1024".parse().unwrap()), ..Rule::default() };
+        table.add(Chain::Remote, Policy::Enable, wide).unwrap();
+        table.add(Chain::Remote, Policy::Enable, rule("10.1.2.0/24", "1000")).unwrap();
+        let found = table.find(Chain::Remote, Policy::Enable, "10.1.2.3".parse().unwrap(), 1000).unwrap();
+        assert_eq!(found.number, 1);
+    }
+
+    #[test]
+    fn a_rule_with_the_same_match_is_not_doubled() {
+        let mut table = RulesTable::default();
+        let r = rule("10.0.0.0/8", "22");
+        assert_eq!(table.add(Chain::Local, Policy::Enable, r.clone()), Ok(Added::New(1)));
+        assert_eq!(table.add(Chain::Local, Policy::Enable, r.clone()), Ok(Added::Same(1)));
+        let named = Rule { name: Some("ssh".into()), ..r.clone() };
+        assert_eq!(table.add(Chain::Local, Policy::Enable, named), Ok(Added::Renamed(1)));
+        assert_eq!(
+            table.add(Chain::Local, Policy::Disable, r),
+            Ok(Added::New(1)),
+            "another chain is another list"
+        );
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn rules_are_deleted_by_match_or_by_number() {
+        let mut table = RulesTable::default();
+        for port in ["1", "2", "3"] {
+            table.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", port)).unwrap();
+        }
+        table.delete(Chain::Local, Policy::Enable, &rule("10.0.0.0/8", "2")).unwrap();
+        assert_eq!(table.delete_number(Chain::Local, Policy::Enable, 2), Ok(rule("10.0.0.0/8", "3")));
+        assert!(matches!(
+            table.delete_number(Chain::Local, Policy::Enable, 2),
+            Err(TableError::NoSuchNumber { len: 1, .. })
+        ));
+        assert!(table.delete_number(Chain::Local, Policy::Enable, 0).is_err());
+        assert!(table.delete(Chain::Local, Policy::Enable, &rule("10.0.0.0/8", "2")).is_err());
+    }
+
+    #[test]
+    fn flush_empties_the_chains_that_fit() {
+        let mut table = RulesTable::default();
+        for chain in Chain::ALL {
+            for policy in Policy::ALL {
+                table.add(chain, policy, rule("10.0.0.0/8", "1")).unwrap();
+            }
+        }
+        assert_eq!(table.flush(Some(Chain::Local), Some(Policy::Enable)), 1);
+        assert_eq!(table.flush(Some(Chain::Remote), None), 2);
+        assert_eq!(table.flush(None, None), 1);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn the_last_free_place_is_given_and_the_next_rule_refused() {
+        let mut table = RulesTable::default();
+        for port in 0..MAX_RULES as u16 {
+            table.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", &port.to_string())).unwrap();
+        }
+        let one_more = rule("10.0.0.0/8", "65535");
+        assert_eq!(table.add(Chain::Remote, Policy::Disable, one_more), Err(TableError::Full));
+    }
+
+    #[test]
+    fn hits_survive_a_reload_of_the_same_rules() {
+        let mut old = RulesTable::default();
+        old.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", "1")).unwrap();
+        old.count_hit(Chain::Local, Policy::Enable, 1);
+        let mut new = RulesTable::default();
+        new.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", "9")).unwrap();
+        new.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", "1")).unwrap();
+        new.keep_hits_of(&old);
+        let hits: Vec<u64> = new.list(None, None).map(|r| r.hits).collect();
+        assert_eq!(hits, [0, 1]);
+    }
+}
