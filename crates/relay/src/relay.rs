@@ -1,0 +1,326 @@
+//! The state of one connection: two directions, the association's end, and what remains to be done.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+use crate::outgoing::{Outgoing, Sender};
+use crate::peer::{PPID_DATA, PPID_END, Peer};
+
+/// Bytes for TCP that may wait before no further message is asked for.
+pub const UNWRITTEN_MAX: usize = 256 * 1024;
+
+/// Which side began the association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// This one. Between shims it is the one that shuts the association down when both directions have ended, so
+    /// that the two SHUTDOWNs never cross.
+    Initiator,
+    /// The peer.
+    Acceptor,
+}
+
+/// How the association ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closed {
+    /// By SHUTDOWN: all data of both sides was delivered.
+    Gracefully,
+    /// In any other way.
+    Lost,
+}
+
+/// What the driver is to do, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// End the TCP socket's sending side: the application sees the end of the stream.
+    EndTcp,
+    /// Shut the association down, after what was sent.
+    ShutDownAssociation,
+    /// Abort the association.
+    AbortAssociation,
+    /// Close the TCP socket in an orderly way. Nothing follows.
+    CloseTcp,
+    /// Reset the TCP connection. Nothing follows.
+    ResetTcp,
+}
+
+/// How far the peer's sending has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Incoming {
+    /// More may come.
+    Open,
+    /// The end was announced; what came before it may still wait to be written.
+    Ending,
+    /// The application was told.
+    Ended,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Running,
+    /// The association is to be aborted, then TCP reset.
+    Aborting,
+    /// The association is gone; what had arrived is offered to TCP as far as it takes it, then TCP is reset.
+    Lost,
+    /// TCP is to be reset.
+    Resetting,
+    Finished,
+}
+
+/// One TCP connection carried by one association.
+///
+/// After each input the driver asks [`next_action`](Self::next_action) until there is none, and serves whichever
+/// of [`wants_bytes`](Self::wants_bytes), [`next_message`](Self::next_message),
+/// [`wants_message`](Self::wants_message) and [`has_unwritten`](Self::has_unwritten) its sockets are ready for.
+#[derive(Debug)]
+pub struct Relay {
+    peer: Peer,
+    role: Role,
+    sender: Sender,
+    incoming: Incoming,
+    unwritten: VecDeque<Bytes>,
+    unwritten_bytes: usize,
+    /// A native peer sent SHUTDOWN.
+    peer_shutdown: bool,
+    shutdown_asked: bool,
+    closed: Option<Closed>,
+    fate: Fate,
+}
+
+impl Relay {
+    /// A relay over an association that is up.
+    pub fn new(peer: Peer, role: Role) -> Relay {
+        Relay {
+            peer,
+            role,
+            sender: Sender::new(peer),
+            incoming: Incoming::Open,
+            unwritten: VecDeque::new(),
+            unwritten_bytes: 0,
+            peer_shutdown: false,
+            shutdown_asked: false,
+            closed: None,
+            fate: Fate::Running,
+        }
+    }
+
+    /// Whether TCP should be read now, at most [`UNSENT_MAX`](crate::UNSENT_MAX) bytes.
+    pub fn wants_bytes(&self) -> bool {
+        self.fate == Fate::Running && self.sender.wants_bytes()
+    }
+
+    /// Bytes were read from TCP, as [`wants_bytes`](Self::wants_bytes) asked.
+    pub fn on_bytes(&mut self, bytes: Bytes) {
+        if self.closed.is_some() || self.peer_shutdown {
+            // Nobody will read them: TCP answers data after the end of both directions by RST.
+            self.fail();
+            return;
+        }
+        self.sender.take(bytes);
+    }
+
+    /// The application ended its sending (read returned 0).
+    pub fn on_eof(&mut self) {
+        self.sender.end();
+    }
+
+    /// TCP failed: the application reset the connection, or is gone.
+    pub fn on_tcp_error(&mut self) {
+        self.fail();
+    }
+
+    /// The driver gives the connection up.
+    pub fn give_up(&mut self) {
+        self.fail();
+    }
+
+    /// The message to be sent next, of at most `fragment_size` bytes; the same until [`on_sent`](Self::on_sent).
+    pub fn next_message(&self, fragment_size: usize) -> Option<Outgoing> {
+        let sending = self.fate == Fate::Running && self.closed.is_none();
+        if sending { self.sender.next(fragment_size) } else { None }
+    }
+
+    /// The association took the message of `length` bytes that [`next_message`](Self::next_message) gave.
+    pub fn on_sent(&mut self, length: usize) {
+        self.sender.sent(length);
+    }
+
+    /// The association refused a message for ever.
+    pub fn on_send_refused(&mut self) {
+        self.fail();
+    }
+
+    /// Whether the association should be asked for a message now.
+    pub fn wants_message(&self) -> bool {
+        matches!(self.fate, Fate::Running | Fate::Lost)
+            && self.incoming == Incoming::Open
+            && self.unwritten_bytes < UNWRITTEN_MAX
+    }
+
+    /// A message came, in `pieces`.
+    pub fn on_message(&mut self, ppid: u32, pieces: impl IntoIterator<Item = Bytes>) {
+        match (self.peer, ppid) {
+            (Peer::Native, _) | (Peer::Shim, PPID_DATA) => self.queue(pieces),
+            (Peer::Shim, PPID_END) => self.incoming = Incoming::Ending,
+            (Peer::Shim, _) => self.fail(),
+        }
+    }
+
+    /// The association was asked for a message and had none.
+    pub fn on_no_message(&mut self) {
+        if self.incoming != Incoming::Open {
+            return;
+        }
+        let over = self.peer_shutdown || self.closed == Some(Closed::Gracefully);
+        match self.peer {
+            Peer::Native if over => self.incoming = Incoming::Ending,
+            // The association closed, but its end was never announced: the stream is cut.
+            Peer::Shim if self.closed == Some(Closed::Gracefully) => self.fail(),
+            Peer::Native | Peer::Shim => {}
+        }
+        if self.fate == Fate::Lost && self.unwritten.is_empty() {
+            self.fate = Fate::Resetting;
+        }
+    }
+
+    /// The peer sent SHUTDOWN.
+    pub fn on_peer_shutdown(&mut self) {
+        self.peer_shutdown = self.peer == Peer::Native;
+    }
+
+    /// The association is over; messages that came before may still be asked for.
+    pub fn on_closed(&mut self, how: Closed) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(how);
+        match how {
+            Closed::Lost if self.fate == Fate::Running => self.fate = Fate::Lost,
+            Closed::Gracefully if self.sender.is_cut_by_close() => self.fail(),
+            Closed::Lost | Closed::Gracefully => {}
+        }
+    }
+
+    /// Whether bytes wait to be written to TCP.
+    pub fn has_unwritten(&self) -> bool {
+        matches!(self.fate, Fate::Running | Fate::Lost) && !self.unwritten.is_empty()
+    }
+
+    /// The bytes to be written to TCP next, as many slices as `slices` holds; returns how many it filled.
+    pub fn unwritten<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        for (slot, piece) in slices.iter_mut().zip(&self.unwritten) {
+            *slot = IoSlice::new(piece);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// TCP took `written` bytes.
+    pub fn on_written(&mut self, mut written: usize) {
+        self.unwritten_bytes = self.unwritten_bytes.saturating_sub(written);
+        while written > 0 {
+            let Some(front) = self.unwritten.front_mut() else { return };
+            let step = written.min(front.len());
+            front.advance(step);
+            written -= step;
+            if front.is_empty() {
+                self.unwritten.pop_front();
+            }
+        }
+    }
+
+    /// TCP takes no more bytes for now.
+    pub fn on_tcp_full(&mut self) {
+        if self.fate == Fate::Lost {
+            self.fate = Fate::Resetting;
+        }
+    }
+
+    /// What to do next, each thing once.
+    pub fn next_action(&mut self) -> Option<Action> {
+        match self.fate {
+            Fate::Finished => None,
+            Fate::Aborting => {
+                self.fate = Fate::Resetting;
+                if self.closed.is_none() { Some(Action::AbortAssociation) } else { self.next_action() }
+            }
+            Fate::Resetting => {
+                self.fate = Fate::Finished;
+                Some(Action::ResetTcp)
+            }
+            Fate::Lost => {
+                self.fate = self.after_loss();
+                if self.fate == Fate::Resetting { self.next_action() } else { None }
+            }
+            Fate::Running => self.next_orderly_action(),
+        }
+    }
+
+    /// Whether the last action was given.
+    pub fn is_finished(&self) -> bool {
+        self.fate == Fate::Finished
+    }
+
+    /// Whether both directions have ended and only the association's close is awaited.
+    pub fn is_ending(&self) -> bool {
+        self.sender.has_ended() && self.incoming == Incoming::Ended
+    }
+
+    fn next_orderly_action(&mut self) -> Option<Action> {
+        if self.incoming == Incoming::Ending && self.unwritten.is_empty() {
+            self.incoming = Incoming::Ended;
+            return Some(Action::EndTcp);
+        }
+        if self.is_due_to_shut_down() {
+            self.shutdown_asked = true;
+            return Some(Action::ShutDownAssociation);
+        }
+        if self.closed == Some(Closed::Gracefully) && self.is_ending() {
+            self.fate = Fate::Finished;
+            return Some(Action::CloseTcp);
+        }
+        None
+    }
+
+    fn is_due_to_shut_down(&self) -> bool {
+        if self.shutdown_asked || self.closed.is_some() || !self.sender.has_ended() {
+            return false;
+        }
+        match self.peer {
+            Peer::Native => !self.peer_shutdown,
+            Peer::Shim => self.role == Role::Initiator && self.incoming != Incoming::Open,
+        }
+    }
+
+    /// Once lost: everything that came is still worth writing, but the end of it is a reset.
+    fn after_loss(&self) -> Fate {
+        let complete = self.incoming != Incoming::Open && self.unwritten.is_empty();
+        if complete { Fate::Resetting } else { Fate::Lost }
+    }
+
+    fn queue(&mut self, pieces: impl IntoIterator<Item = Bytes>) {
+        if self.incoming != Incoming::Open {
+            self.fail();
+            return;
+        }
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            self.unwritten_bytes += piece.len();
+            self.unwritten.push_back(piece);
+        }
+    }
+
+    fn fail(&mut self) {
+        if self.fate != Fate::Finished {
+            self.fate = if self.closed.is_some() { Fate::Resetting } else { Fate::Aborting };
+            self.unwritten.clear();
+            self.unwritten_bytes = 0;
+        }
+    }
+
+    /// Whether the application may still send.
+    pub fn is_sending(&self) -> bool {
+        self.sender.is_open()
+    }
+}
