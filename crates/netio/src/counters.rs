@@ -1,0 +1,92 @@
+//! What a carrier has done so far.
+
+use std::ops::AddAssign;
+
+use crate::error::SendErrorKind;
+
+/// Counts since the socket was opened; they only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// SCTP packets handed to the kernel.
+    pub packets_sent: u64,
+    /// Their bytes, without UDP and IP headers.
+    pub bytes_sent: u64,
+    /// System calls made to send.
+    pub send_calls: u64,
+    /// Trains of more than one packet sent in one piece (UDP GSO).
+    pub gso_batches: u64,
+    /// Trains that the kernel or the interface refused and that went packet by packet.
+    pub gso_refusals: u64,
+    /// SCTP packets received.
+    pub packets_received: u64,
+    /// Their bytes, without UDP and IP headers.
+    pub bytes_received: u64,
+    /// System calls made to receive.
+    pub recv_calls: u64,
+    /// Trains of more than one packet received in one piece (UDP GRO).
+    pub gro_batches: u64,
+    /// Received packets thrown away: cut short, or not sent from and to one host each.
+    pub discarded: u64,
+    /// ICMP reports read from the error queue and passed on.
+    pub path_errors: u64,
+    /// What went wrong in sending.
+    pub send_errors: SendErrors,
+}
+
+/// Send errors by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SendErrors {
+    /// The send buffer was full.
+    pub full: u64,
+    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS); to the caller
+    /// these are sent and lost.
+    pub dropped: u64,
+    /// Longer than the interface's MTU.
+    pub too_large: u64,
+    /// No route.
+    pub no_route: u64,
+    /// A local firewall forbids it.
+    pub forbidden: u64,
+    /// Carrier not open, or anything else.
+    pub other: u64,
+}
+
+impl SendErrors {
+    pub(crate) fn count(&mut self, kind: SendErrorKind) {
+        *match kind {
+            SendErrorKind::Full => &mut self.full,
+            SendErrorKind::TooLarge => &mut self.too_large,
+            SendErrorKind::NoRoute => &mut self.no_route,
+            SendErrorKind::Forbidden => &mut self.forbidden,
+            SendErrorKind::NoCarrier | SendErrorKind::Other => &mut self.other,
+        } += 1;
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        self.packets_sent += other.packets_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.send_calls += other.send_calls;
+        self.gso_batches += other.gso_batches;
+        self.gso_refusals += other.gso_refusals;
+        self.packets_received += other.packets_received;
+        self.bytes_received += other.bytes_received;
+        self.recv_calls += other.recv_calls;
+        self.gro_batches += other.gro_batches;
+        self.discarded += other.discarded;
+        self.path_errors += other.path_errors;
+        self.send_errors += other.send_errors;
+    }
+}
+
+impl AddAssign for SendErrors {
+    fn add_assign(&mut self, other: SendErrors) {
+        self.full += other.full;
+        self.dropped += other.dropped;
+        self.too_large += other.too_large;
+        self.no_route += other.no_route;
+        self.forbidden += other.forbidden;
+        self.other += other.other;
+    }
+}

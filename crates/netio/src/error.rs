@@ -1,0 +1,193 @@
+//! What can go wrong: with a send call ([`SendError`]), and on the way to the peer ([`PathError`]).
+
+use std::io;
+
+use base::Route;
+
+use crate::cmsg::ExtendedError;
+
+/// Why a packet could not be handed to the kernel.
+#[derive(Debug, thiserror::Error)]
+#[error("sending over {route:?}: {kind}: {source}")]
+pub struct SendError {
+    /// The way the packet was to take.
+    pub route: Route,
+    /// How many bytes of the call the kernel took before the error, in whole packets: `&bytes[sent..]`
+    /// is what is left.
+    pub sent: usize,
+    /// What to do about it.
+    pub kind: SendErrorKind,
+    /// The kernel's own error.
+    pub source: io::Error,
+}
+
+/// The kinds of [`SendError`], by what the caller should do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendErrorKind {
+    /// The socket's send buffer is full: try the rest again when the socket is writable.
+    #[error("the send buffer is full")]
+    Full,
+    /// A packet exceeds the MTU of the outgoing interface: send smaller ones.
+    #[error("the packet exceeds the interface's MTU")]
+    TooLarge,
+    /// No route to the peer from this address and interface, or the address has left the host: use
+    /// another path.
+    #[error("no route")]
+    NoRoute,
+    /// A local firewall forbids it.
+    #[error("forbidden by the firewall")]
+    Forbidden,
+    /// The carrier or the address family was not opened.
+    #[error("no such carrier")]
+    NoCarrier,
+    /// Anything else: see the source.
+    #[error("the kernel refused")]
+    Other,
+}
+
+impl SendErrorKind {
+    pub(crate) fn of(error: &io::Error) -> SendErrorKind {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => SendErrorKind::Full,
+            Some(libc::EMSGSIZE) => SendErrorKind::TooLarge,
+            Some(libc::EPERM | libc::EACCES) => SendErrorKind::Forbidden,
+            Some(
+                libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::EADDRNOTAVAIL
+                | libc::ENODEV
+                | libc::ENXIO,
+            ) => SendErrorKind::NoRoute,
+            // The source address is not one of this host (any more).
+            Some(libc::EINVAL) => SendErrorKind::NoRoute,
+            _ => SendErrorKind::Other,
+        }
+    }
+}
+
+impl From<SendError> for io::Error {
+    fn from(error: SendError) -> io::Error {
+        io::Error::new(error.source.kind(), error)
+    }
+}
+
+/// What a router or the peer's host reported about a packet of ours (ICMP, ICMPv6).
+///
+/// Nothing here is authenticated: RFC 9260 section 10 asks to check the quoted ports and verification tag
+/// before believing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathError<'a> {
+    /// The way the packet was sent.
+    pub route: Route,
+    /// What was reported.
+    pub kind: PathErrorKind,
+    /// The start of the SCTP packet that was sent, as far as the report quotes it; may be empty.
+    pub quoted: &'a [u8],
+}
+
+/// The kinds of [`PathError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathErrorKind {
+    /// The packet cannot reach the peer.
+    Unreachable(Unreachable),
+    /// The packet is too long for a link on the way.
+    FragmentationNeeded {
+        /// The IP MTU of that link in bytes; none from routers older than RFC 1191.
+        mtu: Option<u32>,
+    },
+}
+
+/// What it is that cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreachable {
+    /// The network: a router has no route.
+    Network,
+    /// The host does not answer.
+    Host,
+    /// The host does not know the protocol (132 is not spoken there).
+    Protocol,
+    /// Nobody listens at the UDP port.
+    Port,
+    /// A firewall forbids it.
+    Admin,
+}
+
+impl PathErrorKind {
+    /// Names what the kernel reports; none for reports that say nothing about reachability or size, such
+    /// as time exceeded, and for errors of this host, which the send call reports already.
+    pub(crate) fn of(error: &ExtendedError) -> Option<PathErrorKind> {
+        match error.origin {
+            libc::SO_EE_ORIGIN_ICMP => icmp_v4(error),
+            libc::SO_EE_ORIGIN_ICMP6 => icmp_v6(error),
+            _ => None,
+        }
+    }
+}
+
+/// RFC 792 and RFC 1812 section 5.2.7.1.
+fn icmp_v4(error: &ExtendedError) -> Option<PathErrorKind> {
+    use Unreachable::*;
+    const UNREACHABLE: u8 = 3;
+    if error.kind != UNREACHABLE {
+        return None;
+    }
+    Some(PathErrorKind::Unreachable(match error.code {
+        0 | 6 | 11 => Network,
+        1 | 5 | 7 | 8 | 12 => Host,
+        2 => Protocol,
+        3 => Port,
+        4 => return Some(fragmentation_needed(error.info)),
+        9 | 10 | 13..=15 => Admin,
+        _ => return None,
+    }))
+}
+
+/// RFC 4443 sections 3.1, 3.2 and 3.4.
+fn icmp_v6(error: &ExtendedError) -> Option<PathErrorKind> {
+    use Unreachable::*;
+    Some(PathErrorKind::Unreachable(match (error.kind, error.code) {
+        (1, 0 | 2) => Network,
+        (1, 3) => Host,
+        (1, 4) => Port,
+        (1, 1 | 5 | 6) => Admin,
+        (2, _) => return Some(fragmentation_needed(error.info)),
+        (4, 1) => Protocol,
+        _ => return None,
+    }))
+}
+
+fn fragmentation_needed(mtu: u32) -> PathErrorKind {
+    PathErrorKind::FragmentationNeeded { mtu: (mtu != 0).then_some(mtu) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(origin: u8, kind: u8, code: u8, info: u32) -> Option<PathErrorKind> {
+        PathErrorKind::of(&ExtendedError { origin, kind, code, info })
+    }
+
+    #[test]
+    fn both_families_name_the_same_errors_alike() {
+        let (v4, v6) = (libc::SO_EE_ORIGIN_ICMP, libc::SO_EE_ORIGIN_ICMP6);
+        assert_eq!(of(v4, 3, 3, 0), of(v6, 1, 4, 0));
+        assert_eq!(of(v4, 3, 1, 0), of(v6, 1, 3, 0));
+        assert_eq!(of(v4, 3, 2, 0), of(v6, 4, 1, 0));
+        assert_eq!(of(v4, 3, 13, 0), of(v6, 1, 1, 0));
+        assert_eq!(of(v4, 3, 4, 1400), of(v6, 2, 0, 1400));
+    }
+
+    #[test]
+    fn a_router_that_tells_no_mtu_yields_none() {
+        let kind = of(libc::SO_EE_ORIGIN_ICMP, 3, 4, 0);
+        assert_eq!(kind, Some(PathErrorKind::FragmentationNeeded { mtu: None }));
+    }
+
+    #[test]
+    fn time_exceeded_and_local_errors_are_no_path_errors() {
+        assert_eq!(of(libc::SO_EE_ORIGIN_ICMP, 11, 0, 0), None);
+        assert_eq!(of(libc::SO_EE_ORIGIN_LOCAL, 0, 0, 1500), None);
+    }
+}

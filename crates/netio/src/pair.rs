@@ -1,0 +1,86 @@
+//! The sockets of one carrier, one per address family; either may be absent.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use base::{Ecn, Route};
+
+use crate::counters::Counters;
+use crate::error::{PathError, SendError, SendErrorKind};
+use crate::socket::{Kind, Received, Socket};
+
+/// An IPv4 and an IPv6 socket. Invariant: at least one is there.
+pub(crate) struct Pair {
+    pub(crate) v4: Option<Socket>,
+    pub(crate) v6: Option<Socket>,
+}
+
+impl Pair {
+    /// Opens both on the unspecified address; a host without one family gets the other alone.
+    pub(crate) fn open(kind: Kind, port: u16) -> io::Result<Pair> {
+        let v4 = optional(Socket::open(kind, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)))?;
+        let v6 = optional(Socket::open(kind, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)))?;
+        if v4.is_none() && v6.is_none() {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        Ok(Pair { v4, v6 })
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        route: &Route,
+        source_ifindex: Option<u32>,
+        ecn: Ecn,
+        segment_size: usize,
+        bytes: &[u8],
+    ) -> Result<(), SendError> {
+        let socket = match route.remote {
+            IpAddr::V4(_) => &mut self.v4,
+            IpAddr::V6(_) => &mut self.v6,
+        };
+        match socket {
+            Some(socket) if route.local.is_ipv4() == route.remote.is_ipv4() => {
+                socket.send(route, source_ifindex, ecn, segment_size, bytes)
+            }
+            _ => Err(no_carrier(route)),
+        }
+    }
+
+    pub(crate) fn recv(&mut self, f: &mut impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+        let mut received = Received::default();
+        for socket in self.sockets() {
+            received.join(socket.recv(f)?);
+        }
+        Ok(received)
+    }
+
+    pub(crate) fn take_errors(&mut self, f: &mut impl FnMut(&PathError<'_>)) -> bool {
+        self.sockets().fold(false, |more, socket| socket.take_errors(f) | more)
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for socket in self.v4.iter().chain(&self.v6) {
+            sum += socket.counters();
+        }
+        sum
+    }
+
+    pub(crate) fn sockets(&mut self) -> impl Iterator<Item = &mut Socket> {
+        self.v4.iter_mut().chain(&mut self.v6)
+    }
+}
+
+/// The error of a send over a carrier or family that is not open.
+pub(crate) fn no_carrier(route: &Route) -> SendError {
+    let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+    SendError { route: *route, sent: 0, kind: SendErrorKind::NoCarrier, source }
+}
+
+/// Turns the errors that mean "no such address family on this host" into none.
+fn optional(socket: io::Result<Socket>) -> io::Result<Option<Socket>> {
+    match socket {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}

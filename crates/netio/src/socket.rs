@@ -1,0 +1,430 @@
+//! One nonblocking socket of one address family: what the UDP and the raw carrier share.
+//!
+//! Sends to many peers and receives from all; never connects. Invariants: packets leave with DF set and are
+//! never fragmented here; after a failed send the caller knows how many bytes went. A pending error of the
+//! socket (an ICMP report about an earlier packet, which Linux returns from any later call) is never taken for
+//! the outcome of the call at hand: the call is repeated and the report waits in the error queue.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use base::{Carrier, Ecn, Route};
+use socket2::{Domain, Protocol, Type};
+
+use crate::cmsg::{Control, Meta};
+use crate::counters::Counters;
+use crate::error::{PathError, PathErrorKind, SendError, SendErrorKind};
+use crate::gso::{self, Refusals};
+use crate::sockaddr::SockAddr;
+use crate::sys::{self, Slot};
+
+/// Datagrams (super-packets count as one) that one `recv` takes at most.
+pub const DATAGRAMS_PER_RECV: usize = 64;
+/// Reports that one `take_errors` takes at most.
+pub const ERRORS_PER_CALL: usize = 64;
+/// Datagrams that one `recvmmsg` takes at most.
+const SLOTS: usize = 16;
+/// The longest datagram that IP can carry.
+const SLOT_BYTES: usize = 65_535;
+/// Tries of one call, as each may only return the pending error of an earlier packet.
+const ATTEMPTS: usize = 4;
+/// Wanted size of the kernel's receive buffer in bytes: 8 ms at 8 Gbit/s.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+/// Wanted size of the kernel's send buffer in bytes.
+const SEND_BUFFER: libc::c_int = 4 << 20;
+
+/// The protocol that carries the SCTP packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Udp,
+    Raw,
+}
+
+/// What a `recv` call has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// SCTP packets delivered.
+    pub packets: usize,
+    /// The limit of the call was reached: call again, an edge-triggered poll may not report the rest.
+    pub more: bool,
+    /// ICMP reports wait: call `take_errors`.
+    pub errors_waiting: bool,
+}
+
+impl Received {
+    pub(crate) fn join(&mut self, other: Received) {
+        self.packets += other.packets;
+        self.more |= other.more;
+        self.errors_waiting |= other.errors_waiting;
+    }
+}
+
+/// The socket.
+pub(crate) struct Socket {
+    socket: socket2::Socket,
+    kind: Kind,
+    is_v4: bool,
+    slots: Vec<Slot>,
+    refusals: Refusals,
+    errors_waiting: bool,
+    counters: Counters,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Socket {
+    /// Opens and binds a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Those of socket(2), setsockopt(2) and bind(2); raw sockets need CAP_NET_RAW.
+    pub(crate) fn open(kind: Kind, address: SocketAddr) -> io::Result<Socket> {
+        let (kind_of, protocol) = match kind {
+            Kind::Udp => (Type::DGRAM, Protocol::UDP),
+            Kind::Raw => (Type::RAW, Protocol::from(libc::IPPROTO_SCTP)),
+        };
+        let socket =
+            socket2::Socket::new(Domain::for_address(address), kind_of.nonblocking(), Some(protocol))?;
+        let is_v4 = address.is_ipv4();
+        if !is_v4 && kind == Kind::Udp {
+            socket.set_only_v6(true)?;
+        }
+        set_ip_options(socket.as_fd(), is_v4)?;
+        if kind == Kind::Udp {
+            // Kernels before 5.0 have no GRO on sockets; packets then come one by one.
+            let _ = sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
+        set_buffer(socket.as_fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+        set_buffer(socket.as_fd(), libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)?;
+        socket.bind(&address.into())?;
+        let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
+        let (refusals, counters) = Default::default();
+        Ok(Socket { socket, kind, is_v4, slots, refusals, errors_waiting: false, counters })
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Sends `bytes` as packets of `segment_size` bytes, the last of which may be shorter.
+    pub(crate) fn send(
+        &mut self,
+        route: &Route,
+        source_ifindex: Option<u32>,
+        ecn: Ecn,
+        segment_size: usize,
+        bytes: &[u8],
+    ) -> Result<(), SendError> {
+        let ifindex = source_ifindex.unwrap_or(0);
+        let port = match route.carrier {
+            Carrier::Udp { peer_port } => peer_port,
+            Carrier::Ip => 0,
+        };
+        let shipment = Shipment {
+            to: SockAddr::new(route.remote, port, ifindex),
+            ifindex,
+            local: route.local,
+            ecn,
+            segment_size: segment_size.clamp(1, bytes.len().max(1)),
+        };
+        let mut sent = 0;
+        for train in bytes.chunks(gso::max_batch(shipment.segment_size)) {
+            if let Err((part, source)) = self.send_train(&shipment, train) {
+                let kind = SendErrorKind::of(&source);
+                self.counters.send_errors.count(kind);
+                return Err(SendError { route: *route, sent: sent + part, kind, source });
+            }
+            sent += train.len();
+        }
+        Ok(())
+    }
+
+    /// Sends one train, in one piece where that may work. The error tells how many bytes went before it.
+    fn send_train(&mut self, shipment: &Shipment, train: &[u8]) -> Result<(), (usize, io::Error)> {
+        let is_batch = self.kind == Kind::Udp && train.len() > shipment.segment_size;
+        if !is_batch || !self.refusals.allow(shipment.ifindex) {
+            return self.send_one_by_one(shipment, train);
+        }
+        match self.send_gso(shipment, train) {
+            Err(e) if is_gso_refusal(&e) => {}
+            outcome => return outcome.map_err(|e| (0, e)),
+        }
+        // EINVAL has other causes too: only where the packets go singly was it GSO that was refused.
+        let outcome = self.send_one_by_one(shipment, train);
+        if outcome.is_ok() {
+            self.counters.gso_refusals += 1;
+            self.refusals.note(shipment.ifindex);
+        }
+        outcome
+    }
+
+    fn send_gso(&mut self, shipment: &Shipment, train: &[u8]) -> io::Result<()> {
+        let mut control = shipment.control();
+        control.push_segment_size(shipment.segment_size as u16);
+        let packets = train.len().div_ceil(shipment.segment_size);
+        self.attempt(|fd| sys::send(fd, &shipment.to, &control, train)).map(|_| {
+            self.counters.gso_batches += 1;
+            self.count_sent(packets, train.len());
+        })
+    }
+
+    fn send_one_by_one(&mut self, shipment: &Shipment, train: &[u8]) -> Result<(), (usize, io::Error)> {
+        let control = shipment.control();
+        let mut sent = 0;
+        while sent < train.len() {
+            let left = &train[sent..];
+            let outcome = if left.len() <= shipment.segment_size {
+                self.attempt(|fd| sys::send(fd, &shipment.to, &control, left)).map(|_| 1)
+            } else {
+                self.attempt(|fd| sys::send_many(fd, &shipment.to, &control, shipment.segment_size, left))
+            };
+            let packets = outcome.map_err(|e| (sent, e))?;
+            let bytes = (packets * shipment.segment_size).min(left.len());
+            self.count_sent(packets, bytes);
+            sent += bytes;
+        }
+        Ok(())
+    }
+
+    fn count_sent(&mut self, packets: usize, bytes: usize) {
+        self.counters.packets_sent += packets as u64;
+        self.counters.bytes_sent += bytes as u64;
+    }
+
+    /// Makes a send call, repeated while it only returns the pending error of an earlier packet. A packet
+    /// that the interface's queue dropped (ENOBUFS) counts as sent: to SCTP it is a loss like any other.
+    fn attempt(&mut self, call: impl Fn(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
+        let mut outcome = Ok(0);
+        for _ in 0..ATTEMPTS {
+            self.counters.send_calls += 1;
+            outcome = call(self.socket.as_fd());
+            match &outcome {
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.counters.send_errors.dropped += 1;
+                    return Ok(1);
+                }
+                Err(e) if may_be_pending(e) => self.errors_waiting = true,
+                _ => return outcome,
+            }
+        }
+        outcome
+    }
+
+    /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams, cut into SCTP packets.
+    pub(crate) fn recv(&mut self, f: &mut impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+        let mut received = Received::default();
+        let mut failures = 0;
+        for _ in 0..DATAGRAMS_PER_RECV / SLOTS {
+            self.counters.recv_calls += 1;
+            match sys::recv_many(self.socket.as_fd(), &mut self.slots) {
+                Ok(filled) => {
+                    self.deliver(filled, &mut received, f);
+                    if filled < SLOTS {
+                        received.errors_waiting = self.errors_waiting;
+                        return Ok(received);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    received.errors_waiting = self.errors_waiting;
+                    return Ok(received);
+                }
+                Err(e) if may_be_pending(&e) && failures < ATTEMPTS => {
+                    failures += 1;
+                    self.errors_waiting = true;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        received.more = true;
+        received.errors_waiting = self.errors_waiting;
+        Ok(received)
+    }
+
+    fn deliver(&mut self, filled: usize, received: &mut Received, f: &mut impl FnMut(&Route, Ecn, &[u8])) {
+        for slot in &self.slots[..filled] {
+            let Some((route, meta, data)) = open_datagram(self.kind, self.is_v4, slot) else {
+                self.counters.discarded += 1;
+                continue;
+            };
+            let segment_size = meta.segment_size.unwrap_or(data.len()).max(1);
+            let packets = data.len().div_ceil(segment_size);
+            self.counters.gro_batches += u64::from(packets > 1);
+            self.counters.packets_received += packets as u64;
+            self.counters.bytes_received += data.len() as u64;
+            received.packets += packets;
+            for packet in data.chunks(segment_size) {
+                f(&route, meta.ecn, packet);
+            }
+        }
+    }
+
+    /// Delivers up to [`ERRORS_PER_CALL`] ICMP reports; tells whether more may wait.
+    pub(crate) fn take_errors(&mut self, f: &mut impl FnMut(&PathError<'_>)) -> bool {
+        if !self.errors_waiting {
+            return false;
+        }
+        for _ in 0..ERRORS_PER_CALL {
+            let slot = &mut self.slots[0];
+            if sys::recv_error(self.socket.as_fd(), slot).is_err() {
+                self.errors_waiting = false;
+                return false;
+            }
+            if let Some(error) = open_error(self.kind, &self.slots[0]) {
+                self.counters.path_errors += 1;
+                f(&error);
+            }
+        }
+        true
+    }
+}
+
+/// What the packets of one send call have in common.
+struct Shipment {
+    to: SockAddr,
+    ifindex: u32,
+    local: IpAddr,
+    ecn: Ecn,
+    segment_size: usize,
+}
+
+impl Shipment {
+    fn control(&self) -> Control {
+        let mut control = Control::new();
+        if self.ifindex != 0 || !self.local.is_unspecified() {
+            control.push_source(self.local, self.ifindex);
+        }
+        if self.ecn != Ecn::NotEct {
+            control.push_ecn(self.local.is_ipv4(), self.ecn);
+        }
+        control
+    }
+}
+
+/// Packet info, traffic class, error queue; DF set, and the kernel's own path MTU cache out of the way:
+/// SCTP finds the path MTU itself (RFC 8899) and must be able to probe above what some ICMP message claimed.
+/// PROBE does both; DO would refuse to send what exceeds the cached value.
+fn set_ip_options(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
+    let (level, options) = if is_v4 {
+        let options = [
+            (libc::IP_PKTINFO, 1),
+            (libc::IP_RECVTOS, 1),
+            (libc::IP_RECVERR, 1),
+            (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        ];
+        (libc::IPPROTO_IP, options)
+    } else {
+        let options = [
+            (libc::IPV6_RECVPKTINFO, 1),
+            (libc::IPV6_RECVTCLASS, 1),
+            (libc::IPV6_RECVERR, 1),
+            (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+        ];
+        (libc::IPPROTO_IPV6, options)
+    };
+    options.iter().try_for_each(|(name, value)| sys::set_int(fd, level, *name, *value))
+}
+
+/// Sets a buffer size beyond the system's limit where CAP_NET_ADMIN allows it, else up to the limit.
+fn set_buffer(
+    fd: BorrowedFd<'_>,
+    forced: libc::c_int,
+    plain: libc::c_int,
+    bytes: libc::c_int,
+) -> io::Result<()> {
+    sys::set_int(fd, libc::SOL_SOCKET, forced, bytes)
+        .or_else(|_| sys::set_int(fd, libc::SOL_SOCKET, plain, bytes))
+}
+
+/// Errors with which kernel or interface refuse a train: no checksum offload, IPsec, an old kernel.
+fn is_gso_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
+}
+
+/// Errors that an ICMP report leaves on the socket, for whichever call comes next.
+fn may_be_pending(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::ENOPROTOOPT
+                | libc::EPROTO
+                | libc::EMSGSIZE
+                | libc::EACCES
+                | libc::EOPNOTSUPP
+                | libc::EINTR
+        )
+    )
+}
+
+/// Finds route and SCTP bytes of a received datagram; none if it was cut or is no unicast packet.
+fn open_datagram(kind: Kind, is_v4: bool, slot: &Slot) -> Option<(Route, Meta, &[u8])> {
+    let meta = Meta::parse(slot.control());
+    let (remote, port) = slot.name.decode()?;
+    let local = meta.local?;
+    let to_host = match local {
+        IpAddr::V4(ip) => meta.answer_from == Some(ip),
+        IpAddr::V6(ip) => !ip.is_multicast(),
+    };
+    if slot.is_truncated() || !to_host || !is_unicast(remote) {
+        return None;
+    }
+    let data = if kind == Kind::Raw && is_v4 { strip_ipv4_header(slot.data())? } else { slot.data() };
+    Some((Route { local, remote, carrier: carrier(kind, port) }, meta, data))
+}
+
+/// Names an entry of the error queue; none if it is no ICMP report that SCTP cares about.
+fn open_error(kind: Kind, slot: &Slot) -> Option<PathError<'_>> {
+    let meta = Meta::parse(slot.control());
+    let (remote, port) = slot.name.decode()?;
+    let route = Route { local: meta.local?, remote, carrier: carrier(kind, port) };
+    Some(PathError { route, kind: PathErrorKind::of(&meta.error?)?, quoted: slot.data() })
+}
+
+fn carrier(kind: Kind, port: u16) -> Carrier {
+    match kind {
+        Kind::Udp => Carrier::Udp { peer_port: port },
+        Kind::Raw => Carrier::Ip,
+    }
+}
+
+fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !address.is_multicast() && !address.is_unspecified() && !is_broadcast
+}
+
+/// The payload of an IPv4 packet, which raw sockets deliver header and all.
+fn strip_ipv4_header(packet: &[u8]) -> Option<&[u8]> {
+    let header_len = usize::from(packet.first()? & 0x0f) * 4;
+    packet.get(header_len.max(20)..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_header_is_stripped_with_its_options() {
+        let mut packet = [0; 32];
+        packet[24] = 9;
+        packet[0] = 0x46;
+        assert_eq!(strip_ipv4_header(&packet).map(|p| (p.len(), p[0])), Some((8, 9)));
+    }
+
+    #[test]
+    fn an_ipv4_header_that_does_not_fit_is_refused() {
+        for (first, len) in [(0x45, 19), (0x4f, 59), (0x40, 12)] {
+            let mut packet = vec![0; len];
+            packet[0] = first;
+            assert_eq!(strip_ipv4_header(&packet), None);
+        }
+        assert_eq!(strip_ipv4_header(&[]), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The system calls, one small function each: the only `unsafe` of the crate.
+//!
+//! Every function takes borrowed buffers, builds the kernel's structures on the stack and keeps nothing, so
+//! no pointer outlives its call. Decoding of what comes back is safe code in `cmsg` and `address`.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, c_void, iovec, mmsghdr, msghdr, socklen_t};
+
+use crate::cmsg::Control;
+use crate::sockaddr::SockAddr;
+
+/// Datagrams that one `sendmmsg` or `recvmmsg` carries at most.
+pub(crate) const MESSAGES_PER_CALL: usize = 64;
+
+/// Bytes with the alignment that control messages and socket addresses need.
+#[repr(C, align(8))]
+pub(crate) struct Aligned<const N: usize>(pub(crate) [u8; N]);
+
+/// One preallocated place for a received datagram.
+pub(crate) struct Slot {
+    pub(crate) name: SockAddr,
+    control: Aligned<256>,
+    control_len: usize,
+    data: Box<[u8]>,
+    data_len: usize,
+    flags: c_int,
+}
+
+impl Slot {
+    /// A slot for datagrams of up to `capacity` bytes.
+    pub(crate) fn new(capacity: usize) -> Slot {
+        Slot {
+            name: SockAddr::default(),
+            control: Aligned([0; 256]),
+            control_len: 0,
+            data: vec![0; capacity].into_boxed_slice(),
+            data_len: 0,
+            flags: 0,
+        }
+    }
+
+    /// The datagram received last.
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data[..self.data_len.min(self.data.len())]
+    }
+
+    /// The control messages that came with it.
+    pub(crate) fn control(&self) -> &[u8] {
+        &self.control.0[..self.control_len.min(self.control.0.len())]
+    }
+
+    /// Whether the datagram or its control messages did not fit.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
+    }
+
+    fn header(&mut self, iov: &mut iovec) -> msghdr {
+        *iov = iovec { iov_base: self.data.as_mut_ptr().cast(), iov_len: self.data.len() };
+        // SAFETY: msghdr is plain old data; all zeroes is a valid, empty header.
+        let mut header: msghdr = unsafe { zeroed() };
+        header.msg_name = self.name.as_mut_ptr().cast();
+        header.msg_namelen = SockAddr::CAPACITY as socklen_t;
+        header.msg_iov = iov;
+        header.msg_iovlen = 1;
+        header.msg_control = self.control.0.as_mut_ptr().cast();
+        header.msg_controllen = self.control.0.len() as _;
+        header
+    }
+
+    fn take(&mut self, header: &msghdr, len: usize) {
+        self.name.set_len(header.msg_namelen as usize);
+        self.control_len = header.msg_controllen;
+        self.data_len = len;
+        self.flags = header.msg_flags;
+    }
+}
+
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_int(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the option value points at a c_int that lives through the call, with its true size.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast::<c_void>(),
+            size_of::<c_int>() as socklen_t,
+        )
+    };
+    check(result as isize).map(drop)
+}
+
+fn outgoing(to: &SockAddr, control: &Control, iov: &mut iovec) -> msghdr {
+    // SAFETY: msghdr is plain old data; all zeroes is a valid, empty header.
+    let mut header: msghdr = unsafe { zeroed() };
+    header.msg_name = to.as_ptr().cast_mut().cast();
+    header.msg_namelen = to.len() as socklen_t;
+    header.msg_iov = iov;
+    header.msg_iovlen = 1;
+    if !control.bytes().is_empty() {
+        header.msg_control = control.bytes().as_ptr().cast_mut().cast();
+        header.msg_controllen = control.bytes().len() as _;
+    }
+    header
+}
+
+fn slice(bytes: &[u8]) -> iovec {
+    iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
+/// Sends one datagram (or, with a segment size in `control`, one train).
+pub(crate) fn send(fd: BorrowedFd<'_>, to: &SockAddr, control: &Control, bytes: &[u8]) -> io::Result<usize> {
+    let mut iov = slice(bytes);
+    let header = outgoing(to, control, &mut iov);
+    // SAFETY: name, control and data are borrowed for the call; sendmsg only reads them.
+    check(unsafe {
+        libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    })
+}
+
+/// Sends the first [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams; tells how many went.
+pub(crate) fn send_many(
+    fd: BorrowedFd<'_>,
+    to: &SockAddr,
+    control: &Control,
+    segment_size: usize,
+    bytes: &[u8],
+) -> io::Result<usize> {
+    let mut iovs: [iovec; MESSAGES_PER_CALL] = [slice(&[]); MESSAGES_PER_CALL];
+    // SAFETY: mmsghdr is plain old data; all zeroes is a valid, empty header.
+    let mut headers: [mmsghdr; MESSAGES_PER_CALL] = unsafe { zeroed() };
+    let mut count = 0;
+    for ((segment, iov), header) in bytes.chunks(segment_size).zip(&mut iovs).zip(&mut headers) {
+        *iov = slice(segment);
+        header.msg_hdr = outgoing(to, control, iov);
+        count += 1;
+    }
+    // SAFETY: the first `count` headers point at iovs, name, control and data that live through the call;
+    // sendmmsg writes only the headers' msg_len.
+    check(unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) } as isize)
+}
+
+/// Receives up to `slots.len()` (at most [`MESSAGES_PER_CALL`]) datagrams; tells how many slots were filled.
+pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot]) -> io::Result<usize> {
+    let mut iovs: [iovec; MESSAGES_PER_CALL] = [slice(&[]); MESSAGES_PER_CALL];
+    // SAFETY: mmsghdr is plain old data; all zeroes is a valid, empty header.
+    let mut headers: [mmsghdr; MESSAGES_PER_CALL] = unsafe { zeroed() };
+    let mut count = 0;
+    for ((slot, iov), header) in slots.iter_mut().zip(&mut iovs).zip(&mut headers) {
+        header.msg_hdr = slot.header(iov);
+        count += 1;
+    }
+    // SAFETY: the first `count` headers point into distinct slots, mutably borrowed for the call, with
+    // their true sizes; no time-out is passed.
+    let filled = check(unsafe {
+        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
+    } as isize)?;
+    for (slot, header) in slots.iter_mut().zip(&headers).take(filled) {
+        slot.take(&header.msg_hdr, header.msg_len as usize);
+    }
+    Ok(filled)
+}
+
+/// Takes one entry off the socket's error queue.
+pub(crate) fn recv_error(fd: BorrowedFd<'_>, slot: &mut Slot) -> io::Result<()> {
+    let mut iov = slice(&[]);
+    let mut header = slot.header(&mut iov);
+    // SAFETY: name, control and data point into the slot, mutably borrowed for the call, with true sizes.
+    let len = check(unsafe {
+        libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    })?;
+    slot.take(&header, len);
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! SCTP in UDP (RFC 6951): the fast path, thanks to GSO and GRO.
+
+use std::io;
+
+use base::{Ecn, Route};
+
+use crate::counters::Counters;
+use crate::error::{PathError, SendError};
+use crate::gso;
+use crate::pair::Pair;
+use crate::socket::{Kind, Received};
+
+/// The port of SCTP in UDP (RFC 6951 section 5.1).
+pub const SCTP_OVER_UDP_PORT: u16 = 9899;
+
+/// An IPv4 and an IPv6 UDP socket on one port of all addresses.
+///
+/// UDP checksums are on. Where the host has only one address family, the other is left out.
+pub struct UdpCarrier {
+    pub(crate) pair: Pair,
+}
+
+impl UdpCarrier {
+    /// Binds `port` (usually [`SCTP_OVER_UDP_PORT`]) of `0.0.0.0` and `[::]` in the calling thread's network
+    /// namespace.
+    ///
+    /// # Errors
+    /// Those of socket(2) and bind(2), `AddrInUse` above all: another program holds the port.
+    pub fn bind(port: u16) -> io::Result<UdpCarrier> {
+        Ok(UdpCarrier { pair: Pair::open(Kind::Udp, port)? })
+    }
+
+    /// The bytes that go into one system call at most, for packets of `segment_size` bytes: up to 64 packets
+    /// and 65,507 bytes. Longer input to [`UdpCarrier::send`] is split.
+    pub fn max_batch(segment_size: usize) -> usize {
+        gso::max_batch(segment_size)
+    }
+
+    /// Sends `bytes` as packets of `segment_size` bytes each, the last of which may be shorter.
+    ///
+    /// `source_ifindex` is the interface that owns `route.local`: the packets leave by it, whatever the main
+    /// route to the peer, so a host with two uplinks needs no policy routing, only a route (of any metric)
+    /// over each of them. Give none for peers on this same host. An unspecified `route.local` leaves the
+    /// choice to the kernel.
+    ///
+    /// A packet that the interface's own queue drops (ENOBUFS) counts as sent, and as
+    /// [`SendErrors::dropped`](crate::SendErrors::dropped).
+    ///
+    /// # Errors
+    /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
+    pub fn send(
+        &mut self,
+        route: &Route,
+        source_ifindex: Option<u32>,
+        ecn: Ecn,
+        segment_size: usize,
+        bytes: &[u8],
+    ) -> Result<(), SendError> {
+        self.pair.send(route, source_ifindex, ecn, segment_size, bytes)
+    }
+
+    /// Calls `f` with each SCTP packet that has arrived, up to
+    /// [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) datagrams (of up to 64 packets each) per family.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2); an empty socket is no error.
+    pub fn recv(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+        self.pair.recv(&mut f)
+    }
+
+    /// Calls `f` with each ICMP report that waits, up to [`ERRORS_PER_CALL`](crate::ERRORS_PER_CALL) per
+    /// family; tells whether more may wait. Costs nothing when neither a send nor a `recv` met one.
+    pub fn take_errors(&mut self, mut f: impl FnMut(&PathError<'_>)) -> bool {
+        self.pair.take_errors(&mut f)
+    }
+
+    /// What was sent and received so far, both families together.
+    pub fn counters(&self) -> Counters {
+        self.pair.counters()
+    }
+}

@@ -1,0 +1,195 @@
+//! Network namespaces for tests: made under unique names, removed on drop. Needs root, iproute2 and ethtool.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use base::{Carrier, Ecn, Route};
+use netio::{PathErrorKind, RawCarrier, Received, UdpCarrier};
+
+/// Polls of one millisecond before a test gives up waiting.
+const PATIENCE: usize = 3000;
+
+/// A network namespace, deleted on drop.
+pub struct Namespace(String);
+
+impl Namespace {
+    pub fn new() -> Namespace {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let namespace = Namespace(format!("netio-{}-{number}", std::process::id()));
+        run(&format!("ip netns add {}", namespace.0));
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Runs `ip` inside.
+    pub fn ip(&self, arguments: &str) {
+        run(&format!("ip -n {} {arguments}", self.0));
+    }
+
+    /// Runs a program inside.
+    pub fn exec(&self, command: &str) {
+        run(&format!("ip netns exec {} {command}", self.0));
+    }
+
+    /// Runs `f` on a thread inside; what it opens stays inside.
+    pub fn within<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        let file = File::open(format!("/run/netns/{}", self.0)).expect("the namespace exists");
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET).expect("setns, as root");
+                f()
+            });
+            thread.join().expect("no panic inside")
+        })
+    }
+
+    /// Gives the interface an IPv4 and an IPv6 address ending in `host`, of subnet `net`, and sets it up.
+    pub fn address(&self, interface: &str, net: u8, host: u8) {
+        self.ip(&format!("addr add 10.9.{net}.{host}/24 dev {interface}"));
+        self.ip(&format!("addr add fd09:{net}::{host}/64 dev {interface} nodad"));
+        self.ip(&format!("link set {interface} up"));
+    }
+
+    pub fn ifindex(&self, interface: &str) -> u32 {
+        let path = format!("/sys/class/net/{interface}/ifindex");
+        let output = Command::new("ip").args(["netns", "exec", &self.0, "cat", &path]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().parse().expect("an interface index")
+    }
+
+    pub fn udp(&self) -> UdpCarrier {
+        self.udp_at(netio::SCTP_OVER_UDP_PORT)
+    }
+
+    pub fn udp_at(&self, port: u16) -> UdpCarrier {
+        self.within(|| UdpCarrier::bind(port)).expect("the port is free in a namespace of our own")
+    }
+
+    pub fn raw(&self) -> RawCarrier {
+        self.within(RawCarrier::open).expect("raw sockets, as root")
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// Joins two namespaces by a veth pair, named alike on both ends; subnet `net`, hosts 1 and 2.
+pub fn join(a: &Namespace, b: &Namespace, interface: &str, net: u8) {
+    a.ip(&format!("link add {interface} type veth peer name {interface} netns {}", b.name()));
+    a.address(interface, net, 1);
+    b.address(interface, net, 2);
+}
+
+/// Two namespaces joined by one link.
+pub fn pair() -> (Namespace, Namespace) {
+    let (a, b) = (Namespace::new(), Namespace::new());
+    join(&a, &b, "left", 1);
+    (a, b)
+}
+
+/// Two namespaces with a router between them whose far link has the given MTU.
+pub fn routed(far_mtu: u32) -> (Namespace, Namespace, Namespace) {
+    let (a, router, b) = (Namespace::new(), Namespace::new(), Namespace::new());
+    join(&a, &router, "near", 1);
+    join(&router, &b, "far", 2);
+    router.exec("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    router.ip(&format!("link set far mtu {far_mtu}"));
+    a.ip("route add 10.9.2.0/24 via 10.9.1.2");
+    a.ip("route add fd09:2::/64 via fd09:1::2");
+    b.ip("route add 10.9.1.0/24 via 10.9.2.1");
+    b.ip("route add fd09:1::/64 via fd09:2::1");
+    (a, router, b)
+}
+
+pub fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().expect("the program is installed");
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn udp_route(local: &str, remote: &str) -> Route {
+    Route { local: ip(local), remote: ip(remote), carrier: Carrier::Udp { peer_port: 9899 } }
+}
+
+pub fn raw_route(local: &str, remote: &str) -> Route {
+    Route { local: ip(local), remote: ip(remote), carrier: Carrier::Ip }
+}
+
+/// The addresses of both ends in subnet `net`, IPv4 first.
+pub fn families(net: u8) -> [(String, String); 2] {
+    [(format!("10.9.{net}.1"), format!("10.9.{net}.2")), (format!("fd09:{net}::1"), format!("fd09:{net}::2"))]
+}
+
+/// A packet as it arrived.
+pub type Packet = (Route, Ecn, Vec<u8>);
+
+/// A carrier's receiving side, so that helpers serve both.
+pub trait Receive {
+    fn receive(&mut self, f: impl FnMut(&Route, Ecn, &[u8])) -> Received;
+    fn errors(&mut self) -> Vec<(Route, PathErrorKind, Vec<u8>)>;
+}
+
+macro_rules! receive {
+    ($carrier:ty) => {
+        impl Receive for $carrier {
+            fn receive(&mut self, f: impl FnMut(&Route, Ecn, &[u8])) -> Received {
+                self.recv(f).expect("receiving works")
+            }
+
+            fn errors(&mut self) -> Vec<(Route, PathErrorKind, Vec<u8>)> {
+                let mut errors = Vec::new();
+                self.take_errors(|e| errors.push((e.route, e.kind, e.quoted.to_vec())));
+                errors
+            }
+        }
+    };
+}
+
+receive!(UdpCarrier);
+receive!(RawCarrier);
+
+/// Waits until `count` packets have arrived.
+pub fn packets(carrier: &mut impl Receive, count: usize) -> Vec<Packet> {
+    let mut packets: Vec<Packet> = Vec::new();
+    for _ in 0..PATIENCE {
+        carrier.receive(|route, ecn, bytes| packets.push((*route, ecn, bytes.to_vec())));
+        if packets.len() >= count {
+            return packets;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{} of {count} packets after {PATIENCE} ms", packets.len());
+}
+
+/// Waits for a path error.
+pub fn path_error(carrier: &mut impl Receive) -> (Route, PathErrorKind, Vec<u8>) {
+    for _ in 0..PATIENCE {
+        carrier.receive(|_, _, _| {});
+        if let Some(error) = carrier.errors().pop() {
+            return error;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("no path error after {PATIENCE} ms");
+}
+
+/// Bytes that differ from packet to packet.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i / 251 + i) as u8).collect()
+}

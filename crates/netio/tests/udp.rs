@@ -1,0 +1,209 @@
+//! The UDP carrier on a real kernel, between network namespaces.
+
+mod common;
+
+use base::Ecn;
+use common::*;
+use netio::{PathErrorKind, SendErrorKind, Unreachable};
+
+#[test]
+fn a_packet_crosses_with_its_route_in_both_families() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    for (from, to) in families(1) {
+        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"hello").unwrap();
+        let expected = (udp_route(&to, &from), Ecn::NotEct, b"hello".to_vec());
+        assert_eq!(packets(&mut receiver, 1), [expected]);
+    }
+}
+
+#[test]
+fn an_unspecified_local_address_leaves_the_choice_to_the_kernel() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    for (unspecified, (from, to)) in ["0.0.0.0", "::"].into_iter().zip(families(1)) {
+        sender.send(&udp_route(unspecified, &to), None, Ecn::NotEct, 1400, b"hello").unwrap();
+        assert_eq!(packets(&mut receiver, 1)[0].0, udp_route(&to, &from));
+    }
+}
+
+#[test]
+fn a_train_crosses_in_one_piece_and_arrives_as_its_packets() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    let bytes = pattern(39 * 1400 + 333);
+    for (from, to) in families(1) {
+        let before = (sender.counters(), receiver.counters());
+        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, &bytes).unwrap();
+        let arrived = packets(&mut receiver, 40);
+        assert_eq!(
+            arrived.iter().map(|p| p.2.len()).collect::<Vec<_>>(),
+            [vec![1400; 39], vec![333]].concat()
+        );
+        assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
+        assert_eq!(sender.counters().send_calls - before.0.send_calls, 1);
+        assert_eq!(sender.counters().gso_batches - before.0.gso_batches, 1);
+        assert_eq!(receiver.counters().gro_batches - before.1.gro_batches, 1);
+    }
+}
+
+#[test]
+fn a_train_crosses_where_the_interface_has_no_offloads() {
+    let (a, b) = pair();
+    a.exec("ethtool -K left tso off gso off gro off tx off sg off tx-udp-segmentation off");
+    b.exec("ethtool -K left tso off gso off gro off tx off sg off rx off");
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    let bytes = pattern(40 * 1400);
+    for (from, to) in families(1) {
+        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, &bytes).unwrap();
+        let arrived = packets(&mut receiver, 40);
+        assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
+    }
+    assert_eq!(receiver.counters().gro_batches, 0);
+}
+
+#[test]
+fn more_than_one_train_in_a_call_is_split() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    let bytes = pattern(100 * 1000 + 1);
+    for (from, to) in families(1) {
+        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1000, &bytes).unwrap();
+        let arrived = packets(&mut receiver, 101);
+        assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
+    }
+}
+
+#[test]
+fn the_ecn_bits_cross_on_single_packets_and_on_trains() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    for (from, to) in families(1) {
+        for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+            for len in [1000, 3000] {
+                sender.send(&udp_route(&from, &to), None, ecn, 1000, &pattern(len)).unwrap();
+                let arrived = packets(&mut receiver, len / 1000);
+                assert!(arrived.iter().all(|p| p.1 == ecn), "{from} {ecn:?} {arrived:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_route() {
+    let (a, b) = pair();
+    join(&a, &b, "right", 2);
+    for (subnet, gateway) in [("10.9.8.0/24", "10.9"), ("fd09:8::/64", "fd09")] {
+        let dot = if gateway.contains('f') { (":1::2", ":2::2") } else { (".1.2", ".2.2") };
+        a.ip(&format!("route add {subnet} via {gateway}{} metric 1", dot.0));
+        a.ip(&format!("route add {subnet} via {gateway}{} metric 50", dot.1));
+    }
+    b.ip("addr add 10.9.8.1/32 dev lo");
+    b.ip("addr add fd09:8::1/128 dev lo nodad");
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    for (net, interface) in [(1, "left"), (2, "right")] {
+        for ((from, _), to) in families(net).iter().zip(["10.9.8.1"]) {
+            let before = received_by(&b, interface);
+            let index = Some(a.ifindex(interface));
+            sender.send(&udp_route(from, to), index, Ecn::NotEct, 1200, &pattern(12_000)).unwrap();
+            assert!(packets(&mut receiver, 10).iter().all(|p| p.0 == udp_route(to, from)));
+            let arrived_by_interface = received_by(&b, interface) - before;
+            assert!(arrived_by_interface >= 12_000, "{arrived_by_interface} bytes came over {interface}");
+        }
+    }
+}
+
+fn received_by(namespace: &Namespace, interface: &str) -> u64 {
+    let path = format!("/sys/class/net/{interface}/statistics/rx_bytes");
+    let output = std::process::Command::new("ip")
+        .args(["netns", "exec", namespace.name(), "cat", &path])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_closed_port_is_reported_with_the_start_of_the_packet() {
+    let (a, _b) = pair();
+    let mut sender = a.udp();
+    let packet = pattern(200);
+    for (from, to) in families(1) {
+        let route = udp_route(&from, &to);
+        sender.send(&route, None, Ecn::NotEct, 1400, &packet).unwrap();
+        let (reported, kind, quoted) = path_error(&mut sender);
+        assert_eq!((reported, kind), (route, PathErrorKind::Unreachable(Unreachable::Port)));
+        assert!(quoted.len() >= 12, "the whole SCTP header is quoted");
+        assert!(packet.starts_with(&quoted));
+    }
+}
+
+#[test]
+fn an_icmp_report_about_one_peer_does_not_fail_a_send_to_another() {
+    let (a, _b) = pair();
+    let (mut sender, mut other) = (a.udp(), a.udp_at(9900));
+    for (from, to) in families(1) {
+        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"lost").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let mut good = udp_route(&from, &from);
+        good.carrier = base::Carrier::Udp { peer_port: 9900 };
+        sender.send(&good, None, Ecn::NotEct, 1400, b"kept").unwrap();
+        assert_eq!(packets(&mut other, 1)[0].2, b"kept");
+        assert_eq!(path_error(&mut sender).0, udp_route(&from, &to));
+    }
+}
+
+#[test]
+fn a_small_link_behind_a_router_is_reported_and_larger_packets_still_leave() {
+    let (a, _router, _b) = routed(1300);
+    let mut sender = a.udp();
+    for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
+        let route = udp_route(from, to);
+        for _ in 0..2 {
+            sender.send(&route, None, Ecn::NotEct, 1400, &pattern(1400)).unwrap();
+            let (reported, kind, quoted) = path_error(&mut sender);
+            assert_eq!((reported, kind), (route, PathErrorKind::FragmentationNeeded { mtu: Some(1300) }));
+            assert!(quoted.len() >= 12);
+        }
+    }
+}
+
+#[test]
+fn a_packet_longer_than_the_interface_allows_is_refused_as_too_large() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    for (from, to) in families(1) {
+        let route = udp_route(&from, &to);
+        for len in [1600, 8000] {
+            let error = sender.send(&route, None, Ecn::NotEct, 1600, &pattern(len)).unwrap_err();
+            assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge, 0));
+        }
+        sender.send(&route, None, Ecn::NotEct, 1400, &pattern(2800)).unwrap();
+        packets(&mut receiver, 2);
+    }
+    assert_eq!(sender.counters().gso_refusals, 0);
+    assert_eq!(sender.counters().gso_batches, 2);
+}
+
+#[test]
+fn a_source_address_that_is_not_ours_has_no_route() {
+    let (a, _b) = pair();
+    let mut sender = a.udp();
+    for (from, to) in [("10.9.1.77", "10.9.1.2"), ("fd09:1::77", "fd09:1::2")] {
+        let error = sender.send(&udp_route(from, to), None, Ecn::NotEct, 1400, b"x").unwrap_err();
+        assert_eq!(error.kind, SendErrorKind::NoRoute, "{error}");
+    }
+}
+
+#[test]
+fn a_broadcast_is_thrown_away() {
+    let (a, b) = pair();
+    let mut receiver = b.udp();
+    a.within(|| {
+        let socket = std::net::UdpSocket::bind("10.9.1.1:9899").unwrap();
+        socket.set_broadcast(true).unwrap();
+        socket.send_to(b"all", "10.9.1.255:9899").unwrap();
+        socket.send_to(b"one", "10.9.1.2:9899").unwrap();
+    });
+    assert_eq!(packets(&mut receiver, 1)[0].2, b"one");
+    assert_eq!(receiver.counters().discarded, 1);
+}
