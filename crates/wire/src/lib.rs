@@ -1,3 +1,44 @@
 //! SCTP packets, chunks, parameters and error causes as types.
+//!
+//! Covers RFC 9260 and its registered extensions: AUTH (RFC 4895), ASCONF (RFC 5061), RE-CONFIG (RFC 6525),
+//! PR-SCTP (RFC 3758), I-DATA (RFC 8260), PAD (RFC 4820), SACK-immediately (RFC 7053), zero checksum (RFC 9653).
+//!
+//! Reading borrows from the packet and writing fills the caller's buffer: neither allocates. One type serves
+//! both ways: an [`Init`] that was parsed holds its [`Parameters`] as bytes, an [`Init`] to be sent holds
+//! them as a slice of [`Parameter`]; both compare equal when they say the same.
+//!
+//! No input panics and no iterator fails to end. Whether a value makes sense in the state of an association
+//! is not judged here.
+//!
+//! Begin with [`Packet::parse`] and [`PacketWriter::push`].
 
 #![forbid(unsafe_code)]
+
+mod action;
+mod cause;
+mod chunk;
+mod crc;
+mod ids;
+mod list;
+mod packet;
+mod parameter;
+mod reader;
+mod tlv;
+mod writer;
+
+pub use action::UnrecognizedAction;
+pub use cause::{Cause, CauseError, Causes, CausesIter};
+pub use chunk::{
+    Abort, Asconf, AsconfAck, Auth, Chunk, ChunkError, ChunkType, CookieEcho, Cwr, DATA_HEADER_LEN, Data,
+    Ecne, ErrorChunk, ForwardTsn, ForwardTsnStream, Fragment, GapBlock, Heartbeat, IDATA_HEADER_LEN, IData,
+    IForwardTsn, IForwardTsnStream, Init, Pad, ReConfig, Sack, Shutdown, ShutdownComplete, UnknownChunk,
+};
+pub use crc::crc32c;
+pub use ids::{AsconfSerial, Fsn, Mid, Ppid, RequestSn, Ssn, StreamId, Tsn, VerificationTag};
+pub use list::{List, ListItem, ListIter};
+pub use packet::{
+    COMMON_HEADER_LEN, ChecksumMode, Chunks, CommonHeader, Packet, PacketError, RawChunk, RawChunks,
+};
+pub use parameter::{Parameter, ParameterError, Parameters, ParametersIter, ReconfigResult};
+pub use tlv::{CHUNK_HEADER_LEN, Tlv, TlvError, Tlvs, padded};
+pub use writer::{NoRoom, PacketWriter, WriteChunk, Writer};

@@ -1,0 +1,63 @@
+//! What to do with a chunk or parameter whose type is not known (RFC 9260 sections 3.2 and 3.2.1).
+
+use crate::ChunkType;
+
+/// What the two highest bits of an unrecognised type ask of its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum UnrecognizedAction {
+    /// 00: process nothing further of this packet (chunk) or chunk (parameter), report nothing.
+    StopSilently,
+    /// 01: process nothing further, and report the type.
+    StopReport,
+    /// 10: skip it and go on, report nothing.
+    SkipSilently,
+    /// 11: skip it and go on, and report the type.
+    SkipReport,
+}
+
+impl UnrecognizedAction {
+    /// What an unrecognised chunk type asks for.
+    pub const fn for_chunk(chunk_type: ChunkType) -> UnrecognizedAction {
+        Self::from_top_bits(chunk_type.0 >> 6)
+    }
+
+    /// What an unrecognised parameter type asks for.
+    pub const fn for_parameter(ptype: u16) -> UnrecognizedAction {
+        Self::from_top_bits((ptype >> 14) as u8)
+    }
+
+    /// Whether processing ends here.
+    pub const fn stops(self) -> bool {
+        matches!(self, UnrecognizedAction::StopSilently | UnrecognizedAction::StopReport)
+    }
+
+    /// Whether the sender is to be told.
+    pub const fn reports(self) -> bool {
+        matches!(self, UnrecognizedAction::StopReport | UnrecognizedAction::SkipReport)
+    }
+
+    const fn from_top_bits(bits: u8) -> UnrecognizedAction {
+        match bits & 3 {
+            0 => UnrecognizedAction::StopSilently,
+            1 => UnrecognizedAction::StopReport,
+            2 => UnrecognizedAction::SkipSilently,
+            _ => UnrecognizedAction::SkipReport,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_top_bits_choose_the_action() {
+        use UnrecognizedAction::*;
+        for (bits, action) in [(0u16, StopSilently), (1, StopReport), (2, SkipSilently), (3, SkipReport)] {
+            assert_eq!(UnrecognizedAction::for_chunk(ChunkType((bits as u8) << 6 | 0x3f)), action);
+            assert_eq!(UnrecognizedAction::for_parameter(bits << 14 | 0x3fff), action);
+            assert_eq!(action.stops(), bits & 2 == 0);
+            assert_eq!(action.reports(), bits & 1 == 1);
+        }
+    }
+}

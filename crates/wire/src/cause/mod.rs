@@ -1,0 +1,206 @@
+//! Error causes of ABORT and ERROR
+//! ([RFC 9260 section 3.3.10](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.10),
+//! [RFC 5061 section 4.3](https://www.rfc-editor.org/rfc/rfc5061.html#section-4.3),
+//! [RFC 4895 section 4.2](https://www.rfc-editor.org/rfc/rfc4895.html#section-4.2)).
+//!
+//! ```text
+//! +-------------------------------+-------------------------------+
+//! |          Cause Code           |         Cause Length          |
+//! +-------------------------------+-------------------------------+
+//! |                  Cause-Specific Information                   |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! Refused are values of the wrong length. What a cause quotes is handed on as octets. Begin with [`Cause`].
+
+mod list;
+
+pub use list::{Causes, CausesIter};
+
+use crate::list::List;
+use crate::reader::Reader;
+use crate::tlv::{Tlv, TlvError};
+use crate::writer::{NoRoom, Writer};
+use crate::{StreamId, Tsn};
+
+/// An error cause, received or to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause<'a> {
+    /// 1: DATA for a stream that is not there (RFC 9260 section 3.3.10.1).
+    InvalidStreamIdentifier {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// 2: parameters that an INIT or INIT ACK lacks (section 3.3.10.2).
+    MissingMandatoryParameter {
+        /// Their types.
+        missing: List<'a, u16>,
+    },
+    /// 3: the cookie came too late (section 3.3.10.3).
+    StaleCookie {
+        /// By how much, in microseconds.
+        staleness: u32,
+    },
+    /// 4: the sender has no room for the association (section 3.3.10.4).
+    OutOfResource,
+    /// 5: an address of the INIT that cannot be used, as a whole parameter (section 3.3.10.5).
+    UnresolvableAddress(&'a [u8]),
+    /// 6: a chunk that was not recognised, with its header (section 3.3.10.6).
+    UnrecognizedChunkType(&'a [u8]),
+    /// 7: a mandatory parameter with a value that cannot be (section 3.3.10.7).
+    InvalidMandatoryParameter,
+    /// 8: parameters of an INIT ACK that were not recognised, whole (section 3.3.10.8).
+    UnrecognizedParameters(&'a [u8]),
+    /// 9: DATA without user data (section 3.3.10.9).
+    NoUserData {
+        /// Its TSN.
+        tsn: Tsn,
+    },
+    /// 10: a COOKIE ECHO while the association is closing (section 3.3.10.10).
+    CookieReceivedWhileShuttingDown,
+    /// 11: a restart that would add addresses, as whole parameters (section 3.3.10.11).
+    RestartWithNewAddresses(&'a [u8]),
+    /// 12: the peer's user ended the association, with the user's own reason (section 3.3.10.12).
+    UserInitiatedAbort(&'a [u8]),
+    /// 13: the protocol was violated, with any further information (section 3.3.10.13).
+    ProtocolViolation(&'a [u8]),
+    /// 0xa0: the address to be deleted is the last one, as a whole parameter (RFC 5061 section 4.3.1).
+    DeleteLastRemainingAddress(&'a [u8]),
+    /// 0xa1: no resources for the change, with the change asked for (RFC 5061 section 4.3.2).
+    RefusedDueToResourceShortage(&'a [u8]),
+    /// 0xa2: the address to be deleted is the packet's source, with the change asked for (RFC 5061 section 4.3.3).
+    DeleteSourceAddress(&'a [u8]),
+    /// 0xa3: an ASCONF-ACK that nothing asked for (RFC 5061 section 4.3.4).
+    IllegalAsconfAck,
+    /// 0xa4: the change is not allowed, with the change asked for (RFC 5061 section 4.3.5).
+    RefusedNoAuthorization(&'a [u8]),
+    /// 0x105: an AUTH chunk with an HMAC that the receiver does not take (RFC 4895 section 4.2).
+    UnsupportedHmacIdentifier {
+        /// The HMAC asked for.
+        hmac_id: u16,
+    },
+    /// Any other cause.
+    Unknown {
+        /// Its code.
+        code: u16,
+        /// Its information.
+        value: &'a [u8],
+    },
+}
+
+/// Why an error cause could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CauseError {
+    /// Its length field cannot be.
+    #[error("error cause: {0}")]
+    Frame(#[from] TlvError),
+    /// Its length does not suit its code.
+    #[error("error cause {code:#06x} has {length} octets, which its code does not allow")]
+    Length {
+        /// Its code.
+        code: u16,
+        /// Its length with header, in octets.
+        length: usize,
+    },
+}
+
+impl<'a> Cause<'a> {
+    fn parse(tlv: Tlv<'a>) -> Result<Cause<'a>, CauseError> {
+        let length = CauseError::Length { code: tlv.kind, length: tlv.bytes.len() };
+        Self::read(tlv.kind, tlv.value).ok_or(length)
+    }
+
+    /// `None` if the length is wrong.
+    fn read(code: u16, value: &'a [u8]) -> Option<Cause<'a>> {
+        let mut reader = Reader::new(value);
+        Some(match code {
+            1 => Cause::InvalidStreamIdentifier { stream: StreamId(reader.u16()?) },
+            2 => Cause::MissingMandatoryParameter { missing: read_missing(reader)? },
+            3 => Cause::StaleCookie { staleness: reader.u32()? },
+            4 => Cause::OutOfResource,
+            5 => Cause::UnresolvableAddress(value),
+            6 => Cause::UnrecognizedChunkType(value),
+            7 => Cause::InvalidMandatoryParameter,
+            8 => Cause::UnrecognizedParameters(value),
+            9 => Cause::NoUserData { tsn: Tsn(reader.u32()?) },
+            10 => Cause::CookieReceivedWhileShuttingDown,
+            11 => Cause::RestartWithNewAddresses(value),
+            12 => Cause::UserInitiatedAbort(value),
+            13 => Cause::ProtocolViolation(value),
+            0xa0 => Cause::DeleteLastRemainingAddress(value),
+            0xa1 => Cause::RefusedDueToResourceShortage(value),
+            0xa2 => Cause::DeleteSourceAddress(value),
+            0xa3 => Cause::IllegalAsconfAck,
+            0xa4 => Cause::RefusedNoAuthorization(value),
+            0x105 => Cause::UnsupportedHmacIdentifier { hmac_id: reader.u16()? },
+            code => Cause::Unknown { code, value },
+        })
+    }
+
+    /// The cause code.
+    pub const fn code(&self) -> u16 {
+        match self {
+            Cause::InvalidStreamIdentifier { .. } => 1,
+            Cause::MissingMandatoryParameter { .. } => 2,
+            Cause::StaleCookie { .. } => 3,
+            Cause::OutOfResource => 4,
+            Cause::UnresolvableAddress(_) => 5,
+            Cause::UnrecognizedChunkType(_) => 6,
+            Cause::InvalidMandatoryParameter => 7,
+            Cause::UnrecognizedParameters(_) => 8,
+            Cause::NoUserData { .. } => 9,
+            Cause::CookieReceivedWhileShuttingDown => 10,
+            Cause::RestartWithNewAddresses(_) => 11,
+            Cause::UserInitiatedAbort(_) => 12,
+            Cause::ProtocolViolation(_) => 13,
+            Cause::DeleteLastRemainingAddress(_) => 0xa0,
+            Cause::RefusedDueToResourceShortage(_) => 0xa1,
+            Cause::DeleteSourceAddress(_) => 0xa2,
+            Cause::IllegalAsconfAck => 0xa3,
+            Cause::RefusedNoAuthorization(_) => 0xa4,
+            Cause::UnsupportedHmacIdentifier { .. } => 0x105,
+            Cause::Unknown { code, .. } => *code,
+        }
+    }
+
+    /// Writes the cause: header and information, without padding.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit; a part of it may then be in the buffer.
+    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.tlv(self.code(), |out| match *self {
+            Cause::InvalidStreamIdentifier { stream } => {
+                out.u16(stream.0)?;
+                out.u16(0)
+            }
+            Cause::MissingMandatoryParameter { missing } => {
+                out.u32(missing.len().try_into().map_err(|_| NoRoom)?)?;
+                missing.write(out)
+            }
+            Cause::StaleCookie { staleness } => out.u32(staleness),
+            Cause::NoUserData { tsn } => out.u32(tsn.0),
+            Cause::UnsupportedHmacIdentifier { hmac_id } => out.u16(hmac_id),
+            Cause::OutOfResource
+            | Cause::InvalidMandatoryParameter
+            | Cause::CookieReceivedWhileShuttingDown
+            | Cause::IllegalAsconfAck => Ok(()),
+            Cause::UnresolvableAddress(value)
+            | Cause::UnrecognizedChunkType(value)
+            | Cause::UnrecognizedParameters(value)
+            | Cause::RestartWithNewAddresses(value)
+            | Cause::UserInitiatedAbort(value)
+            | Cause::ProtocolViolation(value)
+            | Cause::DeleteLastRemainingAddress(value)
+            | Cause::RefusedDueToResourceShortage(value)
+            | Cause::DeleteSourceAddress(value)
+            | Cause::RefusedNoAuthorization(value)
+            | Cause::Unknown { value, .. } => out.bytes(value),
+        })
+    }
+}
+
+/// A count, then as many types as it says.
+fn read_missing<'a>(mut value: Reader<'a>) -> Option<List<'a, u16>> {
+    let count = usize::try_from(value.u32()?).ok()?;
+    List::from_wire(value.bytes(count.checked_mul(2)?)?)
+}

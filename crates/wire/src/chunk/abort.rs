@@ -1,0 +1,38 @@
+//! ABORT, [RFC 9260 section 3.3.7](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.7).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |    Type = 6   |  Reserved  |T |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! |                   zero or more Error Causes                   |
+//! +---------------------------------------------------------------+
+//! ```
+
+use super::ChunkType;
+use crate::cause::Causes;
+use crate::packet::RawChunk;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+const FLAG_T: u8 = 1;
+
+/// Ends an association without further exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abort<'a> {
+    /// T bit: the packet's tag is the receiver's own, sent back, because the sender has no association.
+    pub tag_reflected: bool,
+    /// Why.
+    pub causes: Causes<'a>,
+}
+
+impl<'a> Abort<'a> {
+    pub(super) fn parse(raw: &RawChunk<'a>) -> Abort<'a> {
+        Abort { tag_reflected: raw.flags & FLAG_T != 0, causes: Causes::from_wire(raw.value) }
+    }
+}
+
+impl WriteChunk for Abort<'_> {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let flags = if self.tag_reflected { FLAG_T } else { 0 };
+        out.chunk(ChunkType::ABORT, flags, |out| self.causes.write(out))
+    }
+}

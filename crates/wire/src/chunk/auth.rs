@@ -1,0 +1,50 @@
+//! AUTH, [RFC 4895 section 4.1](https://www.rfc-editor.org/rfc/rfc4895.html#section-4.1).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 15   |  Chunk Flags  |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! |  Shared Key Identifier (16 bits) | HMAC Identifier (16 bits)  |
+//! +---------------------------------------------------------------+
+//! |                              HMAC                             |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! The HMAC covers this chunk, with a zeroed HMAC, and all that follow it; it is not checked here.
+
+use super::{ChunkError, ChunkType};
+use crate::packet::RawChunk;
+use crate::reader::Reader;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+/// Authenticates the chunks behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Auth<'a> {
+    /// Which shared key; 0 is the association's own.
+    pub shared_key: u16,
+    /// Which HMAC: 1 is SHA-1, 3 is SHA-256.
+    pub hmac_id: u16,
+    /// The HMAC.
+    pub hmac: &'a [u8],
+}
+
+impl<'a> Auth<'a> {
+    pub(super) fn parse(raw: &RawChunk<'a>) -> Result<Auth<'a>, ChunkError> {
+        Self::read(raw.value).ok_or_else(|| raw.too_short(4))
+    }
+
+    fn read(value: &'a [u8]) -> Option<Auth<'a>> {
+        let mut value = Reader::new(value);
+        Some(Auth { shared_key: value.u16()?, hmac_id: value.u16()?, hmac: value.rest() })
+    }
+}
+
+impl WriteChunk for Auth<'_> {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.chunk(ChunkType::AUTH, 0, |out| {
+            out.u16(self.shared_key)?;
+            out.u16(self.hmac_id)?;
+            out.bytes(self.hmac)
+        })
+    }
+}

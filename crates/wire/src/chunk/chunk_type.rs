@@ -1,0 +1,87 @@
+//! Chunk types, as IANA lists them.
+
+use std::fmt;
+
+/// The type of a chunk: any octet, the registered ones named.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChunkType(pub u8);
+
+macro_rules! chunk_types {
+    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
+        impl ChunkType {
+            $($(#[$doc])* pub const $name: ChunkType = ChunkType($value);)*
+
+            /// The registered name, if this crate knows the type.
+            pub const fn name(self) -> Option<&'static str> {
+                match self {
+                    $(ChunkType::$name => Some($text),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+chunk_types! {
+    /// RFC 9260 section 3.3.1.
+    DATA = 0, "DATA";
+    /// RFC 9260 section 3.3.2.
+    INIT = 1, "INIT";
+    /// RFC 9260 section 3.3.3.
+    INIT_ACK = 2, "INIT ACK";
+    /// RFC 9260 section 3.3.4.
+    SACK = 3, "SACK";
+    /// RFC 9260 section 3.3.5.
+    HEARTBEAT = 4, "HEARTBEAT";
+    /// RFC 9260 section 3.3.6.
+    HEARTBEAT_ACK = 5, "HEARTBEAT ACK";
+    /// RFC 9260 section 3.3.7.
+    ABORT = 6, "ABORT";
+    /// RFC 9260 section 3.3.8.
+    SHUTDOWN = 7, "SHUTDOWN";
+    /// RFC 9260 section 3.3.9.
+    SHUTDOWN_ACK = 8, "SHUTDOWN ACK";
+    /// RFC 9260 section 3.3.10.
+    ERROR = 9, "ERROR";
+    /// RFC 9260 section 3.3.11.
+    COOKIE_ECHO = 10, "COOKIE ECHO";
+    /// RFC 9260 section 3.3.12.
+    COOKIE_ACK = 11, "COOKIE ACK";
+    /// Explicit congestion notification echo; reserved in RFC 9260 section 3.2.
+    ECNE = 12, "ECNE";
+    /// Congestion window reduced; reserved in RFC 9260 section 3.2.
+    CWR = 13, "CWR";
+    /// RFC 9260 section 3.3.13.
+    SHUTDOWN_COMPLETE = 14, "SHUTDOWN COMPLETE";
+    /// RFC 4895 section 4.1.
+    AUTH = 15, "AUTH";
+    /// RFC 8260 section 2.1.
+    I_DATA = 64, "I-DATA";
+    /// RFC 5061 section 4.1.2.
+    ASCONF_ACK = 128, "ASCONF-ACK";
+    /// RFC 6525 section 3.1.
+    RE_CONFIG = 130, "RE-CONFIG";
+    /// RFC 4820 section 3.
+    PAD = 132, "PAD";
+    /// RFC 3758 section 3.2.
+    FORWARD_TSN = 192, "FORWARD TSN";
+    /// RFC 5061 section 4.1.1.
+    ASCONF = 193, "ASCONF";
+    /// RFC 8260 section 2.3.1.
+    I_FORWARD_TSN = 194, "I-FORWARD-TSN";
+}
+
+impl fmt::Debug for ChunkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "type {:#04x}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for ChunkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

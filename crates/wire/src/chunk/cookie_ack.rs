@@ -1,0 +1,14 @@
+//! COOKIE ACK, [RFC 9260 section 3.3.12](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.12).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 11   |  Chunk Flags  |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! ```
+
+use super::ChunkType;
+use crate::writer::{NoRoom, Writer};
+
+pub(super) fn write(out: &mut Writer<'_>) -> Result<(), NoRoom> {
+    out.chunk(ChunkType::COOKIE_ACK, 0, |_| Ok(()))
+}

@@ -1,0 +1,32 @@
+//! COOKIE ECHO, [RFC 9260 section 3.3.11](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.11).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 10   |  Chunk Flags  |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! |                             Cookie                            |
+//! +---------------------------------------------------------------+
+//! ```
+
+use super::ChunkType;
+use crate::packet::RawChunk;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+/// Returns the State Cookie of an INIT ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CookieEcho<'a> {
+    /// The cookie as it came, opaque to all but its maker.
+    pub cookie: &'a [u8],
+}
+
+impl<'a> CookieEcho<'a> {
+    pub(super) fn parse(raw: &RawChunk<'a>) -> CookieEcho<'a> {
+        CookieEcho { cookie: raw.value }
+    }
+}
+
+impl WriteChunk for CookieEcho<'_> {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.chunk(ChunkType::COOKIE_ECHO, 0, |out| out.bytes(self.cookie))
+    }
+}

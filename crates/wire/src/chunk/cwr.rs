@@ -1,0 +1,35 @@
+//! CWR, [RFC 9260 section 3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 13   |  Chunk Flags  |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! |                       Lowest TSN Number                       |
+//! +---------------------------------------------------------------+
+//! ```
+
+use super::{ChunkError, ChunkType};
+use crate::Tsn;
+use crate::packet::RawChunk;
+use crate::reader::Reader;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+/// Tells the receiver that an ECNE was acted upon (RFC 4960 appendix A).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cwr {
+    /// The TSN of the ECNE acted upon.
+    pub lowest_tsn: Tsn,
+}
+
+impl Cwr {
+    pub(super) fn parse(raw: &RawChunk<'_>) -> Result<Cwr, ChunkError> {
+        let tsn = Reader::new(raw.value).u32().ok_or_else(|| raw.too_short(4))?;
+        Ok(Cwr { lowest_tsn: Tsn(tsn) })
+    }
+}
+
+impl WriteChunk for Cwr {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.chunk(ChunkType::CWR, 0, |out| out.u32(self.lowest_tsn.0))
+    }
+}

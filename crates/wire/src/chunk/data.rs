@@ -1,0 +1,107 @@
+//! DATA, [RFC 9260 section 3.3.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.1), with the I bit of
+//! [RFC 7053](https://www.rfc-editor.org/rfc/rfc7053.html).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 0    |  Res  |I|U|B|E|            Length             |
+//! +---------------+---------------+-------------------------------+
+//! |                              TSN                              |
+//! +-------------------------------+-------------------------------+
+//! |      Stream Identifier S      |   Stream Sequence Number n    |
+//! +-------------------------------+-------------------------------+
+//! |                  Payload Protocol Identifier                  |
+//! +---------------------------------------------------------------+
+//! |                 User Data (seq n of Stream S)                 |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! A DATA chunk without user data can be read: the receiver has to answer it with "No User Data".
+
+use super::{ChunkError, ChunkType};
+use crate::packet::RawChunk;
+use crate::reader::Reader;
+use crate::tlv::CHUNK_HEADER_LEN;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+use crate::{Ppid, Ssn, StreamId, Tsn};
+
+/// Octets of a DATA chunk before its user data.
+pub const DATA_HEADER_LEN: usize = 16;
+
+pub(super) const FLAG_END: u8 = 1;
+pub(super) const FLAG_BEGIN: u8 = 2;
+pub(super) const FLAG_UNORDERED: u8 = 4;
+pub(super) const FLAG_IMMEDIATE: u8 = 8;
+
+/// One piece of a user message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data<'a> {
+    /// I bit: the receiver should not delay its SACK.
+    pub immediate: bool,
+    /// U bit: the message is delivered without regard to order, and `ssn` means nothing.
+    pub unordered: bool,
+    /// B bit: first piece of the message.
+    pub begin: bool,
+    /// E bit: last piece of the message.
+    pub end: bool,
+    /// Number of this chunk.
+    pub tsn: Tsn,
+    /// Stream the message belongs to.
+    pub stream: StreamId,
+    /// Number of the message within its stream.
+    pub ssn: Ssn,
+    /// The application's own identifier, passed through.
+    pub ppid: Ppid,
+    /// User data, without padding.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Data<'a> {
+    pub(super) fn parse(raw: &RawChunk<'a>) -> Result<Data<'a>, ChunkError> {
+        Self::read(raw).ok_or_else(|| raw.too_short(DATA_HEADER_LEN - CHUNK_HEADER_LEN))
+    }
+
+    fn read(raw: &RawChunk<'a>) -> Option<Data<'a>> {
+        let mut value = Reader::new(raw.value);
+        let is_set = |flag| raw.flags & flag != 0;
+        Some(Data {
+            immediate: is_set(FLAG_IMMEDIATE),
+            unordered: is_set(FLAG_UNORDERED),
+            begin: is_set(FLAG_BEGIN),
+            end: is_set(FLAG_END),
+            tsn: Tsn(value.u32()?),
+            stream: StreamId(value.u16()?),
+            ssn: Ssn(value.u16()?),
+            ppid: Ppid(value.u32()?),
+            payload: value.rest(),
+        })
+    }
+
+    /// The chunk's first sixteen octets. A payload that does not fit a packet gives a wrong length here.
+    pub(crate) fn header_bytes(&self) -> [u8; DATA_HEADER_LEN] {
+        let flags = flags(self.immediate, self.unordered, self.begin, self.end);
+        let length = (DATA_HEADER_LEN + self.payload.len()) as u16;
+        let mut header = [0; DATA_HEADER_LEN];
+        header[..2].copy_from_slice(&[ChunkType::DATA.0, flags]);
+        header[2..4].copy_from_slice(&length.to_be_bytes());
+        header[4..8].copy_from_slice(&self.tsn.0.to_be_bytes());
+        header[8..10].copy_from_slice(&self.stream.0.to_be_bytes());
+        header[10..12].copy_from_slice(&self.ssn.0.to_be_bytes());
+        header[12..].copy_from_slice(&self.ppid.0.to_be_bytes());
+        header
+    }
+}
+
+pub(super) fn flags(immediate: bool, unordered: bool, begin: bool, end: bool) -> u8 {
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    flag(immediate, FLAG_IMMEDIATE)
+        | flag(unordered, FLAG_UNORDERED)
+        | flag(begin, FLAG_BEGIN)
+        | flag(end, FLAG_END)
+}
+
+impl WriteChunk for Data<'_> {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.bytes(&self.header_bytes())?;
+        out.bytes(self.payload)
+    }
+}

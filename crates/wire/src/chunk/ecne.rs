@@ -1,0 +1,35 @@
+//! ECNE, [RFC 9260 section 3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 12   |  Chunk Flags  |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! |                       Lowest TSN Number                       |
+//! +---------------------------------------------------------------+
+//! ```
+
+use super::{ChunkError, ChunkType};
+use crate::Tsn;
+use crate::packet::RawChunk;
+use crate::reader::Reader;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+/// Tells the sender of data that a packet of it met congestion (RFC 4960 appendix A).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ecne {
+    /// The lowest TSN in the marked packet.
+    pub lowest_tsn: Tsn,
+}
+
+impl Ecne {
+    pub(super) fn parse(raw: &RawChunk<'_>) -> Result<Ecne, ChunkError> {
+        let tsn = Reader::new(raw.value).u32().ok_or_else(|| raw.too_short(4))?;
+        Ok(Ecne { lowest_tsn: Tsn(tsn) })
+    }
+}
+
+impl WriteChunk for Ecne {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.chunk(ChunkType::ECNE, 0, |out| out.u32(self.lowest_tsn.0))
+    }
+}

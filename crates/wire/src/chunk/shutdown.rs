@@ -1,0 +1,35 @@
+//! SHUTDOWN, [RFC 9260 section 3.3.8](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.8).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |    Type = 7   |  Chunk Flags  |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! |                       Cumulative TSN Ack                      |
+//! +---------------------------------------------------------------+
+//! ```
+
+use super::{ChunkError, ChunkType};
+use crate::Tsn;
+use crate::packet::RawChunk;
+use crate::reader::Reader;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+/// Begins the graceful end: the sender has nothing more to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shutdown {
+    /// All TSNs up to this one were received.
+    pub cumulative_tsn: Tsn,
+}
+
+impl Shutdown {
+    pub(super) fn parse(raw: &RawChunk<'_>) -> Result<Shutdown, ChunkError> {
+        let tsn = Reader::new(raw.value).u32().ok_or_else(|| raw.too_short(4))?;
+        Ok(Shutdown { cumulative_tsn: Tsn(tsn) })
+    }
+}
+
+impl WriteChunk for Shutdown {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.chunk(ChunkType::SHUTDOWN, 0, |out| out.u32(self.cumulative_tsn.0))
+    }
+}

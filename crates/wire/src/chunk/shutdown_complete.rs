@@ -1,0 +1,33 @@
+//! SHUTDOWN COMPLETE, [RFC 9260 section 3.3.13](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.13).
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |   Type = 14   |  Reserved  |T |          Chunk Length         |
+//! +---------------+---------------+-------------------------------+
+//! ```
+
+use super::ChunkType;
+use crate::packet::RawChunk;
+use crate::writer::{NoRoom, WriteChunk, Writer};
+
+const FLAG_T: u8 = 1;
+
+/// Ends the graceful end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShutdownComplete {
+    /// T bit: the packet's tag is the receiver's own, sent back, because the sender has no association.
+    pub tag_reflected: bool,
+}
+
+impl ShutdownComplete {
+    pub(super) fn parse(raw: &RawChunk<'_>) -> ShutdownComplete {
+        ShutdownComplete { tag_reflected: raw.flags & FLAG_T != 0 }
+    }
+}
+
+impl WriteChunk for ShutdownComplete {
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let flags = if self.tag_reflected { FLAG_T } else { 0 };
+        out.chunk(ChunkType::SHUTDOWN_COMPLETE, flags, |_| Ok(()))
+    }
+}

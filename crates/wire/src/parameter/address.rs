@@ -1,0 +1,56 @@
+//! Addresses as parameters: [RFC 9260 section 3.3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.2.1),
+//! and wrapped in the parameters of [RFC 5061 section 4.2](https://www.rfc-editor.org/rfc/rfc5061.html#section-4.2).
+//!
+//! ```text
+//! +-------------------------------+-------------------------------+
+//! |       Type = 5 (6)            |     Length = 8 (20)           |
+//! +-------------------------------+-------------------------------+
+//! |                 IPv4 (IPv6) Address                           |
+//! +---------------------------------------------------------------+
+//! ```
+
+use std::net::IpAddr;
+
+use super::types::{IPV4_ADDRESS, IPV6_ADDRESS};
+use super::{ParameterError, types};
+use crate::reader::Reader;
+use crate::tlv::{Tlv, Tlvs};
+use crate::writer::{NoRoom, Writer};
+
+/// Takes an address parameter; any other is unexpected.
+pub(crate) fn read_address(tlv: Tlv<'_>) -> Result<IpAddr, ParameterError> {
+    let length = ParameterError::length(&tlv);
+    match tlv.kind {
+        IPV4_ADDRESS => <[u8; 4]>::try_from(tlv.value).map(IpAddr::from).map_err(|_| length),
+        IPV6_ADDRESS => <[u8; 16]>::try_from(tlv.value).map(IpAddr::from).map_err(|_| length),
+        ptype => Err(ParameterError::Unexpected { ptype }),
+    }
+}
+
+pub(crate) fn write_address(address: IpAddr, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+    match address {
+        IpAddr::V4(v4) => out.tlv(types::IPV4_ADDRESS, |out| out.bytes(&v4.octets())),
+        IpAddr::V6(v6) => out.tlv(types::IPV6_ADDRESS, |out| out.bytes(&v6.octets())),
+    }
+}
+
+/// Reads correlation identifier and address: Add IP, Delete IP, Set Primary.
+pub(super) fn read_change(tlv: Tlv<'_>) -> Result<(u32, IpAddr), ParameterError> {
+    let length = ParameterError::length(&tlv);
+    let mut value = Reader::new(tlv.value);
+    let correlation = value.u32().ok_or(length)?;
+    let address = Tlvs::new(value.rest()).next().ok_or(length)??;
+    Ok((correlation, read_address(address)?))
+}
+
+pub(super) fn write_change(
+    ptype: u16,
+    correlation: u32,
+    address: IpAddr,
+    out: &mut Writer<'_>,
+) -> Result<(), NoRoom> {
+    out.tlv(ptype, |out| {
+        out.u32(correlation)?;
+        write_address(address, out)
+    })
+}

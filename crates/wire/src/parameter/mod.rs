@@ -1,0 +1,335 @@
+//! Parameters of INIT, INIT ACK, HEARTBEAT, ASCONF, ASCONF-ACK and RE-CONFIG
+//! ([RFC 9260 section 3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2.1) and the extensions').
+//!
+//! ```text
+//! +-------------------------------+-------------------------------+
+//! |        Parameter Type         |       Parameter Length        |
+//! +-------------------------------+-------------------------------+
+//! |                        Parameter Value                        |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! Any parameter can be read in any chunk; whether it belongs there is not judged here. Refused are values of
+//! the wrong length. Begin with [`Parameter`].
+
+mod address;
+mod list;
+mod reconfig;
+mod types;
+
+pub(crate) use address::{read_address, write_address};
+pub use list::{Parameters, ParametersIter};
+pub use reconfig::ReconfigResult;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::cause::Causes;
+use crate::list::List;
+use crate::reader::Reader;
+use crate::tlv::{Tlv, TlvError};
+use crate::writer::{NoRoom, Writer};
+use crate::{RequestSn, StreamId, Tsn};
+
+/// A parameter, received or to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parameter<'a> {
+    /// The prober's note in a HEARTBEAT (RFC 9260 section 3.3.5).
+    HeartbeatInfo(&'a [u8]),
+    /// An address of the sender (section 3.3.2.1.1).
+    Ipv4Address(Ipv4Addr),
+    /// An address of the sender (section 3.3.2.1.2).
+    Ipv6Address(Ipv6Addr),
+    /// The cookie to be returned (section 3.3.3.1.1).
+    StateCookie(&'a [u8]),
+    /// A parameter of the INIT that was not recognised: type, length and value (section 3.3.3.1.2).
+    UnrecognizedParameter(&'a [u8]),
+    /// How much longer the cookie should live, in milliseconds (section 3.3.2.1.3).
+    CookiePreservative(u32),
+    /// A host name; no longer to be used (section 3.3.2.1.4).
+    HostName(&'a [u8]),
+    /// Address types, as parameter types (5 is IPv4, 6 is IPv6), that the sender can reach (section 3.3.2.1.5).
+    SupportedAddressTypes(List<'a, u16>),
+    /// Reset of outgoing streams; no streams means all (RFC 6525 section 4.1).
+    OutgoingSsnReset {
+        /// Number of this request.
+        request: RequestSn,
+        /// The incoming request that this one answers, or the number before the next one expected.
+        response: RequestSn,
+        /// The last TSN sent before the reset.
+        last_tsn: Tsn,
+        /// The streams.
+        streams: List<'a, StreamId>,
+    },
+    /// Asks the peer to reset its outgoing streams; no streams means all (RFC 6525 section 4.2).
+    IncomingSsnReset {
+        /// Number of this request.
+        request: RequestSn,
+        /// The streams.
+        streams: List<'a, StreamId>,
+    },
+    /// Reset of all streams and TSNs (RFC 6525 section 4.3).
+    SsnTsnReset {
+        /// Number of this request.
+        request: RequestSn,
+    },
+    /// Answers a request (RFC 6525 section 4.4).
+    ReconfigResponse {
+        /// Number of the request answered.
+        response: RequestSn,
+        /// What became of it.
+        result: ReconfigResult,
+        /// After an SSN/TSN reset: the next TSN of who answers, and of who asked.
+        next_tsns: Option<(Tsn, Tsn)>,
+    },
+    /// Asks to send on more streams (RFC 6525 section 4.5).
+    AddOutgoingStreams {
+        /// Number of this request.
+        request: RequestSn,
+        /// How many more.
+        new_streams: u16,
+    },
+    /// Asks the peer to send on more streams (RFC 6525 section 4.6).
+    AddIncomingStreams {
+        /// Number of this request.
+        request: RequestSn,
+        /// How many more.
+        new_streams: u16,
+    },
+    /// The sender reacts to congestion marks (RFC 9260 section 3.3.2, reserved there).
+    EcnCapable,
+    /// The sender accepts a checksum of zero (RFC 9653 section 4).
+    ZeroChecksumAcceptable {
+        /// The method that detects errors in the checksum's place.
+        edmid: u32,
+    },
+    /// Random number for AUTH keys (RFC 4895 section 3.1).
+    Random(&'a [u8]),
+    /// Chunk types the sender wants authenticated, one octet each (RFC 4895 section 3.2).
+    ChunkList(&'a [u8]),
+    /// HMACs the sender accepts, best first (RFC 4895 section 3.3).
+    RequestedHmac(List<'a, u16>),
+    /// Makes an INIT longer; only its length is kept (RFC 4820 section 4).
+    Padding {
+        /// Octets of padding data.
+        len: usize,
+    },
+    /// Chunk types of extensions the sender knows, one octet each (RFC 5061 section 4.2.7).
+    SupportedExtensions(&'a [u8]),
+    /// The sender understands FORWARD TSN (RFC 3758 section 3.1).
+    ForwardTsnSupported,
+    /// Asks to add an address; 0.0.0.0 or :: means the packet's source (RFC 5061 section 4.2.1).
+    AddIp {
+        /// Links request and answer.
+        correlation: u32,
+        /// The address.
+        address: IpAddr,
+    },
+    /// Asks to delete an address; 0.0.0.0 or :: means all but the packet's source (RFC 5061 section 4.2.2).
+    DelIp {
+        /// Links request and answer.
+        correlation: u32,
+        /// The address.
+        address: IpAddr,
+    },
+    /// Refuses a change (RFC 5061 section 4.2.3).
+    ErrorCause {
+        /// Links request and answer.
+        correlation: u32,
+        /// Why.
+        causes: Causes<'a>,
+    },
+    /// Asks the peer to send to this address from now on (RFC 5061 section 4.2.4).
+    SetPrimary {
+        /// Links request and answer.
+        correlation: u32,
+        /// The address.
+        address: IpAddr,
+    },
+    /// Agrees to a change (RFC 5061 section 4.2.5).
+    SuccessIndication {
+        /// Links request and answer.
+        correlation: u32,
+    },
+    /// Tells the peer's upper layer what the sender's is (RFC 5061 section 4.2.6).
+    AdaptationLayerIndication(u32),
+    /// Any other type.
+    Unknown {
+        /// Its type; [`crate::UnrecognizedAction::for_parameter`] says what its sender asks for.
+        ptype: u16,
+        /// Its value.
+        value: &'a [u8],
+    },
+}
+
+/// Why a parameter could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ParameterError {
+    /// Its length field cannot be.
+    #[error("parameter: {0}")]
+    Frame(#[from] TlvError),
+    /// Its length does not suit its type.
+    #[error("parameter {ptype:#06x} has {length} octets, which its type does not allow")]
+    Length {
+        /// Its type.
+        ptype: u16,
+        /// Its length with header, in octets.
+        length: usize,
+    },
+    /// Another type belongs in its place.
+    #[error("parameter {ptype:#06x} where its chunk or parameter needs another")]
+    Unexpected {
+        /// Its type.
+        ptype: u16,
+    },
+}
+
+impl ParameterError {
+    fn length(tlv: &Tlv<'_>) -> ParameterError {
+        ParameterError::Length { ptype: tlv.kind, length: tlv.bytes.len() }
+    }
+}
+
+impl<'a> Parameter<'a> {
+    pub(crate) fn parse(tlv: Tlv<'a>) -> Result<Parameter<'a>, ParameterError> {
+        match tlv.kind {
+            types::IPV4_ADDRESS | types::IPV6_ADDRESS => read_address(tlv).map(Parameter::from),
+            types::ADD_IP => address::read_change(tlv)
+                .map(|(correlation, address)| Parameter::AddIp { correlation, address }),
+            types::DEL_IP => address::read_change(tlv)
+                .map(|(correlation, address)| Parameter::DelIp { correlation, address }),
+            types::SET_PRIMARY => address::read_change(tlv)
+                .map(|(correlation, address)| Parameter::SetPrimary { correlation, address }),
+            _ => Self::parse_plain(&tlv).ok_or_else(|| ParameterError::length(&tlv)),
+        }
+    }
+
+    /// All but those with an address inside; `None` if the length is wrong.
+    fn parse_plain(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
+        let value = tlv.value;
+        let mut reader = Reader::new(value);
+        Some(match tlv.kind {
+            types::HEARTBEAT_INFO => Parameter::HeartbeatInfo(value),
+            types::STATE_COOKIE => Parameter::StateCookie(value),
+            types::UNRECOGNIZED_PARAMETER => Parameter::UnrecognizedParameter(value),
+            types::COOKIE_PRESERVATIVE => Parameter::CookiePreservative(reader.u32()?),
+            types::HOST_NAME => Parameter::HostName(value),
+            types::SUPPORTED_ADDRESS_TYPES => Parameter::SupportedAddressTypes(List::from_wire(value)?),
+            types::OUTGOING_SSN_RESET..=types::ADD_INCOMING_STREAMS => reconfig::read(tlv)?,
+            types::ECN_CAPABLE => Parameter::EcnCapable,
+            types::ZERO_CHECKSUM_ACCEPTABLE => Parameter::ZeroChecksumAcceptable { edmid: reader.u32()? },
+            types::RANDOM => Parameter::Random(value),
+            types::CHUNK_LIST => Parameter::ChunkList(value),
+            types::REQUESTED_HMAC => Parameter::RequestedHmac(List::from_wire(value)?),
+            types::PADDING => Parameter::Padding { len: value.len() },
+            types::SUPPORTED_EXTENSIONS => Parameter::SupportedExtensions(value),
+            types::FORWARD_TSN_SUPPORTED => Parameter::ForwardTsnSupported,
+            types::ERROR_CAUSE => {
+                Parameter::ErrorCause { correlation: reader.u32()?, causes: Causes::from_wire(reader.rest()) }
+            }
+            types::SUCCESS_INDICATION => Parameter::SuccessIndication { correlation: reader.u32()? },
+            types::ADAPTATION_LAYER_INDICATION => Parameter::AdaptationLayerIndication(reader.u32()?),
+            ptype => Parameter::Unknown { ptype, value },
+        })
+    }
+
+    /// The parameter's type as a number.
+    pub const fn ptype(&self) -> u16 {
+        match self {
+            Parameter::HeartbeatInfo(_) => types::HEARTBEAT_INFO,
+            Parameter::Ipv4Address(_) => types::IPV4_ADDRESS,
+            Parameter::Ipv6Address(_) => types::IPV6_ADDRESS,
+            Parameter::StateCookie(_) => types::STATE_COOKIE,
+            Parameter::UnrecognizedParameter(_) => types::UNRECOGNIZED_PARAMETER,
+            Parameter::CookiePreservative(_) => types::COOKIE_PRESERVATIVE,
+            Parameter::HostName(_) => types::HOST_NAME,
+            Parameter::SupportedAddressTypes(_) => types::SUPPORTED_ADDRESS_TYPES,
+            Parameter::OutgoingSsnReset { .. } => types::OUTGOING_SSN_RESET,
+            Parameter::IncomingSsnReset { .. } => types::INCOMING_SSN_RESET,
+            Parameter::SsnTsnReset { .. } => types::SSN_TSN_RESET,
+            Parameter::ReconfigResponse { .. } => types::RECONFIG_RESPONSE,
+            Parameter::AddOutgoingStreams { .. } => types::ADD_OUTGOING_STREAMS,
+            Parameter::AddIncomingStreams { .. } => types::ADD_INCOMING_STREAMS,
+            Parameter::EcnCapable => types::ECN_CAPABLE,
+            Parameter::ZeroChecksumAcceptable { .. } => types::ZERO_CHECKSUM_ACCEPTABLE,
+            Parameter::Random(_) => types::RANDOM,
+            Parameter::ChunkList(_) => types::CHUNK_LIST,
+            Parameter::RequestedHmac(_) => types::REQUESTED_HMAC,
+            Parameter::Padding { .. } => types::PADDING,
+            Parameter::SupportedExtensions(_) => types::SUPPORTED_EXTENSIONS,
+            Parameter::ForwardTsnSupported => types::FORWARD_TSN_SUPPORTED,
+            Parameter::AddIp { .. } => types::ADD_IP,
+            Parameter::DelIp { .. } => types::DEL_IP,
+            Parameter::ErrorCause { .. } => types::ERROR_CAUSE,
+            Parameter::SetPrimary { .. } => types::SET_PRIMARY,
+            Parameter::SuccessIndication { .. } => types::SUCCESS_INDICATION,
+            Parameter::AdaptationLayerIndication(_) => types::ADAPTATION_LAYER_INDICATION,
+            Parameter::Unknown { ptype, .. } => *ptype,
+        }
+    }
+
+    /// Writes the parameter: header and value, without padding.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit; a part of it may then be in the buffer.
+    pub fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let ptype = self.ptype();
+        match *self {
+            Parameter::Ipv4Address(address) => write_address(address.into(), out),
+            Parameter::Ipv6Address(address) => write_address(address.into(), out),
+            Parameter::AddIp { correlation, address }
+            | Parameter::DelIp { correlation, address }
+            | Parameter::SetPrimary { correlation, address } => {
+                address::write_change(ptype, correlation, address, out)
+            }
+            Parameter::OutgoingSsnReset { request, response, last_tsn, streams } => {
+                reconfig::write_streams(ptype, &[request.0, response.0, last_tsn.0], streams, out)
+            }
+            Parameter::IncomingSsnReset { request, streams } => {
+                reconfig::write_streams(ptype, &[request.0], streams, out)
+            }
+            Parameter::ReconfigResponse { response, result, next_tsns } => {
+                reconfig::write_response(response, result, next_tsns, out)
+            }
+            Parameter::AddOutgoingStreams { request, new_streams }
+            | Parameter::AddIncomingStreams { request, new_streams } => {
+                reconfig::write_add(ptype, request, new_streams, out)
+            }
+            _ => out.tlv(ptype, |out| self.write_plain(out)),
+        }
+    }
+
+    /// The value of all that [`Parameter::write`] leaves over.
+    fn write_plain(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match *self {
+            Parameter::HeartbeatInfo(value)
+            | Parameter::StateCookie(value)
+            | Parameter::UnrecognizedParameter(value)
+            | Parameter::HostName(value)
+            | Parameter::Random(value)
+            | Parameter::ChunkList(value)
+            | Parameter::SupportedExtensions(value)
+            | Parameter::Unknown { value, .. } => out.bytes(value),
+            Parameter::CookiePreservative(number)
+            | Parameter::ZeroChecksumAcceptable { edmid: number }
+            | Parameter::SuccessIndication { correlation: number }
+            | Parameter::AdaptationLayerIndication(number) => out.u32(number),
+            Parameter::SsnTsnReset { request } => out.u32(request.0),
+            Parameter::SupportedAddressTypes(list) | Parameter::RequestedHmac(list) => list.write(out),
+            Parameter::Padding { len } => out.zeros(len),
+            Parameter::ErrorCause { correlation, causes } => {
+                out.u32(correlation)?;
+                causes.write(out)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<IpAddr> for Parameter<'_> {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Parameter::Ipv4Address(address),
+            IpAddr::V6(address) => Parameter::Ipv6Address(address),
+        }
+    }
+}

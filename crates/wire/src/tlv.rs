@@ -1,0 +1,124 @@
+//! Type, length, value: the frame of parameters and error causes (RFC 9260 sections 3.2.1 and 3.3.10).
+//!
+//! [`Tlvs`] only cuts; it does not look into values. It ends after its first error, and each item takes at
+//! least four octets, so it always ends.
+
+use crate::reader::Reader;
+
+/// Octets of a chunk's header: type, flags, length. A parameter's or cause's header is as long.
+pub const CHUNK_HEADER_LEN: usize = 4;
+
+/// `len` rounded up to the next multiple of four, as chunks and parameters are on the wire.
+pub const fn padded(len: usize) -> usize {
+    len.next_multiple_of(4)
+}
+
+/// One parameter or cause, as received and uninterpreted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tlv<'a> {
+    /// Parameter type or cause code.
+    pub kind: u16,
+    /// The value, without header and padding.
+    pub value: &'a [u8],
+    /// Header and value, without padding: what a report of an unrecognised parameter quotes.
+    pub bytes: &'a [u8],
+}
+
+/// A length field that cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TlvError {
+    /// The length field is below four, or runs past the end of the chunk.
+    #[error("type {kind:#06x} claims {length} octets where 4 to {available} are possible")]
+    Length {
+        /// Parameter type or cause code.
+        kind: u16,
+        /// What its length field says.
+        length: u16,
+        /// Octets left in the chunk from this header on.
+        available: usize,
+    },
+    /// One to three octets are left over, too few for a header.
+    #[error("{count} octets left over behind the last type-length-value")]
+    LeftOver {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Iterator over uninterpreted parameters or causes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tlvs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tlvs<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Tlvs<'a> {
+        Tlvs { rest: bytes }
+    }
+
+    /// What has not been cut yet.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    fn cut(&mut self) -> Result<Tlv<'a>, TlvError> {
+        let all = std::mem::take(&mut self.rest);
+        let mut head = Reader::new(all);
+        let (Some(kind), Some(length)) = (head.u16(), head.u16()) else {
+            return Err(TlvError::LeftOver { count: all.len() });
+        };
+        let len = usize::from(length);
+        let (Some(bytes), Some(value)) = (all.get(..len), all.get(CHUNK_HEADER_LEN..len)) else {
+            return Err(TlvError::Length { kind, length, available: all.len() });
+        };
+        self.rest = all.get(padded(len)..).unwrap_or_default();
+        Ok(Tlv { kind, value, bytes })
+    }
+}
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Result<Tlv<'a>, TlvError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() { None } else { Some(self.cut()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_lies_between_and_may_be_missing_at_the_end() {
+        let bytes = [0, 1, 0, 5, 9, 0, 0, 0, 0x80, 2, 0, 6, 7, 8];
+        let all: Vec<_> = Tlvs::new(&bytes).map(|t| t.map(|t| (t.kind, t.value.to_vec()))).collect();
+        assert_eq!(all, [Ok((1, vec![9])), Ok((0x8002, vec![7, 8]))]);
+    }
+
+    #[test]
+    fn a_length_below_four_ends_the_walk() {
+        for length in 0..4 {
+            let mut walk = Tlvs::new(&[0, 1, 0, 0, 0, 2, 0, 4]);
+            let bytes = [0, 1, 0, length, 0, 2, 0, 4];
+            walk.rest = &bytes;
+            let error = TlvError::Length { kind: 1, length: length.into(), available: 8 };
+            assert_eq!(walk.next(), Some(Err(error)));
+            assert_eq!(walk.next(), None);
+        }
+    }
+
+    #[test]
+    fn a_length_past_the_end_ends_the_walk() {
+        let mut walk = Tlvs::new(&[0, 1, 0, 9, 0, 2, 0, 4]);
+        assert_eq!(walk.next(), Some(Err(TlvError::Length { kind: 1, length: 9, available: 8 })));
+        assert_eq!(walk.next(), None);
+    }
+
+    #[test]
+    fn stray_octets_behind_the_last_are_an_error() {
+        let mut walk = Tlvs::new(&[0, 1, 0, 4, 0, 2, 0]);
+        assert!(walk.next().is_some_and(|t| t.is_ok()));
+        assert_eq!(walk.next(), Some(Err(TlvError::LeftOver { count: 3 })));
+        assert_eq!(walk.next(), None);
+    }
+}
