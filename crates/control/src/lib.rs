@@ -1,3 +1,44 @@
-//! The words of the control socket and the configuration file.
+//! The words of the control socket, the configuration file and the rules file.
+//!
+//! One JSON object a line in each direction: a [`Request`] and its [`Response`], both with `"schema": 1`. Names of
+//! numbers carry their unit. A request with an unknown field or another schema is refused; a reader of responses
+//! ignores fields it does not know, so that fields can be added within a schema.
+//!
+//! Refuses lines over [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`], and configuration keys that no setting has.
+//! Invariant: a file is written whole or not at all.
+//!
+//! Begin with [`Request`]; a program that asks uses [`Client`], the daemon answers with [`serve`].
 
 #![forbid(unsafe_code)]
+
+mod args;
+mod client;
+mod config;
+mod doctor;
+mod explain;
+mod files;
+mod frame;
+mod reason;
+mod request;
+mod response;
+mod status;
+
+pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs, RULES_FILE_NAME};
+pub use client::{Client, ClientError};
+pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
+pub use doctor::{Check, DoctorReport, Level};
+pub use explain::{Explanation, PastAttempt, Verdict};
+pub use files::{FileError, load_config, load_rules, save_rules, save_setting, write_whole};
+pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
+pub use frame::{write_request, write_response};
+pub use reason::FallbackReason;
+pub use request::{Request, RuleSelector};
+pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
+pub use response::{SettingRow, SettingsReport};
+pub use status::{
+    Association, Connection, Counters, Direction, Fallback, Listener, Path, PathState, PathsReport,
+};
+pub use status::{Role, ShimState, Status, Via};
+
+/// The version of the words. It changes when a field changes its meaning or goes, not when one is added.
+pub const SCHEMA: u32 = 1;

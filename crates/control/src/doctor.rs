@@ -1,0 +1,54 @@
+//! What a host lacks, and how to get it.
+
+use serde::{Deserialize, Serialize};
+
+/// Findings, in the order they should be read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DoctorReport {
+    /// One entry a thing that was looked at.
+    pub checks: Vec<Check>,
+}
+
+/// How well a thing is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Works, but less well, or not for everyone.
+    Warning,
+    /// Does not work.
+    Missing,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// What was looked at, in a word or two.
+    pub name: String,
+    /// How well it is.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Check {
+    /// A thing that is as it should be.
+    pub fn ok(name: &str, found: impl Into<String>) -> Check {
+        Check { name: name.into(), level: Level::Ok, found: found.into(), remedy: None }
+    }
+
+    /// A thing that is not, and what to do about it.
+    pub fn bad(name: &str, level: Level, found: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name: name.into(), level, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+impl DoctorReport {
+    /// The worst level found; [`Level::Ok`] if nothing was looked at.
+    pub fn worst(&self) -> Level {
+        self.checks.iter().map(|c| c.level).max().unwrap_or(Level::Ok)
+    }
+}

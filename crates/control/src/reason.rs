@@ -1,0 +1,150 @@
+//! Why a connection is plain TCP.
+
+use std::fmt;
+
+use rules::{Because, Chain, Decision};
+use serde::{Deserialize, Serialize};
+
+/// Why a connection does not ride SCTP. `Display` gives a sentence for people.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum FallbackReason {
+    /// The peer did not answer before the race timer ended.
+    NoSctpAnswer {
+        /// How long the connection waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// The peer answered none of the INITs (setting `init_rtx_max`).
+    InitUnanswered {
+        /// How many INITs were sent on each carrier.
+        inits: u32,
+    },
+    /// An ICMP message, or this host's own routing, said that the peer cannot be reached by SCTP.
+    IcmpUnreachable {
+        /// What it said: "port unreachable", "host unreachable".
+        message: String,
+    },
+    /// The peer answered with an ABORT: nothing listens there for SCTP, or it refuses.
+    PeerAborted {
+        /// The cause in the ABORT, or "no cause given".
+        cause: String,
+    },
+    /// The peer's sctpify answered that its rules keep this port on TCP.
+    RefusedByPeerRule,
+    /// A rule of this host.
+    LocalRule {
+        /// The chain the rule stands in.
+        chain: Chain,
+        /// Its number, from 1.
+        number: usize,
+        /// The rule, as `shimrules` prints it.
+        rule: String,
+    },
+    /// The default policy of this host: no rule enables the connection.
+    DefaultPolicy {
+        /// The chain whose default it is.
+        chain: Chain,
+    },
+    /// The setting `enable` is 0.
+    DisabledGlobally,
+    /// The destination is this host itself.
+    LoopbackOrOwnAddress,
+    /// The socket is bound to a network device, which the shim cannot divert.
+    DeviceBoundSocket,
+    /// The source address is not one of this host: another transparent proxy made the connection.
+    ForeignSource,
+    /// The association came up and failed before the connection could use it.
+    AssociationFailed {
+        /// How it failed.
+        cause: String,
+    },
+    /// A limit of the daemon was reached.
+    LimitReached {
+        /// Which one: "associations", "held connections".
+        limit: String,
+    },
+    /// The daemon is going down and takes no new connections.
+    DaemonStopping,
+    /// Something on this host failed.
+    LocalError {
+        /// What failed.
+        error: String,
+    },
+}
+
+impl FallbackReason {
+    /// Why a decision keeps a connection on TCP; `None` if it lets it ride SCTP.
+    pub fn from_decision(decision: &Decision) -> Option<FallbackReason> {
+        if decision.policy.is_enable() {
+            return None;
+        }
+        Some(match &decision.because {
+            Because::DisabledGlobally => FallbackReason::DisabledGlobally,
+            Because::Default(chain) => FallbackReason::DefaultPolicy { chain: *chain },
+            Because::Rule { chain, number, text, .. } => {
+                FallbackReason::LocalRule { chain: *chain, number: *number, rule: text.clone() }
+            }
+        })
+    }
+}
+
+impl fmt::Display for FallbackReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use FallbackReason as R;
+        match self {
+            R::NoSctpAnswer { waited_ms } => {
+                write!(f, "the peer did not answer by SCTP within {waited_ms} ms")
+            }
+            R::InitUnanswered { inits } => write!(f, "the peer answered none of {inits} INITs"),
+            R::IcmpUnreachable { message } => write!(f, "the peer cannot be reached by SCTP: {message}"),
+            R::PeerAborted { cause } => write!(f, "the peer refused SCTP with an ABORT ({cause})"),
+            R::RefusedByPeerRule => f.write_str("the rules of the peer's sctpify keep this port on TCP"),
+            R::LocalRule { chain, number, rule } if rule.is_empty() => {
+                write!(f, "rule {number} of {chain}-disable keeps everything on TCP")
+            }
+            R::LocalRule { chain, number, rule } => {
+                write!(f, "rule {number} of {chain}-disable keeps it on TCP: {rule}")
+            }
+            R::DefaultPolicy { chain } => {
+                write!(f, "no rule enables it, and the default of {chain} is disable")
+            }
+            R::DisabledGlobally => f.write_str("sctpify is switched off (setting enable=0)"),
+            R::LoopbackOrOwnAddress => f.write_str("the destination is this host itself"),
+            R::DeviceBoundSocket => f.write_str("the program bound its socket to a network device"),
+            R::ForeignSource => {
+                f.write_str("the source address is not one of this host (another proxy's connection)")
+            }
+            R::AssociationFailed { cause } => {
+                write!(f, "the association failed while it was set up: {cause}")
+            }
+            R::LimitReached { limit } => write!(f, "the daemon is at its limit of {limit}"),
+            R::DaemonStopping => f.write_str("sctpifyd is stopping"),
+            R::LocalError { error } => write!(f, "something failed on this host: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rules::{Rulebook, Settings, parse_table};
+
+    #[test]
+    fn a_decision_to_stay_on_tcp_gives_its_reason_and_one_to_enable_gives_none() {
+        let settings = Settings { default_remote_enable: true, ..Settings::default() };
+        let table = parse_table("-A -c remote -p disable -P 22\n").unwrap();
+        let book = Rulebook::new(settings, table);
+        let reason = |port| {
+            FallbackReason::from_decision(&book.explain(Chain::Remote, "10.0.0.1".parse().unwrap(), port))
+        };
+        assert_eq!(reason(22).unwrap().to_string(), "rule 1 of remote-disable keeps it on TCP: -P 22");
+        assert_eq!(reason(23), None);
+    }
+
+    #[test]
+    fn the_default_policy_names_its_chain() {
+        let decision = Rulebook::default().explain(Chain::Local, "10.0.0.1".parse().unwrap(), 1);
+        let reason = FallbackReason::from_decision(&decision);
+        assert_eq!(reason, Some(FallbackReason::DefaultPolicy { chain: Chain::Local }));
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be asked of the daemon.
+
+use std::net::IpAddr;
+
+use rules::{Chain, Policy, Rule};
+use serde::{Deserialize, Serialize};
+
+/// One question or order.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What is going on; answered by [`crate::Response::Status`].
+    Status,
+    /// The paths of all associations; answered by [`crate::Response::Paths`].
+    Paths,
+    /// What would happen to a connection to this address; answered by [`crate::Response::Explanation`].
+    Explain {
+        /// The destination.
+        address: IpAddr,
+        /// Its TCP port.
+        port: u16,
+    },
+    /// All settings; answered by [`crate::Response::Settings`].
+    Settings,
+    /// One setting; answered by [`crate::Response::Settings`] with one row.
+    Get {
+        /// Its name.
+        name: String,
+    },
+    /// Changes one setting, now and in the configuration file; answered by [`crate::Response::Settings`] with one
+    /// row.
+    Set {
+        /// Its name.
+        name: String,
+        /// The new value, as text.
+        value: String,
+    },
+    /// Adds a rule, now and in the rules file; answered by [`crate::Response::Done`].
+    RulesAdd {
+        /// Whom it is for.
+        chain: Chain,
+        /// What it says.
+        policy: Policy,
+        /// The rule.
+        rule: Rule,
+    },
+    /// Takes a rule out; answered by [`crate::Response::Done`].
+    RulesDelete {
+        /// Whom it is for.
+        chain: Chain,
+        /// What it says.
+        policy: Policy,
+        /// Which one.
+        which: RuleSelector,
+    },
+    /// The rules of the chains that fit; answered by [`crate::Response::Rules`].
+    RulesList {
+        /// Only rules for these; none means both.
+        chain: Option<Chain>,
+        /// Only rules that say this; none means both.
+        policy: Option<Policy>,
+    },
+    /// Takes out all rules; answered by [`crate::Response::Done`].
+    RulesFlush,
+    /// The default policy of a chain; answered by [`crate::Response::DefaultPolicy`].
+    DefaultGet {
+        /// The chain.
+        chain: Chain,
+    },
+    /// Changes the default policy of a chain; answered by [`crate::Response::DefaultPolicy`].
+    DefaultSet {
+        /// The chain.
+        chain: Chain,
+        /// The new policy.
+        policy: Policy,
+    },
+    /// Reads configuration and rules files again; answered by [`crate::Response::Done`].
+    Reload,
+    /// Stops the daemon; answered by [`crate::Response::Done`] before it goes.
+    Shutdown,
+    /// What the daemon finds lacking; answered by [`crate::Response::Doctor`].
+    Doctor {
+        /// Look at the way to this peer too.
+        peer: Option<IpAddr>,
+    },
+}
+
+/// Which rule of a chain is meant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleSelector {
+    /// The one with this number, from 1.
+    Number(usize),
+    /// The one with this address and these ports; name and comment do not count.
+    Match(Rule),
+}
+
+impl Request {
+    /// Whether the request changes nothing, so that it can be allowed to more users than those that do.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
+            Request::Get { .. } | Request::RulesList { .. } | Request::DefaultGet { .. } => true,
+            Request::Doctor { .. } => true,
+            Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
+            Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the daemon answers.
+
+use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, SETTINGS, Setting, Settings};
+use serde::{Deserialize, Serialize};
+
+use crate::{DoctorReport, Explanation, PathsReport, Status};
+
+/// One answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub enum Response {
+    /// What is going on.
+    Status(Box<Status>),
+    /// The paths of all associations.
+    Paths(PathsReport),
+    /// What would happen to a connection.
+    Explanation(Box<Explanation>),
+    /// Settings, one or all.
+    Settings(SettingsReport),
+    /// Rules of the table.
+    Rules(RulesReport),
+    /// The default policy of a chain.
+    DefaultPolicy(DefaultPolicy),
+    /// What is lacking.
+    Doctor(DoctorReport),
+    /// It is done.
+    Done(Done),
+    /// It is not done.
+    Error(Refusal),
+}
+
+/// Settings in the order of [`rules::SETTINGS`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SettingsReport {
+    /// One row a setting.
+    pub settings: Vec<SettingRow>,
+}
+
+/// One setting.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SettingRow {
+    /// Its name.
+    pub name: String,
+    /// Its value, as `set` reads it.
+    pub value: String,
+    /// Its value when nothing is configured.
+    pub default: String,
+    /// What values it takes, for people.
+    pub takes: String,
+    /// Whether a change waits for the next start of the daemon.
+    pub needs_restart: bool,
+}
+
+impl SettingRow {
+    /// The row of one setting with its value in `settings`.
+    pub fn new(setting: &Setting, settings: &Settings) -> SettingRow {
+        SettingRow {
+            name: setting.name.into(),
+            value: setting.value(settings),
+            default: setting.default_value(),
+            takes: setting.kind.to_string(),
+            needs_restart: setting.needs_restart,
+        }
+    }
+}
+
+impl SettingsReport {
+    /// All settings.
+    pub fn all(settings: &Settings) -> SettingsReport {
+        SettingsReport { settings: SETTINGS.iter().map(|s| SettingRow::new(s, settings)).collect() }
+    }
+
+    /// One setting.
+    pub fn one(setting: &Setting, settings: &Settings) -> SettingsReport {
+        SettingsReport { settings: vec![SettingRow::new(setting, settings)] }
+    }
+}
+
+/// Rules, and the default policies that they are exceptions to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RulesReport {
+    /// The default policies of the chains asked for.
+    pub defaults: Vec<DefaultPolicy>,
+    /// The rules, in the order they are searched.
+    pub rules: Vec<RuleRow>,
+}
+
+impl RulesReport {
+    /// The rules of the chains that fit; `None` fits both.
+    pub fn new(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
+        let chains = Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|wanted| wanted == c));
+        RulesReport {
+            defaults: chains.map(|c| DefaultPolicy::of(book, c)).collect(),
+            rules: book.table.list(chain, policy).map(RuleRow::from).collect(),
+        }
+    }
+}
+
+/// The policy for connections that no rule of the chain names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DefaultPolicy {
+    /// The chain.
+    pub chain: Chain,
+    /// Its default policy.
+    pub policy: Policy,
+    /// How many decisions fell to it since the daemon started.
+    pub hits: u64,
+}
+
+impl DefaultPolicy {
+    /// The default policy of one chain.
+    pub fn of(book: &Rulebook, chain: Chain) -> DefaultPolicy {
+        DefaultPolicy { chain, policy: book.default_policy(chain), hits: book.default_hits(chain) }
+    }
+}
+
+/// One rule and where it stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RuleRow {
+    /// Whom it is for.
+    pub chain: Chain,
+    /// What it says.
+    pub policy: Policy,
+    /// Its place in the chain, from 1.
+    pub number: usize,
+    /// How many decisions it made since the daemon started.
+    pub hits: u64,
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: Rule,
+}
+
+impl From<RuleMatch<'_>> for RuleRow {
+    fn from(found: RuleMatch<'_>) -> RuleRow {
+        let RuleMatch { chain, policy, number, rule, hits } = found;
+        RuleRow { chain, policy, number, hits, rule: rule.clone() }
+    }
+}
+
+/// What an order did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// One sentence for people, such as "rule 3 of remote-enable added".
+    pub message: String,
+    /// What adding a rule did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<Added>,
+    /// How many rules were taken out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<usize>,
+}
+
+impl Done {
+    /// Done, and nothing more to say than this sentence.
+    pub fn new(message: impl Into<String>) -> Done {
+        Done { message: message.into(), added: None, removed: None }
+    }
+}
+
+/// What adding a rule did, with its number from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Added {
+    /// It stands last in its chain now.
+    New(usize),
+    /// It stood there already.
+    Same(usize),
+    /// A rule with the same match took its name and comment.
+    Renamed(usize),
+}
+
+impl From<rules::Added> for Added {
+    fn from(added: rules::Added) -> Added {
+        match added {
+            rules::Added::New(number) => Added::New(number),
+            rules::Added::Same(number) => Added::Same(number),
+            rules::Added::Renamed(number) => Added::Renamed(number),
+        }
+    }
+}
+
+/// Why an order was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What kind of reason.
+    pub code: ErrorCode,
+    /// What is wrong and what to do, for people.
+    pub message: String,
+}
+
+/// Kinds of refusals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The line is no request of this schema.
+    BadRequest,
+    /// This user may not ask for that.
+    NotPermitted,
+    /// The order cannot be carried out as given: an unknown setting, a value out of range, no such rule.
+    Refused,
+    /// The order is sound, but carrying it out failed: a file could not be written.
+    Failed,
+}
+
+impl Response {
+    /// A refusal.
+    pub fn error(code: ErrorCode, message: impl Into<String>) -> Response {
+        Response::Error(Refusal { code, message: message.into() })
+    }
+}

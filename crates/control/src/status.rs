@@ -1,0 +1,249 @@
+//! What the daemon shows of itself: connections, associations, paths, listeners, fallbacks.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::FallbackReason;
+
+/// What is going on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// The global switch.
+    pub enabled: bool,
+    /// Sums since the start.
+    pub counters: Counters,
+    /// Connections that ride SCTP or wait for it.
+    pub connections: Vec<Connection>,
+    /// Associations with peers.
+    pub associations: Vec<Association>,
+    /// Listeners of this host that SCTP peers can reach.
+    pub listeners: Vec<Listener>,
+    /// The last connections that fell back to TCP, latest first.
+    pub recent_fallbacks: Vec<Fallback>,
+}
+
+/// Sums since the daemon started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Connections of local programs that were looked at.
+    pub connects_seen: u64,
+    /// Connections of local programs that rode SCTP.
+    pub connects_sctp: u64,
+    /// Connections of local programs that the rules allowed and that fell back to TCP.
+    pub connects_fallback: u64,
+    /// Connections of local programs that the rules kept on TCP.
+    pub connects_by_rule_tcp: u64,
+    /// Connections of peers handed to local listeners.
+    pub accepts: u64,
+    /// Connections of peers refused, by rule or because nothing listens.
+    pub accepts_refused: u64,
+    /// Bytes taken from local programs and acknowledged by peers.
+    pub bytes_sent: u64,
+    /// Bytes given to local programs.
+    pub bytes_received: u64,
+    /// Times that an association changed its active path.
+    pub path_switches: u64,
+}
+
+/// Which end of the connection is on this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A local program connected.
+    Client,
+    /// A local program accepted.
+    Server,
+}
+
+/// The papers' shim states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ShimState {
+    /// Not looked at yet.
+    Notinit,
+    /// Looked at; SCTP is possible and not in use.
+    Ready,
+    /// The program asked for SCTP.
+    EnableManual,
+    /// The rules allow SCTP; the association is being set up.
+    EnableSrules,
+    /// The connection rides SCTP.
+    Active,
+    /// A listener that SCTP peers can reach.
+    Listen,
+    /// The association behind an active connection.
+    Hidden,
+    /// The connection of an SCTP peer to a local listener.
+    Native,
+}
+
+/// What a connection rides on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Via {
+    /// SCTP in UDP (RFC 6951).
+    #[serde(rename = "sctp-udp")]
+    SctpUdp,
+    /// SCTP over IP protocol 132.
+    #[serde(rename = "sctp")]
+    Sctp,
+    /// Plain TCP.
+    #[serde(rename = "tcp")]
+    Tcp,
+}
+
+/// One connection of a local program.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Connection {
+    /// The daemon's number for it.
+    pub id: u64,
+    /// Which end is here.
+    pub role: Role,
+    /// The program's own address.
+    pub local: SocketAddr,
+    /// The peer's address, as the program sees it.
+    pub peer: SocketAddr,
+    /// Its shim state.
+    pub state: ShimState,
+    /// What it rides on.
+    pub carrier: Via,
+    /// Why it rides on TCP, if it does.
+    pub fallback: Option<FallbackReason>,
+    /// Bytes from the local program to the peer.
+    pub bytes_sent: u64,
+    /// Bytes from the peer to the local program.
+    pub bytes_received: u64,
+    /// Which directions are still open.
+    pub open: Direction,
+    /// Seconds since it began.
+    pub age_s: u64,
+    /// Its association, by [`Association::id`].
+    pub association: Option<u64>,
+}
+
+/// Which directions of a connection are open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Both.
+    Both,
+    /// Only towards the peer: the peer has sent its end.
+    Sending,
+    /// Only towards the local program: it has sent its end.
+    Receiving,
+    /// None: what is under way is being delivered.
+    Closing,
+}
+
+/// One association with a peer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Association {
+    /// The daemon's number for it.
+    pub id: u64,
+    /// Its state in RFC 9260's words: COOKIE-WAIT, ESTABLISHED and so on.
+    pub state: String,
+    /// Our SCTP port.
+    pub local_port: u16,
+    /// The peer's SCTP port.
+    pub peer_port: u16,
+    /// Whether the peer is sctpify too; if not, half-close is not possible.
+    pub peer_is_sctpify: bool,
+    /// Seconds since it was set up.
+    pub age_s: u64,
+    /// Bytes of user data sent.
+    pub bytes_sent: u64,
+    /// Bytes of user data received.
+    pub bytes_received: u64,
+    /// DATA chunks sent again.
+    pub retransmissions: u64,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: u64,
+    /// The peer's receiver window, in bytes.
+    pub peer_window_bytes: u64,
+    /// Its paths; the primary first.
+    pub paths: Vec<Path>,
+}
+
+/// The state of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    /// Carries data, or could.
+    Active,
+    /// Failed; probed by heartbeats.
+    Inactive,
+    /// Not proven by a heartbeat yet; carries no data.
+    Unconfirmed,
+    /// Missed acknowledgements; data goes elsewhere while it is probed (RFC 7829).
+    PotentiallyFailed,
+}
+
+/// One path of an association.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Path {
+    /// Our address; none while the kernel chooses it.
+    pub local: Option<IpAddr>,
+    /// The peer's address.
+    pub remote: IpAddr,
+    /// What carries its packets.
+    pub carrier: Via,
+    /// The peer's UDP port, if the carrier is UDP.
+    pub udp_port: Option<u16>,
+    /// Its state.
+    pub state: PathState,
+    /// Whether it is the primary path.
+    pub primary: bool,
+    /// Whether new data goes here now.
+    pub in_use: bool,
+    /// Smoothed round-trip time in microseconds, once measured.
+    pub srtt_us: Option<u64>,
+    /// Retransmission time-out in milliseconds.
+    pub rto_ms: u64,
+    /// Congestion window in bytes.
+    pub cwnd_bytes: u64,
+    /// Bytes sent and not yet acknowledged.
+    pub flight_bytes: u64,
+    /// Largest packet, in bytes.
+    pub mtu_bytes: u32,
+    /// Consecutive errors.
+    pub errors: u32,
+    /// Seconds since data last moved to or away from this path; none if it never did.
+    pub last_switch_s: Option<u64>,
+}
+
+/// A listener that SCTP peers can reach.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Listener {
+    /// The address it is bound to.
+    pub address: SocketAddr,
+    /// Its shim state.
+    pub state: ShimState,
+    /// Which rule or default allows it.
+    pub because: String,
+}
+
+/// One connection that fell back to TCP.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fallback {
+    /// When, in milliseconds since 1970.
+    pub when_unix_ms: u64,
+    /// Where the connection went.
+    pub destination: SocketAddr,
+    /// How long it was held, in microseconds.
+    pub held_us: u64,
+    /// Why.
+    pub reason: FallbackReason,
+}
+
+/// The paths of all associations.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PathsReport {
+    /// The associations with their paths.
+    pub associations: Vec<Association>,
+}
