@@ -1,6 +1,30 @@
-//! Hosts as network namespaces, programs, captures and verdicts for tests, demo and benchmarks.
+//! Hosts as network namespaces, unmodified programs, captures and verdicts, for tests, demo and benchmarks.
+//!
+//! Everything lives in a [`Lab`]: namespaces with names of its own, a directory of its own, processes it
+//! started. Nothing is ever done to the host's own network namespace. Two labs at once do not meet.
+//!
+//! Invariant: whatever way the owner ends (return, error, panic, Ctrl-C, SIGKILL), the lab's namespaces,
+//! processes and files go; see [`janitor`]. Begin with [`Lab::new`], [`Lab::host`], [`Lab::join`], then
+//! [`Host::command`] and [`Host::spawn`]. Verdicts about packets come from `tshark`: [`Capture`].
 
 #![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod daemon;
+pub mod files;
+pub mod host;
+pub mod janitor;
+pub mod lab;
+pub mod link;
+pub mod process;
+pub mod programs;
+
+pub use capture::{Capture, Seen};
+pub use daemon::{Daemon, Programs};
+pub use host::Host;
+pub use lab::Lab;
+pub use link::{Link, Offloads};
+pub use process::{Finished, Process};
 
 /// True when this process may make network namespaces (its effective user is root).
 pub fn is_root() -> bool {

@@ -1,0 +1,162 @@
+//! `sctpifyd` in a host, and its two commands. One daemon has a control socket, a configuration file and a
+//! state directory of its own, below its host's directory.
+
+use crate::host::Host;
+use crate::process::{Finished, Process};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the daemon may take until it answers on its control socket.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long a command may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where our own built programs lie.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    dir: PathBuf,
+}
+
+impl Programs {
+    /// `sctpifyd`, `sctpify` and `shimrules` in `dir`.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub fn in_dir(dir: &Path) -> Result<Self> {
+        for name in ["sctpifyd", "sctpify", "shimrules"] {
+            if !dir.join(name).is_file() {
+                bail!("there is no {name} in {}: cargo build --workspace --bins", dir.display());
+            }
+        }
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// Those in the directory of SCTPIFY_BIN_DIR, else those built beside the running program or test.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub fn find() -> Result<Self> {
+        if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
+            return Self::in_dir(Path::new(&dir));
+        }
+        let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+        let dir = exe.parent().context("this program lies nowhere")?;
+        Self::in_dir(if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir })
+    }
+
+    /// The path of one program.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+/// A running `sctpifyd`.
+#[derive(Debug)]
+pub struct Daemon {
+    host: Host,
+    programs: Programs,
+    dir: PathBuf,
+    process: Process,
+}
+
+impl Daemon {
+    /// Starts the daemon in the foreground with the given configuration text; returns when it answers.
+    ///
+    /// # Errors
+    /// When it ends, or does not answer within 10 s, with what it printed.
+    pub fn start(host: &Host, programs: &Programs, configuration: &str) -> Result<Self> {
+        let dir = host.dir()?.join("sctpifyd");
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::write(dir.join("sctpify.toml"), configuration)?;
+        Self::restart(host, programs)
+    }
+
+    /// Starts a daemon on the configuration and state that an earlier one of this host left.
+    ///
+    /// # Errors
+    /// Like [`Daemon::start`].
+    pub fn restart(host: &Host, programs: &Programs) -> Result<Self> {
+        let dir = host.dir()?.join("sctpifyd");
+        let mut command = host.command(programs.path("sctpifyd"));
+        command.arg("--control").arg(dir.join("control.sock"));
+        command.arg("--config").arg(dir.join("sctpify.toml")).arg("--state-dir").arg(&dir);
+        let process = host.spawn("sctpifyd", command)?;
+        let mut daemon = Self { host: host.clone(), programs: programs.clone(), dir, process };
+        daemon.wait_ready()?;
+        Ok(daemon)
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let (socket, sctpify) = (self.dir.join("control.sock"), self.programs.path("sctpify"));
+        let host = self.host.clone();
+        self.process.wait_until("answer on its control socket", START_LIMIT, |_| {
+            let answers = || {
+                let mut command = host.command(&sctpify);
+                command.args(["status", "--json"]).env("SCTPIFY_CONTROL", &socket);
+                command.output().is_ok_and(|output| output.status.success())
+            };
+            socket.exists() && answers()
+        })
+    }
+
+    /// `sctpify` with these words, speaking to this daemon.
+    ///
+    /// # Errors
+    /// When it cannot be run, or takes longer than 10 s. A bad exit status is no error.
+    pub fn sctpify(&self, args: &[&str]) -> Result<Finished> {
+        self.control("sctpify", args)
+    }
+
+    /// `shimrules` with these words, speaking to this daemon.
+    ///
+    /// # Errors
+    /// When it cannot be run, or takes longer than 10 s. A bad exit status is no error.
+    pub fn shimrules(&self, args: &[&str]) -> Result<Finished> {
+        self.control("shimrules", args)
+    }
+
+    fn control(&self, program: &str, args: &[&str]) -> Result<Finished> {
+        let mut command = self.host.command(self.programs.path(program));
+        command.args(args).env("SCTPIFY_CONTROL", self.dir.join("control.sock"));
+        self.host.run(program, command, COMMAND_LIMIT)
+    }
+
+    /// The id of the process that was started; it leads the process group of all of them.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal to every process of the daemon.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// True until the first process has ended.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr() + &self.process.stdout()
+    }
+
+    /// Ends it politely.
+    pub fn stop(self) {
+        self.process.stop();
+    }
+
+    /// A command like `kill -9 PID` would do to it: ends the started process alone, at once.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn kill_supervisor(&self) -> Result<()> {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.process.id())?);
+        nix::sys::signal::kill(pid, Signal::SIGKILL).context("cannot kill sctpifyd")
+    }
+}

@@ -1,0 +1,108 @@
+//! A host: one network namespace, and programs run inside it.
+
+use crate::lab::Shared;
+use crate::process::{Finished, Process};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A network namespace of a lab.
+#[derive(Debug, Clone)]
+pub struct Host {
+    name: String,
+    namespace: String,
+    shared: Arc<Shared>,
+}
+
+impl Host {
+    pub(crate) fn new(name: &str, namespace: String, shared: Arc<Shared>) -> Self {
+        Self { name: name.to_owned(), namespace, shared }
+    }
+
+    /// The short name it was made with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace's name for `ip -n`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A directory of this host within the lab's, made when missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn dir(&self) -> Result<PathBuf> {
+        let dir = self.shared.dir.join(&self.name);
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// A program to be run inside the host; it keeps the file system, users and directory of the caller.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", Path::new("/run/netns").join(&self.namespace).display()));
+        command.arg("--").arg(program).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a command made by [`Host::command`]; output goes to log files called after `name`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(&self, name: &str, command: Command) -> Result<Process> {
+        Process::spawn(&self.shared, &format!("{}-{name}", self.name), command)
+    }
+
+    /// Runs a command to its end, at most `limit`.
+    ///
+    /// # Errors
+    /// When it cannot be started or takes longer. A bad exit status is no error: see [`Finished`].
+    pub fn run(&self, name: &str, command: Command, limit: Duration) -> Result<Finished> {
+        self.spawn(name, command)?.finish(limit)
+    }
+
+    /// Runs `ip` in this host.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn ip(&self, args: &[&str]) -> Result<String> {
+        run_tool("ip", &[&["-n", self.namespace.as_str()], args].concat())
+    }
+
+    /// Runs another tool in this host and gives its standard output.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn tool(&self, program: &str, args: &[&str]) -> Result<String> {
+        let mut command = self.command(program);
+        command.args(args);
+        output_of(command)
+    }
+}
+
+/// Runs a tool in the caller's own namespace and gives its standard output.
+pub(crate) fn run_tool(program: &str, args: &[&str]) -> Result<String> {
+    let mut command = Command::new(program);
+    command.args(args);
+    output_of(command)
+}
+
+/// Runs a command; its standard output, or an error with its standard error.
+pub(crate) fn output_of(mut command: Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| {
+        format!("cannot start {:?}: `./x doctor` tells which package has it", command.get_program())
+    })?;
+    if !output.status.success() {
+        bail!(
+            "{command:?} failed with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,109 @@
+//! A link between two hosts: a veth pair, its addresses, and its silent death.
+//!
+//! Link `n` is called `path<n>` in both hosts. The left host has 10.77.n.1/24 and fd77:n::1/64, the right
+//! one 10.77.n.2 and fd77:n::2. The MTU is 1500.
+
+use crate::host::Host;
+use anyhow::Result;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Whether the link's ends take segments larger than the MTU and check sums later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offloads {
+    /// As veth comes: TCP segmentation and checksums cost nothing, captures show large segments.
+    On,
+    /// Segmentation before the device: captures show what a wire would, at most MTU bytes a packet.
+    Off,
+}
+
+/// Features that make packets larger than the MTU visible to a capture.
+const SEGMENTATION: &[&str] = &["tso", "gso", "gro", "tx-udp-segmentation", "tx-sctp-segmentation"];
+
+/// A veth pair between two hosts.
+#[derive(Debug, Clone)]
+pub struct Link {
+    number: u8,
+    left: Host,
+    right: Host,
+}
+
+impl Link {
+    pub(crate) fn between(left: &Host, right: &Host, number: u8, offloads: Offloads) -> Result<Self> {
+        let link = Self { number, left: left.clone(), right: right.clone() };
+        let name = link.name();
+        let (here, there) = (left.namespace(), right.namespace());
+        left.ip(&[
+            "link", "add", &name, "mtu", "1500", "type", "veth", "peer", &name, "mtu", "1500", "netns", there,
+        ])?;
+        debug_assert_ne!(here, there, "a link joins two hosts");
+        for (host, v4, v6) in
+            [(left, link.left_v4(), link.left_v6()), (right, link.right_v4(), link.right_v6())]
+        {
+            host.ip(&["addr", "add", &format!("{v4}/24"), "dev", &name])?;
+            host.ip(&["addr", "add", &format!("{v6}/64"), "dev", &name, "nodad"])?;
+            if offloads == Offloads::Off {
+                for feature in SEGMENTATION {
+                    host.tool("ethtool", &["-K", &name, feature, "off"])?;
+                }
+            }
+            host.ip(&["link", "set", &name, "up"])?;
+        }
+        Ok(link)
+    }
+
+    /// The interface's name, the same in both hosts.
+    pub fn name(&self) -> String {
+        format!("path{}", self.number)
+    }
+
+    /// The left host's address.
+    pub fn left_v4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.number, 1)
+    }
+
+    /// The right host's address.
+    pub fn right_v4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.number, 2)
+    }
+
+    /// The left host's IPv6 address.
+    pub fn left_v6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 1)
+    }
+
+    /// The right host's IPv6 address.
+    pub fn right_v6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 2)
+    }
+
+    /// Drops every frame, both ways, while the link stays up: neither end is told anything.
+    ///
+    /// Frames are dropped where they arrive. A rule where they leave would fail the sender's system call.
+    ///
+    /// # Errors
+    /// When nft refuses.
+    pub fn silence(&self) -> Result<()> {
+        for host in [&self.left, &self.right] {
+            let (table, name) = (self.table(), self.name());
+            let chain = format!("{{ type filter hook ingress device {name} priority -500; policy drop; }}");
+            host.tool("nft", &["add", "table", "netdev", &table])?;
+            host.tool("nft", &["add", "chain", "netdev", &table, "nothing", &chain])?;
+        }
+        Ok(())
+    }
+
+    /// Ends [`Link::silence`].
+    ///
+    /// # Errors
+    /// When the link was not silent.
+    pub fn restore(&self) -> Result<()> {
+        for host in [&self.left, &self.right] {
+            host.tool("nft", &["delete", "table", "netdev", &self.table()])?;
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> String {
+        format!("silent{}", self.number)
+    }
+}

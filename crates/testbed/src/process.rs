@@ -1,0 +1,209 @@
+//! A process of a lab: in a process group of its own, logged to files, ended by its id when dropped.
+
+use crate::lab::Shared;
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a wait looks.
+const POLL: Duration = Duration::from_millis(2);
+/// How long a process may take to obey SIGTERM before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
+
+/// A running (or ended, not yet forgotten) process and its group.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    started: Instant,
+    shared: Arc<Shared>,
+}
+
+/// How a process ended, and what it printed.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its name in messages.
+    pub name: String,
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// All of its standard output, bytes that are no UTF-8 replaced.
+    pub stdout: String,
+    /// All of its standard error, likewise.
+    pub stderr: String,
+    /// From start to end, as seen by polling every 2 ms.
+    pub elapsed: Duration,
+}
+
+impl Finished {
+    /// Itself when the status is 0.
+    ///
+    /// # Errors
+    /// Else, with the end of what it printed.
+    pub fn good(self) -> Result<Self> {
+        if !self.status.success() {
+            bail!("{} failed with {}: {}{}", self.name, self.status, tail(&self.stdout), tail(&self.stderr));
+        }
+        Ok(self)
+    }
+}
+
+impl Process {
+    pub(crate) fn spawn(shared: &Arc<Shared>, name: &str, mut command: Command) -> Result<Self> {
+        let log = shared.dir.join("logs").join(format!("{:04}-{name}.out", shared.next_number()));
+        command.stdout(File::create(&log)?).stderr(File::create(log.with_extension("err"))?).process_group(0);
+        let started = now();
+        let child =
+            command.spawn().with_context(|| format!("cannot start {name}: {:?}", command.get_program()))?;
+        shared.janitor.note(&format!("group {}", child.id()))?;
+        Ok(Self { name: name.to_owned(), child, log, started, shared: Arc::clone(shared) })
+    }
+
+    /// Its process id, which is also the id of its group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// True until it has ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Where its standard output goes; standard error beside it with the extension `err`.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// What it printed on standard output so far.
+    pub fn stdout(&self) -> String {
+        text_of(&self.log)
+    }
+
+    /// What it printed on standard error so far.
+    pub fn stderr(&self) -> String {
+        text_of(&self.log.with_extension("err"))
+    }
+
+    /// Waits until `condition` holds.
+    ///
+    /// # Errors
+    /// When the process ends first or `limit` passes, with what it printed.
+    pub fn wait_until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut condition: impl FnMut(&Self) -> bool,
+    ) -> Result<()> {
+        let start = now();
+        while !condition(self) {
+            if !self.is_running() {
+                bail!("{} ended before {what}: {}{}", self.name, tail(&self.stdout()), tail(&self.stderr()));
+            }
+            if start.elapsed() > limit {
+                bail!(
+                    "{}: no {what} in {limit:?}: {}{}",
+                    self.name,
+                    tail(&self.stdout()),
+                    tail(&self.stderr())
+                );
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Waits for the end, at most `limit` from now.
+    ///
+    /// # Errors
+    /// When it takes longer; it is then killed.
+    pub fn finish(mut self, limit: Duration) -> Result<Finished> {
+        let start = now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if start.elapsed() > limit {
+                bail!(
+                    "{} took longer than {limit:?}: {}{}",
+                    self.name,
+                    tail(&self.stdout()),
+                    tail(&self.stderr())
+                );
+            }
+            std::thread::sleep(POLL);
+        };
+        let elapsed = self.started.elapsed();
+        Ok(Finished {
+            name: self.name.clone(),
+            status,
+            stdout: self.stdout(),
+            stderr: self.stderr(),
+            elapsed,
+        })
+    }
+
+    /// Sends a signal to the whole group.
+    ///
+    /// # Errors
+    /// When the group is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        killpg(self.group(), signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    /// Ends the group politely (SIGTERM), after 3 s by SIGKILL.
+    pub fn stop(mut self) {
+        // An error means that it has ended already, which is what we want.
+        let _ = self.signal(Signal::SIGTERM);
+        let start = now();
+        while self.is_running() && start.elapsed() < STOP_LIMIT {
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that the group has ended, or that the lab is being cleared up by its janitor.
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let _ = self.child.wait();
+        let _ = self.shared.janitor.note(&format!("ended {}", self.child.id()));
+    }
+}
+
+/// Waits until `condition` holds; false when `limit` passes first.
+pub fn wait_for(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = now();
+    while !condition() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    true
+}
+
+/// The real clock: this crate measures real programs.
+#[allow(clippy::disallowed_methods)]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+fn text_of(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// The last lines of a program's output, for an error message.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].iter().map(|line| format!("\n    {line}")).collect()
+}

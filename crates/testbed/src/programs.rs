@@ -1,0 +1,23 @@
+//! The unmodified programs that judge transparency: nginx, OpenSSH, a static Go program, Python's asyncio.
+//!
+//! Each runs with a configuration of its own below its host's directory, never the system's.
+
+pub mod nginx;
+pub mod roundtrip;
+pub mod ssh;
+
+use crate::host::Host;
+use std::path::Path;
+use std::process::Command;
+
+pub use nginx::Nginx;
+pub use roundtrip::Roundtrip;
+pub use ssh::Sshd;
+
+/// `curl` of a URL into a file (or nowhere), with its exit status as the verdict.
+pub fn curl(host: &Host, url: &str, into: Option<&Path>) -> Command {
+    let mut command = host.command("curl");
+    command.args(["--silent", "--show-error", "--fail", "--max-time", "60", "--output"]);
+    command.arg(into.unwrap_or(Path::new("/dev/null"))).arg(url);
+    command
+}

@@ -1,0 +1,85 @@
+//! nginx with sendfile, serving a directory on port 80 of all addresses, IPv4 and IPv6.
+
+use crate::host::Host;
+use crate::process::Process;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long nginx may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running nginx.
+#[derive(Debug)]
+pub struct Nginx {
+    process: Process,
+    root: PathBuf,
+}
+
+impl Nginx {
+    /// Starts nginx with a prefix directory of its own.
+    ///
+    /// # Errors
+    /// When nginx is missing, or does not listen within 10 s.
+    pub fn start(host: &Host) -> Result<Self> {
+        let prefix = host.dir()?.join("nginx");
+        let root = prefix.join("files");
+        std::fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
+        std::fs::write(prefix.join("nginx.conf"), configuration(&prefix))?;
+        let mut command = host.command("nginx");
+        command
+            .arg("-p")
+            .arg(&prefix)
+            .arg("-c")
+            .arg(prefix.join("nginx.conf"))
+            .arg("-e")
+            .arg(prefix.join("error.log"));
+        let mut process = host.spawn("nginx", command)?;
+        let pid_file = prefix.join("nginx.pid");
+        process.wait_until("nginx listening", START_LIMIT, |_| pid_file.exists())?;
+        Ok(Self { process, root })
+    }
+
+    /// The directory it serves.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What it logged about requests: address and port of the client, request, status, bytes.
+    pub fn access_log(&self) -> String {
+        std::fs::read_to_string(self.root.with_file_name("access.log")).unwrap_or_default()
+    }
+
+    /// Ends it.
+    pub fn stop(self) {
+        self.process.stop();
+    }
+}
+
+fn configuration(prefix: &Path) -> String {
+    let prefix = prefix.display();
+    format!(
+        "daemon off;
+user root;
+worker_processes 1;
+pid {prefix}/nginx.pid;
+events {{ worker_connections 4096; }}
+http {{
+    sendfile on;
+    keepalive_requests 10000;
+    log_format seen '$remote_addr $remote_port \"$request\" $status $body_bytes_sent';
+    access_log {prefix}/access.log seen;
+    client_body_temp_path {prefix}/body;
+    proxy_temp_path {prefix}/proxy;
+    fastcgi_temp_path {prefix}/fastcgi;
+    uwsgi_temp_path {prefix}/uwsgi;
+    scgi_temp_path {prefix}/scgi;
+    server {{
+        listen 80 backlog=4096;
+        listen [::]:80 ipv6only=on backlog=4096;
+        root {prefix}/files;
+    }}
+}}
+"
+    )
+}

@@ -1,0 +1,79 @@
+//! The roundtrip programs: a static Go server and client, and a Python asyncio client. What they do is told
+//! at the head of `programs/go/roundtrip.go`.
+
+use crate::host::Host;
+use crate::process::{Finished, Process};
+use anyhow::{Context, Result, bail};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const GO_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/go/roundtrip.go");
+const PYTHON_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/roundtrip.py");
+/// How long the server may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// The built Go program.
+#[derive(Debug, Clone)]
+pub struct Roundtrip {
+    binary: PathBuf,
+}
+
+impl Roundtrip {
+    /// Builds the Go program, without cgo, into `dir`. Go's own build cache makes the second time quick.
+    ///
+    /// # Errors
+    /// When there is no Go, or it does not build, or the result is not static.
+    pub fn build(dir: &Path) -> Result<Self> {
+        let binary = dir.join("roundtrip");
+        let mut command = Command::new("go");
+        command
+            .args(["build", "-o"])
+            .arg(&binary)
+            .arg(GO_SOURCE)
+            .env("CGO_ENABLED", "0")
+            .env("GO111MODULE", "off");
+        let output = command.output().context("cannot start go: `./x setup` installs it")?;
+        if !output.status.success() {
+            bail!("go build failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(Self { binary })
+    }
+
+    /// Starts the server on a port of all addresses.
+    ///
+    /// # Errors
+    /// When it does not listen within 10 s.
+    pub fn serve(&self, host: &Host, port: u16) -> Result<Process> {
+        let mut command = host.command(&self.binary);
+        command.args(["serve", &format!(":{port}")]);
+        let mut process = host.spawn("roundtrip-server", command)?;
+        process.wait_until("listening", START_LIMIT, |process| process.stdout().contains("listening"))?;
+        Ok(process)
+    }
+
+    /// The Go client.
+    pub fn go_client(&self, host: &Host, to: SocketAddr, bytes: u64) -> Command {
+        let mut command = host.command(&self.binary);
+        command.args(["send", &to.to_string(), &bytes.to_string()]);
+        command
+    }
+}
+
+/// The Python client.
+pub fn python_client(host: &Host, to: SocketAddr, bytes: u64) -> Command {
+    let mut command = host.command("python3");
+    command.args([PYTHON_SOURCE, &to.ip().to_string(), &to.port().to_string(), &bytes.to_string()]);
+    command
+}
+
+/// True when the server saw the very address and port that the client has.
+pub fn saw_the_client(finished: &Finished) -> bool {
+    let ends = finished
+        .stdout
+        .trim()
+        .strip_prefix("address here ")
+        .and_then(|rest| rest.split_once(", seen by the server "));
+    ends.is_some_and(|(here, seen)| here == seen)
+}
