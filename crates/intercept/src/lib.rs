@@ -1,1 +1,48 @@
 //! Taking TCP connections over and giving them back.
+//!
+//! An application's kernel socket is never replaced. Its SYN is held in an NFQUEUE ([`SynQueue`]) while the
+//! daemon tries SCTP. When that works, the connection's addresses go into an nftables set
+//! ([`Interceptor::divert`]) and the SYN is released: it now travels over a veth pair into a private network
+//! namespace, where a transparent listener ([`Listener`]) accepts it with all four numbers intact. When it
+//! does not work the SYN is released as it stands, and the connection is ordinary TCP. On the server's side
+//! [`Interceptor::connect_as`] opens the local connection from inside that namespace with the client's own
+//! address and port, through the host's INPUT rules as a packet from outside would come.
+//!
+//! What it refuses: to decide. Which connections are tried, when a SYN is released and when a diverted
+//! connection is forgotten is the caller's business. Loopback and sockets that carry the mark
+//! [`Marks::own`] are never held.
+//!
+//! Invariants:
+//! - The nftables table belongs to one netlink socket (`flags owner`): nobody else can change it, a second
+//!   interceptor in the same network namespace is refused, and it is gone when the process is.
+//! - The private namespace has no name and lives only in this process; the veth pair goes with it.
+//! - After SIGKILL only two routing policy rules and three sysctls stay: [`remove_leftovers`] takes them away.
+//! - Every local socket is armed to reset when it is closed without a word ([`disarm_linger`] before the
+//!   orderly close), so that a crash never looks like the end of a stream.
+//!
+//! No other program is run, neither `ip` nor `nft` nor `iptables`: all is netlink. Begin with
+//! [`Interceptor::set_up`].
+
+mod config;
+mod diag;
+mod error;
+mod flow;
+mod interceptor;
+mod links;
+mod namespace;
+mod netlink;
+mod nft;
+mod queue;
+mod sockets;
+mod syn;
+mod sysctl;
+
+pub use config::{Config, Marks};
+pub use diag::{ClientState, ListenerState, TcpState};
+pub use error::{DivertError, SetUpError, TearDownError};
+pub use flow::FourTuple;
+pub use interceptor::{Interceptor, remove_leftovers};
+pub use namespace::Namespace;
+pub use queue::{HeldSyn, HeldSynId, SynQueue, Verdict};
+pub use sockets::{Arrival, Listener, SpoofedConnection, disarm_linger};
+pub use sysctl::SavedSysctls;

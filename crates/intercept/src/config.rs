@@ -1,0 +1,57 @@
+//! The numbers and names an interceptor uses, all of them within one network namespace.
+
+/// What an interceptor is set up with. The default suits every host where nothing else uses these numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The number of the NFQUEUE that holds SYNs.
+    pub queue_number: u16,
+    /// How many SYNs the kernel holds at most; more pass as plain TCP.
+    pub queue_length: u32,
+    /// How many connections of each address family can be diverted at once.
+    pub set_size: u32,
+    /// The veth end in the host's namespace, 1 to 15 bytes.
+    pub host_interface: String,
+    /// The veth end in the private namespace, 1 to 15 bytes.
+    pub shim_interface: String,
+    /// The port of the transparent listeners in the private namespace. No other program can see it.
+    pub tproxy_port: u16,
+    /// The routing table that leads marked packets to the private namespace, 1 to 252.
+    pub routing_table: u8,
+    /// The preference of the two routing policy rules; low, so that a VPN's rules do not come first.
+    pub rule_preference: u32,
+    /// The packet marks.
+    pub marks: Marks,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            queue_number: 132,
+            queue_length: 8192,
+            set_size: 65536,
+            host_interface: "shim0".to_owned(),
+            shim_interface: "shim1".to_owned(),
+            tproxy_port: 9898,
+            routing_table: 133,
+            rule_preference: 132,
+            marks: Marks::default(),
+        }
+    }
+}
+
+/// The bits of the packet mark that an interceptor reads and writes; it leaves the others as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// The bits that are ours.
+    pub mask: u32,
+    /// "Goes to the private namespace."
+    pub shim: u32,
+    /// "The daemon's own TCP, do not hold it": for `SO_MARK` on such sockets in the host's namespace.
+    pub own: u32,
+}
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks { mask: 0x0f00_0000, shim: 0x0100_0000, own: 0x0200_0000 }
+    }
+}

@@ -1,0 +1,110 @@
+//! What can go wrong, and who must act.
+
+use std::io;
+
+/// Why an interceptor could not be set up. Nothing of the attempt is left behind.
+#[derive(thiserror::Error, Debug)]
+pub enum SetUpError {
+    /// The process may not administer this network namespace.
+    #[error("not permitted to {doing}: run as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")]
+    NotPermitted {
+        /// What was refused.
+        doing: &'static str,
+    },
+    /// Another live process owns the table: an interceptor runs in this network namespace already.
+    #[error(
+        "another sctpify runs in this network namespace: nftables table `inet shim` is owned by netlink port {}",
+        port_text(.owner_port)
+    )]
+    AlreadyRunning {
+        /// The owner's netlink port, which is most often its process id.
+        owner_port: Option<u32>,
+    },
+    /// A table of our name exists that belongs to nobody.
+    #[error(
+        "a foreign nftables table `inet shim` is in the way: remove it with `nft delete table inet shim`"
+    )]
+    ForeignTable,
+    /// Another program listens on the queue.
+    #[error("NFQUEUE number {number} is taken by another program: set another queue number")]
+    QueueNumberTaken {
+        /// The number.
+        number: u16,
+    },
+    /// An interface of that name exists and is not a leftover of ours.
+    #[error("network interface {name} exists and is not sctpify's: rename it or set another name")]
+    InterfaceExists {
+        /// Its name.
+        name: String,
+    },
+    /// The kernel was built without something that interception needs.
+    #[error("this kernel lacks {feature}")]
+    MissingKernelFeature {
+        /// The feature, with the kernel's configuration option.
+        feature: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// A value of the configuration cannot be used.
+    #[error("configuration: {what}")]
+    Config {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Something else failed.
+    #[error("could not {doing}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+}
+
+fn port_text(port: &Option<u32>) -> String {
+    port.map_or_else(|| "(unknown)".to_owned(), |port| port.to_string())
+}
+
+impl SetUpError {
+    /// The error for `doing`, sorted by what the kernel answered.
+    pub(crate) fn from_io(doing: &'static str, source: io::Error) -> SetUpError {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => SetUpError::NotPermitted { doing },
+            _ => SetUpError::System { doing, source },
+        }
+    }
+
+    /// Like `from_io`, for a step that fails in one of the usual ways when the kernel lacks `feature`.
+    pub(crate) fn needing(feature: &'static str, doing: &'static str, source: io::Error) -> SetUpError {
+        match source.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOENT) => {
+                SetUpError::MissingKernelFeature { feature, source }
+            }
+            _ => SetUpError::from_io(doing, source),
+        }
+    }
+}
+
+/// Why a connection could not be diverted. Its SYN can still be released as plain TCP.
+#[derive(thiserror::Error, Debug)]
+pub enum DivertError {
+    /// As many connections are diverted as the set was made for.
+    #[error("the set of diverted connections is full ({size})")]
+    Full {
+        /// The set's size.
+        size: u32,
+    },
+    /// The kernel refused.
+    #[error("could not change the set of diverted connections")]
+    System(#[from] io::Error),
+}
+
+/// What could not be taken away again. All steps were tried.
+#[derive(thiserror::Error, Debug)]
+#[error("could not {doing}: it is left behind on this host")]
+pub struct TearDownError {
+    /// The first step that failed.
+    pub doing: &'static str,
+    /// What the kernel answered.
+    pub source: io::Error,
+}

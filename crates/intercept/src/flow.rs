@@ -1,0 +1,81 @@
+//! The four numbers that name a TCP connection.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// A TCP connection as this host sees it. Both addresses are of one family and never v4-mapped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FourTuple {
+    local: SocketAddr,
+    remote: SocketAddr,
+}
+
+impl FourTuple {
+    /// The connection between `local` and `remote`, v4-mapped addresses taken as IPv4. None if the two are
+    /// of different families.
+    pub fn new(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
+        let (local, remote) = (canonical(local), canonical(remote));
+        (local.is_ipv4() == remote.is_ipv4()).then_some(FourTuple { local, remote })
+    }
+
+    /// The application's address and port on this host.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The address and port of the far end.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Whether the connection is over IPv4.
+    pub fn is_ipv4(&self) -> bool {
+        self.local.is_ipv4()
+    }
+}
+
+impl fmt::Debug for FourTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}→{}", self.local, self.remote)
+    }
+}
+
+impl fmt::Display for FourTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The same address with a v4-mapped one as IPv4, and without flow label and scope, which name no connection.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The octets of an address: 4 or 16.
+pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("a socket address")
+    }
+
+    #[test]
+    fn a_v4_mapped_address_is_the_ipv4_address() {
+        let mapped = FourTuple::new(address("[::ffff:10.0.0.1]:1000"), address("10.0.0.2:80"));
+        assert_eq!(mapped, FourTuple::new(address("10.0.0.1:1000"), address("10.0.0.2:80")));
+        assert!(mapped.is_some_and(|flow| flow.is_ipv4()));
+    }
+
+    #[test]
+    fn addresses_of_two_families_make_no_connection() {
+        assert_eq!(FourTuple::new(address("[2001:db8::1]:1000"), address("10.0.0.2:80")), None);
+    }
+}

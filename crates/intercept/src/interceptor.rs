@@ -1,0 +1,308 @@
+//! An interceptor as a whole: set up, used, taken down.
+//!
+//! Order of set-up: the private namespace (needs root), the owned table (which is also the lock against a
+//! second interceptor), what a dead predecessor left, veth, addresses and routes, listeners, sysctls, policy
+//! rules, and last the queue, so that no SYN is held before all else works. Taking down goes the other way.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+
+use crate::config::Config;
+use crate::diag::{ClientState, Diagnosis, ListenerState};
+use crate::error::{DivertError, SetUpError, TearDownError};
+use crate::flow::{FourTuple, canonical};
+use crate::links;
+use crate::namespace::{self, Namespace};
+use crate::netlink::Netlink;
+use crate::nft;
+use crate::queue::SynQueue;
+use crate::sockets::{self, Listener, SpoofedConnection};
+use crate::sysctl::{self, SavedSysctls};
+
+/// Interception in one network namespace. Taken down when dropped; [`Interceptor::tear_down`] also reports.
+///
+/// Close the connections first: closing them while the namespace lives sends their RST or FIN.
+pub struct Interceptor {
+    config: Config,
+    /// The table's owner.
+    owner: Netlink,
+    diagnosis: Diagnosis,
+    listeners: Vec<Listener>,
+    queue: SynQueue,
+    host: HostChanges,
+    namespace: Namespace,
+}
+
+impl Interceptor {
+    /// Sets up interception in the calling thread's network namespace. From the moment this returns SYNs are
+    /// held, so [`SynQueue::recv`] must be served.
+    pub fn set_up(config: &Config) -> Result<Interceptor, SetUpError> {
+        check(config)?;
+        let namespace = Namespace::create()
+            .map_err(|error| SetUpError::from_io("make a private network namespace", error))?;
+        let ipv6 = sysctl::has_ipv6();
+        let owner = claim_table(config)?;
+        let host = HostChanges::make(config, &namespace, ipv6)?;
+        let listeners = fill_namespace(config, &namespace, ipv6)?;
+        let host = host.finish()?;
+        let diagnosis = Diagnosis::open().map_err(|error| {
+            SetUpError::needing("sock_diag for TCP (CONFIG_INET_DIAG)", "open a sock_diag socket", error)
+        })?;
+        let queue = bind_queue(config)?;
+        Ok(Interceptor { config: config.clone(), owner, diagnosis, listeners, queue, host, namespace })
+    }
+
+    /// Takes everything away: SYNs that are held pass as plain TCP, rules, links and the namespace go, sysctls
+    /// are put back.
+    pub fn tear_down(mut self) -> Result<(), TearDownError> {
+        let queue = self.release();
+        let host = self.host.undo();
+        queue.map_err(|source| TearDownError { doing: "release all held SYNs", source }).and(host)
+    }
+
+    fn release(&mut self) -> io::Result<()> {
+        let rule = nft::stop_queueing(&mut self.owner).map_err(|refusal| refusal.error);
+        self.queue.release_all().and(rule)
+    }
+
+    /// The held SYNs.
+    pub fn queue(&mut self) -> &mut SynQueue {
+        &mut self.queue
+    }
+
+    /// The listeners at which diverted connections arrive: IPv4, and IPv6 if this host has it.
+    pub fn listeners(&mut self) -> &mut [Listener] {
+        &mut self.listeners
+    }
+
+    /// Leads the connection into the private namespace from its next packet on. The change is in force when
+    /// this returns; diverting twice is no error.
+    pub fn divert(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
+        nft::add_flow(&mut self.owner, flow).map_err(|refusal| match refusal.error.raw_os_error() {
+            Some(libc::ENFILE) => DivertError::Full { size: self.config.set_size },
+            _ => DivertError::System(refusal.error),
+        })
+    }
+
+    /// Ends the diversion; one that is not in force is no error. While the application may still send on the
+    /// connection (60 s after its end, for TIME-WAIT) its packets would leave on the wire.
+    pub fn undivert(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
+        match nft::delete_flow(&mut self.owner, flow) {
+            Err(refusal) if refusal.error.raw_os_error() != Some(libc::ENOENT) => {
+                Err(DivertError::System(refusal.error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the application whose SYN is held still waits. `out_interface` is the SYN's.
+    pub fn find_client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
+        self.diagnosis.client(flow, out_interface)
+    }
+
+    /// What a connection from outside would meet; `flow.local()` is the address on this host.
+    pub fn find_listener(&mut self, flow: &FourTuple) -> io::Result<ListenerState> {
+        self.diagnosis.listener(flow)
+    }
+
+    /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the
+    /// client's port is in use for this server another one is taken; the result tells which.
+    pub fn connect_as(&self, client: SocketAddr, server: SocketAddr) -> io::Result<SpoofedConnection> {
+        let (client, server) = (canonical(client), canonical(server));
+        let socket = self.spoofing_socket(server)?;
+        match sockets::connect(&socket, client, server) {
+            Ok(()) => sockets::into_connection(socket),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE)) => {
+                let socket = self.spoofing_socket(server)?;
+                sockets::connect(&socket, SocketAddr::new(client.ip(), 0), server)?;
+                sockets::into_connection(socket)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn spoofing_socket(&self, server: SocketAddr) -> io::Result<socket2::Socket> {
+        self.namespace.run(move || sockets::spoofing_socket(server))?
+    }
+}
+
+impl Drop for Interceptor {
+    fn drop(&mut self) {
+        // The fields' own drops do the rest; here only what needs two of them. There is nobody to report to.
+        let _ = self.release();
+    }
+}
+
+/// Removes what an interceptor that was killed left on this host: policy rules, sysctls and, if the kernel has
+/// not done so yet, the veth pair. `sysctls` is what was read before that interceptor was set up.
+///
+/// Must not be called while an interceptor lives in the same network namespace.
+pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), TearDownError> {
+    let netlink = Netlink::open(NETLINK_ROUTE);
+    let netlink = netlink.map_err(|source| TearDownError { doing: "open a route netlink socket", source })?;
+    let home = namespace::current();
+    let home = home.map_err(|source| TearDownError { doing: "find this network namespace", source })?;
+    let ipv6 = sysctl::has_ipv6();
+    let mut changes = HostChanges { netlink, home, config: config.clone(), sysctls: sysctls.clone(), ipv6 };
+    changes.undo()
+}
+
+/// What an interceptor changes on the host beside the table; undone when dropped.
+struct HostChanges {
+    netlink: Netlink,
+    /// The host's network namespace.
+    home: File,
+    config: Config,
+    sysctls: SavedSysctls,
+    ipv6: bool,
+}
+
+impl HostChanges {
+    /// Removes a dead predecessor's leftovers and makes the veth pair.
+    fn make(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<HostChanges, SetUpError> {
+        let netlink = Netlink::open(NETLINK_ROUTE)
+            .map_err(|error| SetUpError::from_io("open a route netlink socket", error))?;
+        let sysctls = SavedSysctls::read().map_err(|error| SetUpError::from_io("read sysctls", error))?;
+        let home = namespace::current()
+            .map_err(|error| SetUpError::from_io("find this network namespace", error))?;
+        let mut host = HostChanges { netlink, home, config: config.clone(), sysctls, ipv6 };
+        host.remove_stale().map_err(|error| SetUpError::from_io("remove what a dead sctpify left", error))?;
+        links::create_veth(&mut host.netlink, config, namespace).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EEXIST) => SetUpError::InterfaceExists { name: config.host_interface.clone() },
+                _ => SetUpError::needing("veth links (CONFIG_VETH)", "make a veth pair", error),
+            }
+        })?;
+        Ok(host)
+    }
+
+    fn remove_stale(&mut self) -> io::Result<()> {
+        links::delete_mark_rules(&mut self.netlink, &self.config, links::families(self.ipv6))?;
+        links::delete_veth(&mut self.netlink, &self.config.host_interface)
+    }
+
+    /// Gives the host's end its addresses and routes, turns the sysctls on and adds the policy rules.
+    fn finish(mut self) -> Result<HostChanges, SetUpError> {
+        let ends = links::families(self.ipv6);
+        let name = self.config.host_interface.clone();
+        set_interface_sysctls(&name, self.ipv6)
+            .and_then(|()| sysctl::set(&format!("ipv4/conf/{name}/src_valid_mark"), "1"))
+            .and_then(|()| self.sysctls.turn_on())
+            .map_err(|error| SetUpError::from_io("set sysctls", error))?;
+        let index = interface_index(&name).map_err(|error| SetUpError::from_io("find the veth", error))?;
+        links::configure_host(&mut self.netlink, index, &self.config, ends)
+            .map_err(|error| SetUpError::from_io("give the veth addresses and routes", error))?;
+        links::add_mark_rules(&mut self.netlink, &self.config, ends)
+            .map_err(|error| SetUpError::from_io("add routing policy rules", error))?;
+        Ok(self)
+    }
+
+    /// Tries every step, and reports the first that failed. Can be called again.
+    fn undo(&mut self) -> Result<(), TearDownError> {
+        let ends = links::families(self.ipv6);
+        let rules = links::delete_mark_rules(&mut self.netlink, &self.config, ends)
+            .map_err(|source| TearDownError { doing: "remove the routing policy rules", source });
+        let veth = links::delete_veth(&mut self.netlink, &self.config.host_interface)
+            .map_err(|source| TearDownError { doing: "remove the veth pair", source });
+        let sysctls = namespace::run_in(&self.home, || self.sysctls.restore());
+        let sysctls = sysctls.map_err(|source| TearDownError { doing: "put the sysctls back", source });
+        rules.and(veth).and(sysctls)
+    }
+}
+
+impl Drop for HostChanges {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `undo` first.
+        let _ = self.undo();
+    }
+}
+
+fn check(config: &Config) -> Result<(), SetUpError> {
+    let is_name = |name: &str| (1..=15).contains(&name.len()) && !name.contains(['/', ' ', '\0']);
+    let marks = config.marks;
+    let what = if !is_name(&config.host_interface) || !is_name(&config.shim_interface) {
+        "an interface name must have 1 to 15 bytes and no slash or space"
+    } else if marks.shim == 0 || marks.own == 0 || marks.shim == marks.own {
+        "the two marks must differ from each other and from 0"
+    } else if (marks.shim | marks.own) & !marks.mask != 0 {
+        "a mark has bits outside the mask"
+    } else if !(1..=252).contains(&config.routing_table) {
+        "the routing table must be 1 to 252"
+    } else {
+        return Ok(());
+    };
+    Err(SetUpError::Config { what })
+}
+
+/// Makes the table with whichever form of the queue rule the kernel has.
+fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
+    let mut owner = Netlink::open(NETLINK_NETFILTER).map_err(|error| {
+        SetUpError::needing("nfnetlink (CONFIG_NETFILTER_NETLINK)", "open a netfilter socket", error)
+    })?;
+    let made = match nft::create_host_table(&mut owner, config, nft::QueueForm::Native) {
+        Err(refusal) if refusal.is(nft::QUEUE_PART, libc::ENOENT) => {
+            nft::create_host_table(&mut owner, config, nft::QueueForm::Target)
+        }
+        result => result,
+    };
+    match made {
+        Ok(()) => Ok(owner),
+        Err(refusal) if refusal.is(nft::TABLE_PART, libc::EPERM) => {
+            Err(SetUpError::AlreadyRunning { owner_port: nft::owner_port(&mut owner) })
+        }
+        Err(refusal) if refusal.is(nft::TABLE_PART, libc::EEXIST) => Err(SetUpError::ForeignTable),
+        Err(refusal) => Err(SetUpError::needing(refusal.part, "make the nftables table", refusal.error)),
+    }
+}
+
+/// Links, table and listeners of the private namespace.
+fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<Vec<Listener>, SetUpError> {
+    let fail = |error| SetUpError::from_io("configure the private network namespace", error);
+    let name = config.shim_interface.clone();
+    let entered = namespace.run(move || {
+        set_interface_sysctls(&name, ipv6)?;
+        let index = interface_index(&name)?;
+        Ok((index, Netlink::open(NETLINK_ROUTE)?, Netlink::open(NETLINK_NETFILTER)?))
+    });
+    let (index, mut route, mut netfilter) = entered.and_then(|inner| inner).map_err(fail)?;
+    links::configure_shim(&mut route, index, config, links::families(ipv6)).map_err(fail)?;
+    nft::create_shim_table(&mut netfilter, config, ipv6).map_err(|refusal| {
+        SetUpError::needing(refusal.part, "make the private namespace's nftables table", refusal.error)
+    })?;
+    let port = config.tproxy_port;
+    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
+    let listeners = namespace.run(move || families.iter().map(|v6| Listener::bind(*v6, port)).collect());
+    listeners
+        .and_then(|inner: io::Result<Vec<Listener>>| inner)
+        .map_err(|error| SetUpError::from_io("open the transparent listeners", error))
+}
+
+/// Keeps the veth to the addresses that we give it.
+fn set_interface_sysctls(name: &str, ipv6: bool) -> io::Result<()> {
+    const NO_ADDRESS_OF_ITS_OWN: &str = "1";
+    if ipv6 {
+        sysctl::set(&format!("ipv6/conf/{name}/disable_ipv6"), "0")?;
+        sysctl::set(&format!("ipv6/conf/{name}/accept_ra"), "0")?;
+        sysctl::set(&format!("ipv6/conf/{name}/addr_gen_mode"), NO_ADDRESS_OF_ITS_OWN)?;
+    }
+    Ok(())
+}
+
+/// The interface's index in the calling thread's namespace.
+fn interface_index(name: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(name)?)
+}
+
+fn bind_queue(config: &Config) -> Result<SynQueue, SetUpError> {
+    SynQueue::bind(config.queue_number, config.queue_length).map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EBUSY) => SetUpError::QueueNumberTaken { number: config.queue_number },
+        Some(libc::EINVAL) => SetUpError::MissingKernelFeature {
+            feature: "packet queues (CONFIG_NETFILTER_NETLINK_QUEUE)",
+            source: error,
+        },
+        _ => SetUpError::from_io("take the NFQUEUE", error),
+    })
+}

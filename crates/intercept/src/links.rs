@@ -1,0 +1,237 @@
+//! The veth pair, its addresses and routes, and the routing policy rules, by rtnetlink.
+//!
+//! Host: marked packets are led by a rule of low preference into a table of one route, out by the veth.
+//! Private namespace: all that enters by the veth is local. IPv4 and IPv6 alike.
+//!
+//! Everything made here goes with the veth pair, except the host's two rules.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NetlinkDeserializable, NetlinkHeader};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::config::Config;
+use crate::namespace::Namespace;
+use crate::netlink::Netlink;
+
+/// The alias that says that an interface is ours.
+const ALIAS: &str = "sctpify";
+/// The largest a veth takes.
+const MTU: u32 = 65535;
+/// How many stale rules of each family are removed at most.
+const STALE_RULES_MAX: usize = 64;
+const LOOPBACK_INDEX: u32 = 1;
+
+/// One address family's two ends of the veth.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    family: AddressFamily,
+    host: IpAddr,
+    shim: IpAddr,
+    prefix_length: u8,
+}
+
+const ENDS4: Ends = Ends {
+    family: AddressFamily::Inet,
+    host: IpAddr::V4(Ipv4Addr::new(169, 254, 132, 1)),
+    shim: IpAddr::V4(Ipv4Addr::new(169, 254, 132, 2)),
+    prefix_length: 30,
+};
+const ENDS6: Ends = Ends {
+    family: AddressFamily::Inet6,
+    host: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0x132, 1)),
+    shim: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0x132, 2)),
+    prefix_length: 64,
+};
+
+/// The address families to serve.
+pub(crate) fn families(ipv6: bool) -> &'static [Ends] {
+    if ipv6 { &[ENDS4, ENDS6] } else { &[ENDS4] }
+}
+
+/// Makes the veth pair, its far end in `namespace`. EEXIST: the name is taken.
+pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Namespace) -> io::Result<()> {
+    let mut peer = LinkMessage::default();
+    peer.attributes = vec![
+        LinkAttribute::IfName(config.shim_interface.clone()),
+        LinkAttribute::Mtu(MTU),
+        LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd()),
+    ];
+    let mut link = LinkMessage::default();
+    link.attributes = vec![
+        LinkAttribute::IfName(config.host_interface.clone()),
+        LinkAttribute::Mtu(MTU),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]),
+    ];
+    host.route_request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)?;
+    let mut alias = LinkMessage::default();
+    alias.attributes =
+        vec![LinkAttribute::IfName(config.host_interface.clone()), LinkAttribute::IfAlias(ALIAS.to_owned())];
+    host.route_request(RouteNetlinkMessage::SetLink(alias), 0)
+}
+
+/// Removes the veth pair if it is there and ours; an interface of that name that is not ours stays.
+pub(crate) fn delete_veth(host: &mut Netlink, name: &str) -> io::Result<()> {
+    if !is_ours(host, name)? {
+        return Ok(());
+    }
+    let mut link = LinkMessage::default();
+    link.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    match host.route_request(RouteNetlinkMessage::DelLink(link), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        result => result,
+    }
+}
+
+fn is_ours(host: &mut Netlink, name: &str) -> io::Result<bool> {
+    let mut query = LinkMessage::default();
+    query.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    let query = host.route_message(RouteNetlinkMessage::GetLink(query), 0);
+    let found = host.ask(query, |kind, body| {
+        let mut header = NetlinkHeader::default();
+        header.message_type = kind;
+        match RouteNetlinkMessage::deserialize(&header, body) {
+            Ok(RouteNetlinkMessage::NewLink(link)) => Some(link),
+            _ => None,
+        }
+    });
+    match found {
+        Ok(Some(link)) => Ok(link.attributes.contains(&LinkAttribute::IfAlias(ALIAS.to_owned()))),
+        Ok(None) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Brings the host's end up, with its addresses and the routes of our table. The far end must be up already.
+pub(crate) fn configure_host(
+    host: &mut Netlink,
+    index: u32,
+    config: &Config,
+    ends: &[Ends],
+) -> io::Result<()> {
+    bring_up(host, index)?;
+    for end in ends {
+        add_address(host, index, end.host, end)?;
+    }
+    for end in ends {
+        let mut route = route_message(end.family, config.routing_table, RouteType::Unicast);
+        route.attributes = vec![RouteAttribute::Gateway(end.shim.into()), RouteAttribute::Oif(index)];
+        add_route(host, route)?;
+    }
+    Ok(())
+}
+
+/// Brings the private namespace's end and `lo` up, and makes all that enters by the veth local.
+pub(crate) fn configure_shim(
+    shim: &mut Netlink,
+    index: u32,
+    config: &Config,
+    ends: &[Ends],
+) -> io::Result<()> {
+    const MAIN_TABLE: u8 = 254;
+    bring_up(shim, LOOPBACK_INDEX)?;
+    bring_up(shim, index)?;
+    for end in ends {
+        add_address(shim, index, end.shim, end)?;
+        let mut back = route_message(end.family, MAIN_TABLE, RouteType::Unicast);
+        back.attributes = vec![RouteAttribute::Gateway(end.host.into()), RouteAttribute::Oif(index)];
+        add_route(shim, back)?;
+        let mut local = route_message(end.family, config.routing_table, RouteType::Local);
+        local.header.scope = RouteScope::Host;
+        local.attributes = vec![RouteAttribute::Oif(LOOPBACK_INDEX)];
+        add_route(shim, local)?;
+        let mut rule = rule_message(end.family, config);
+        rule.attributes.push(RuleAttribute::Iifname(config.shim_interface.clone()));
+        shim.route_request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)?;
+    }
+    Ok(())
+}
+
+fn bring_up(netlink: &mut Netlink, index: u32) -> io::Result<()> {
+    let mut link = LinkMessage::default();
+    link.header.index = index;
+    link.header.flags = LinkFlags::Up;
+    link.header.change_mask = LinkFlags::Up;
+    netlink.route_request(RouteNetlinkMessage::SetLink(link), 0)
+}
+
+fn add_address(netlink: &mut Netlink, index: u32, ip: IpAddr, ends: &Ends) -> io::Result<()> {
+    let mut address = AddressMessage::default();
+    address.header.family = ends.family;
+    address.header.prefix_len = ends.prefix_length;
+    address.header.index = index;
+    address.attributes = vec![
+        AddressAttribute::Local(ip),
+        AddressAttribute::Address(ip),
+        AddressAttribute::Flags(AddressFlags::Nodad),
+    ];
+    netlink.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+fn add_route(netlink: &mut Netlink, route: RouteMessage) -> io::Result<()> {
+    netlink.route_request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// A default route in `table`; the attributes are to follow.
+fn route_message(family: AddressFamily, table: u8, kind: RouteType) -> RouteMessage {
+    let mut route = RouteMessage::default();
+    route.header.address_family = family;
+    route.header.table = table;
+    route.header.protocol = RouteProtocol::Static;
+    route.header.scope = RouteScope::Universe;
+    route.header.kind = kind;
+    route
+}
+
+/// A rule of our preference that looks up our table; the selector is to follow.
+fn rule_message(family: AddressFamily, config: &Config) -> RuleMessage {
+    let mut rule = RuleMessage::default();
+    rule.header.family = family;
+    rule.header.table = config.routing_table;
+    rule.header.action = RuleAction::ToTable;
+    rule.attributes = vec![RuleAttribute::Priority(config.rule_preference)];
+    rule
+}
+
+fn mark_rule(family: AddressFamily, config: &Config) -> RuleMessage {
+    let mut rule = rule_message(family, config);
+    rule.attributes.push(RuleAttribute::FwMark(config.marks.shim));
+    rule.attributes.push(RuleAttribute::FwMask(config.marks.mask));
+    rule
+}
+
+/// Adds the host's rules that lead marked packets into our table.
+pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
+    ends.iter().try_for_each(|end| {
+        let rule = RouteNetlinkMessage::NewRule(mark_rule(end.family, config));
+        host.route_request(rule, NLM_F_CREATE | NLM_F_EXCL)
+    })
+}
+
+/// Removes the host's rules, however often they are there.
+pub(crate) fn delete_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
+    ends.iter().try_for_each(|end| delete_rule(host, &mark_rule(end.family, config)))
+}
+
+fn delete_rule(host: &mut Netlink, rule: &RuleMessage) -> io::Result<()> {
+    for _ in 0..STALE_RULES_MAX {
+        match host.route_request(RouteNetlinkMessage::DelRule(rule.clone()), 0) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! A network namespace without a name, and the one thread that lives in it.
+//!
+//! A socket keeps the namespace it was made in, so the thread does nothing but make sockets and change
+//! sysctls on request; the sockets are used from any thread. The namespace goes when this value and all
+//! sockets made in it have gone.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A new, empty network namespace.
+pub struct Namespace {
+    /// None only while being dropped.
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    descriptor: File,
+}
+
+impl Namespace {
+    /// Makes a network namespace. EPERM without CAP_SYS_ADMIN.
+    pub fn create() -> io::Result<Namespace> {
+        let (jobs, inbox) = channel::<Job>();
+        let (ready, entered) = channel();
+        let thread = std::thread::Builder::new().name("shim namespace".to_owned()).spawn(move || {
+            let entry = enter();
+            let failed = entry.is_err();
+            if ready.send(entry).is_ok() && !failed {
+                serve(&inbox);
+            }
+        })?;
+        let descriptor = entered.recv().map_err(|_| thread_gone())??;
+        Ok(Namespace { jobs: Some(jobs), thread: Some(thread), descriptor })
+    }
+
+    /// Runs `job` on a thread inside the namespace and returns what it returns. Error if a job before it
+    /// panicked.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let (answer, result) = channel();
+        let job = Box::new(move || {
+            // The receiver waits below; it is gone only if this process is going too.
+            let _ = answer.send(job());
+        });
+        self.jobs.as_ref().ok_or_else(thread_gone)?.send(job).map_err(|_| thread_gone())?;
+        result.recv().map_err(|_| thread_gone())
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A job that panicked has told its caller; there is nobody else to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn enter() -> io::Result<File> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    current()
+}
+
+/// The calling thread's network namespace.
+pub(crate) fn current() -> io::Result<File> {
+    File::open("/proc/thread-self/ns/net")
+}
+
+/// Runs `job` on a thread of its own inside `namespace`, whichever the caller is in.
+pub(crate) fn run_in(namespace: &File, job: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            setns(namespace, CloneFlags::CLONE_NEWNET)?;
+            job()
+        });
+        thread.join().unwrap_or_else(|_| Err(thread_gone()))
+    })
+}
+
+fn serve(inbox: &Receiver<Job>) {
+    for job in inbox {
+        job();
+    }
+}
+
+fn thread_gone() -> io::Error {
+    io::Error::other("the thread of the private network namespace has ended")
+}

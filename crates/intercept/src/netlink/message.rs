@@ -1,0 +1,217 @@
+//! Netlink messages as bytes: a header, a body, attributes. Lengths and padding are computed here only.
+
+use std::io;
+
+/// Length of `nlmsghdr`.
+const HEADER_LENGTH: usize = 16;
+/// Length of an attribute's head.
+const ATTRIBUTE_HEAD: usize = 4;
+/// Set in the type of an attribute that holds attributes.
+const NESTED: u16 = 0x8000;
+/// The type's own bits, without NESTED and the byte order flag.
+const TYPE_MASK: u16 = 0x3fff;
+
+/// A message being written.
+pub(crate) struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    /// A message of `kind` with `flags` and `sequence`; the body follows by the methods below.
+    pub(crate) fn new(kind: u16, flags: u16, sequence: u32) -> Message {
+        let mut bytes = vec![0; 4];
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&flags.to_ne_bytes());
+        bytes.extend_from_slice(&sequence.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        Message { bytes }
+    }
+
+    /// A message that was written elsewhere, header and all.
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Message {
+        Message { bytes }
+    }
+
+    /// The sequence number in the header.
+    pub(crate) fn sequence(&self) -> u32 {
+        ne_u32(&self.bytes, 8).unwrap_or(0)
+    }
+
+    /// Adds the head of netfilter messages, `nfgenmsg`.
+    pub(crate) fn netfilter_head(&mut self, family: u8, resource: u16) {
+        self.put(&[family, 0]);
+        self.put(&resource.to_be_bytes());
+    }
+
+    /// Adds bytes as they stand.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn attribute(&mut self, kind: u16, data: &[u8]) {
+        self.with_attribute_head(kind, |message| message.put(data));
+    }
+
+    /// Adds an attribute that holds a string, ended by NUL.
+    pub(crate) fn string(&mut self, kind: u16, text: &str) {
+        self.with_attribute_head(kind, |message| {
+            message.put(text.as_bytes());
+            message.put(&[0]);
+        });
+    }
+
+    /// Adds an attribute that holds a 32-bit number in network byte order.
+    pub(crate) fn number(&mut self, kind: u16, value: u32) {
+        self.attribute(kind, &value.to_be_bytes());
+    }
+
+    /// Adds an attribute that holds the attributes which `fill` writes.
+    pub(crate) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
+        self.with_attribute_head(kind | NESTED, fill);
+    }
+
+    fn with_attribute_head(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
+        let start = self.bytes.len();
+        self.put(&[0; 2]);
+        self.put(&kind.to_ne_bytes());
+        fill(self);
+        let length = (self.bytes.len() - start) as u16;
+        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        self.bytes.resize(align(self.bytes.len()), 0);
+    }
+
+    /// The finished message.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        let length = self.bytes.len() as u32;
+        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        self.bytes
+    }
+}
+
+/// A message as received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received<'a> {
+    pub(crate) kind: u16,
+    pub(crate) sequence: u32,
+    pub(crate) body: &'a [u8],
+}
+
+impl Received<'_> {
+    /// What an error message says: Ok for an acknowledgement.
+    pub(crate) fn outcome(&self) -> io::Result<()> {
+        match ne_u32(self.body, 0).map(|code| code as i32) {
+            Some(0) => Ok(()),
+            Some(code) => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+            None => Err(io::Error::other("a netlink error message is cut short")),
+        }
+    }
+}
+
+/// The messages of a datagram; what is cut short ends it.
+pub(crate) struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Messages<'a> {
+    pub(crate) fn new(datagram: &'a [u8]) -> Messages<'a> {
+        Messages { rest: datagram }
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Received<'a>;
+
+    fn next(&mut self) -> Option<Received<'a>> {
+        let length = ne_u32(self.rest, 0)? as usize;
+        let kind = ne_u16(self.rest, 4)?;
+        let sequence = ne_u32(self.rest, 8)?;
+        let body = self.rest.get(HEADER_LENGTH..length)?;
+        self.rest = self.rest.get(align(length)..).unwrap_or(&[]);
+        Some(Received { kind, sequence, body })
+    }
+}
+
+/// The attributes of a body, as type without flags and data; what is cut short ends them.
+pub(crate) struct Attributes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Attributes<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Attributes<'a> {
+        Attributes { rest: bytes }
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let length = usize::from(ne_u16(self.rest, 0)?);
+        let kind = ne_u16(self.rest, 2)? & TYPE_MASK;
+        let data = self.rest.get(ATTRIBUTE_HEAD..length)?;
+        self.rest = self.rest.get(align(length)..).unwrap_or(&[]);
+        Some((kind, data))
+    }
+}
+
+/// The number at `offset`, in host byte order.
+fn ne_u32(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..)?.first_chunk().map(|four| u32::from_ne_bytes(*four))
+}
+
+fn ne_u16(bytes: &[u8], offset: usize) -> Option<u16> {
+    bytes.get(offset..)?.first_chunk().map(|two| u16::from_ne_bytes(*two))
+}
+
+/// The number at the start of `bytes`, in network byte order.
+pub(crate) fn be_u32(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|four| u32::from_be_bytes(*four))
+}
+
+const fn align(length: usize) -> usize {
+    (length + 3) & !3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_not_counted_in_an_attribute_but_is_in_the_one_around_it() {
+        let mut message = Message::new(1, 2, 3);
+        message.nested(4, |message| message.string(1, "abcd"));
+        let bytes = message.finish();
+        assert_eq!(bytes[..4], 32u32.to_ne_bytes());
+        assert_eq!(bytes[16..20], [16u16.to_ne_bytes(), 0x8004u16.to_ne_bytes()].concat()[..]);
+        assert_eq!(bytes[20..24], [9u16.to_ne_bytes(), 1u16.to_ne_bytes()].concat()[..]);
+        assert_eq!(&bytes[24..], b"abcd\0\0\0\0");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut message = Message::new(7, 1, 9);
+        message.number(3, 77);
+        message.attribute(5, b"xyz");
+        let bytes = message.finish();
+        let read = Messages::new(&bytes).next().expect("one message");
+        assert_eq!((read.kind, read.sequence), (7, 9));
+        let attributes: Vec<_> = Attributes::new(read.body).collect();
+        assert_eq!(attributes, [(3, &77u32.to_be_bytes()[..]), (5, &b"xyz"[..])]);
+    }
+
+    #[test]
+    fn no_cut_of_a_message_is_read_beyond_its_end() {
+        let mut message = Message::new(7, 1, 9);
+        message.attribute(5, b"xyzw");
+        let bytes = message.finish();
+        for cut in 0..bytes.len() {
+            assert!(Messages::new(&bytes[..cut]).next().is_none(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_with_a_length_of_zero_ends_the_list() {
+        assert_eq!(Attributes::new(&[0; 8]).count(), 0);
+    }
+}

@@ -1,0 +1,115 @@
+//! One netlink socket: requests out, acknowledgements back.
+//!
+//! The kernel works on a request inside `send`, so its answer is there when `send` returns; nothing here
+//! waits. A socket stays in the network namespace it was opened in.
+
+mod message;
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr};
+
+pub(crate) use message::{Attributes, Message, Messages, be_u32};
+
+/// Room for the largest datagram that we ask for: a link with all its attributes.
+const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
+/// `NLMSG_ERROR`, which also acknowledges.
+pub(crate) const ERROR_KIND: u16 = 2;
+
+/// A netlink socket of one protocol.
+pub(crate) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// Opens a socket of `protocol` in the calling thread's network namespace.
+    pub(crate) fn open(protocol: isize) -> io::Result<Netlink> {
+        let mut socket = Socket::new(protocol)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_non_blocking(true)?;
+        socket.set_cap_ack(true)?;
+        Ok(Netlink { socket, sequence: 0, buffer: vec![0; RECEIVE_BUFFER_SIZE] })
+    }
+
+    /// The socket itself, for its options.
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// A sequence number that no request of this socket carried lately; never 0.
+    pub(crate) fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+        self.sequence
+    }
+
+    /// Sends whole messages.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let sent = self.socket.send(bytes, 0)?;
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::Error::other("the kernel took part of a netlink message"))
+        }
+    }
+
+    /// The next datagram, or None if there is none.
+    pub(crate) fn receive(&mut self) -> io::Result<Option<&[u8]>> {
+        loop {
+            match self.socket.recv(&mut &mut self.buffer[..], 0) {
+                Ok(length) => return Ok(self.buffer.get(..length)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends one message and gives the kernel's answer to `read`: each message's kind and body, until it
+    /// returns something. An error message ends the search with that error, an acknowledgement with None.
+    pub(crate) fn ask<T>(
+        &mut self,
+        message: Message,
+        mut read: impl FnMut(u16, &[u8]) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        let sequence = message.sequence();
+        self.send(&message.finish())?;
+        while let Some(datagram) = self.receive()? {
+            for part in Messages::new(datagram).filter(|part| part.sequence == sequence) {
+                if part.kind == ERROR_KIND {
+                    return part.outcome().map(|()| None);
+                }
+                if let Some(found) = read(part.kind, part.body) {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Err(io::Error::other("the kernel gave no answer to a netlink request"))
+    }
+
+    /// Sends one message and returns the kernel's acknowledgement.
+    pub(crate) fn request(&mut self, message: Message) -> io::Result<()> {
+        self.ask(message, |_, _| None::<()>).map(|_| ())
+    }
+
+    /// Sends one route message with `flags` beside REQUEST and ACK, and returns the acknowledgement.
+    pub(crate) fn route_request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let message = self.route_message(message, NLM_F_ACK | flags);
+        self.request(message)
+    }
+
+    /// A route message with the next sequence number and `flags` beside REQUEST.
+    pub(crate) fn route_message(&mut self, message: RouteNetlinkMessage, flags: u16) -> Message {
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = NLM_F_REQUEST | flags;
+        message.header.sequence_number = self.next_sequence();
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        Message::from_bytes(bytes)
+    }
+}

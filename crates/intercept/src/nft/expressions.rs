@@ -1,0 +1,206 @@
+//! The expressions of nf_tables rules. Register 1 is the 16 bytes of the 4-byte registers 8 to 11.
+
+use super::{DATA_VALUE, LIST_ELEMENT};
+use crate::config::Marks;
+use crate::netlink::Message;
+
+/// The register that single values go through.
+const R1: u32 = 1;
+/// The register of verdicts.
+const VERDICT_REGISTER: u32 = 0;
+const NF_ACCEPT: u32 = 1;
+/// IPPROTO_TCP.
+const TCP: u8 = 6;
+
+/// What `meta` reads of a packet.
+#[derive(Clone, Copy)]
+pub(super) enum Meta {
+    Mark = 3,
+    InInterface = 6,
+    OutInterface = 7,
+    Family = 15,
+    Transport = 16,
+}
+
+#[derive(Clone, Copy)]
+enum Comparison {
+    Equal = 0,
+    NotEqual = 1,
+}
+
+/// Where `payload` counts from.
+#[derive(Clone, Copy)]
+pub(super) enum Base {
+    Network = 1,
+    Transport = 2,
+}
+
+/// The list of a rule's expressions, being written. Each test ends the rule for packets that fail it.
+pub(super) struct Expressions<'m> {
+    list: &'m mut Message,
+}
+
+impl<'m> Expressions<'m> {
+    pub(super) fn new(list: &'m mut Message) -> Expressions<'m> {
+        Expressions { list }
+    }
+
+    fn expression(&mut self, name: &str, fill: impl FnOnce(&mut Message)) {
+        self.list.nested(LIST_ELEMENT, |element| {
+            element.string(1, name);
+            element.nested(2, fill);
+        });
+    }
+
+    fn load(&mut self, key: Meta) {
+        self.expression("meta", |data| {
+            data.number(1, R1);
+            data.number(2, key as u32);
+        });
+    }
+
+    fn compare(&mut self, comparison: Comparison, value: &[u8]) {
+        self.expression("cmp", |data| {
+            data.number(1, R1);
+            data.number(2, comparison as u32);
+            data.nested(3, |operand| operand.attribute(DATA_VALUE, value));
+        });
+    }
+
+    fn bitwise(&mut self, mask: &[u8], xor: &[u8]) {
+        self.expression("bitwise", |data| {
+            data.number(1, R1);
+            data.number(2, R1);
+            data.number(3, mask.len() as u32);
+            data.nested(4, |operand| operand.attribute(DATA_VALUE, mask));
+            data.nested(5, |operand| operand.attribute(DATA_VALUE, xor));
+        });
+    }
+
+    fn immediate(&mut self, value: &[u8]) {
+        self.expression("immediate", |data| {
+            data.number(1, R1);
+            data.nested(2, |operand| operand.attribute(DATA_VALUE, value));
+        });
+    }
+
+    /// Loads `length` bytes at `offset` of the packet into `register`.
+    pub(super) fn payload(&mut self, register: u32, base: Base, offset: u32, length: u32) {
+        self.expression("payload", |data| {
+            data.number(1, register);
+            data.number(2, base as u32);
+            data.number(3, offset);
+            data.number(4, length);
+        });
+    }
+
+    /// Goes on only with TCP.
+    pub(super) fn is_tcp(&mut self) {
+        self.load(Meta::Transport);
+        self.compare(Comparison::Equal, &[TCP]);
+    }
+
+    /// Goes on only with packets of the address family (2 IPv4, 10 IPv6).
+    pub(super) fn is_family(&mut self, family: u8) {
+        self.load(Meta::Family);
+        self.compare(Comparison::Equal, &[family]);
+    }
+
+    /// Goes on only with packets that begin a connection: SYN set, and not FIN, RST or ACK.
+    pub(super) fn is_first_syn(&mut self) {
+        const FLAGS_OFFSET: u32 = 13;
+        const FIN_SYN_RST_ACK: u8 = 0x17;
+        const SYN: u8 = 0x02;
+        self.payload(R1, Base::Transport, FLAGS_OFFSET, 1);
+        self.bitwise(&[FIN_SYN_RST_ACK], &[0]);
+        self.compare(Comparison::Equal, &[SYN]);
+    }
+
+    /// Goes on only with packets that came in by `name`.
+    pub(super) fn came_in_by(&mut self, name: &str) {
+        self.load(Meta::InInterface);
+        self.compare(Comparison::Equal, &interface_register(name));
+    }
+
+    /// Goes on only with packets that do not go out by `name`.
+    pub(super) fn goes_out_not_by(&mut self, name: &str) {
+        self.load(Meta::OutInterface);
+        self.compare(Comparison::NotEqual, &interface_register(name));
+    }
+
+    /// Goes on only with packets that do not carry `mark` in the bits of the mask.
+    pub(super) fn is_mark_not(&mut self, marks: Marks, mark: u32) {
+        self.load(Meta::Mark);
+        self.bitwise(&marks.mask.to_ne_bytes(), &[0; 4]);
+        self.compare(Comparison::NotEqual, &mark.to_ne_bytes());
+    }
+
+    /// Sets the mark "goes to the private namespace", leaving the bits of others.
+    pub(super) fn set_shim_mark(&mut self, marks: Marks) {
+        self.load(Meta::Mark);
+        self.bitwise(&(!marks.mask).to_ne_bytes(), &marks.shim.to_ne_bytes());
+        self.expression("meta", |data| {
+            data.number(3, R1);
+            data.number(2, Meta::Mark as u32);
+        });
+    }
+
+    /// Goes on only if the key that begins in register 1 is in `set`.
+    pub(super) fn is_in_set(&mut self, set: &str) {
+        self.expression("lookup", |data| {
+            data.string(1, set);
+            data.number(2, R1);
+        });
+    }
+
+    /// Gives the packet to the transparent socket on `port`; a packet for which there is none goes no further.
+    pub(super) fn tproxy(&mut self, family: u8, port: u16) {
+        self.immediate(&port.to_be_bytes());
+        self.expression("tproxy", |data| {
+            data.number(1, u32::from(family));
+            data.number(3, R1);
+        });
+    }
+
+    /// Ends the rule with "accept".
+    pub(super) fn accept(&mut self) {
+        self.expression("immediate", |data| {
+            data.number(1, VERDICT_REGISTER);
+            data.nested(2, |operand| operand.nested(2, |verdict| verdict.number(1, NF_ACCEPT)));
+        });
+    }
+
+    /// Ends the rule with nftables' own `queue`, passing packets when nobody listens.
+    pub(super) fn queue(&mut self, number: u16) {
+        const ONE_QUEUE: u16 = 1;
+        const BYPASS: u16 = 1;
+        self.expression("queue", |data| {
+            data.attribute(1, &number.to_be_bytes());
+            data.attribute(2, &ONE_QUEUE.to_be_bytes());
+            data.attribute(3, &BYPASS.to_be_bytes());
+        });
+    }
+
+    /// The same by the xtables target NFQUEUE, for kernels without `queue`.
+    pub(super) fn queue_by_target(&mut self, number: u16) {
+        const REVISION: u32 = 3;
+        let mut info = [0; 8];
+        info[..2].copy_from_slice(&number.to_ne_bytes());
+        info[2..4].copy_from_slice(&1u16.to_ne_bytes());
+        info[4..6].copy_from_slice(&1u16.to_ne_bytes());
+        self.expression("target", |data| {
+            data.string(1, "NFQUEUE");
+            data.number(2, REVISION);
+            data.attribute(3, &info);
+        });
+    }
+}
+
+/// An interface name as `meta` loads it: 16 bytes, filled up with zeros.
+fn interface_register(name: &str) -> [u8; 16] {
+    let mut register = [0; 16];
+    for (place, byte) in register.iter_mut().zip(name.bytes().take(15)) {
+        *place = byte;
+    }
+    register
+}

@@ -1,0 +1,171 @@
+//! The host's table: the queue rule, the diversion rules, the mark for what comes back.
+//!
+//! - Chain `q` (output, −155) holds each first SYN that does not go out by `lo` and does not carry the
+//!   daemon's own mark. It is a chain of its own because an accepted packet goes on at the *next* hook.
+//! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
+//! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
+//!   veth crossing.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
+
+use super::expressions::{Base, Expressions};
+use super::{
+    BaseChain, Batch, DELRULE, FAMILY_INET, GETTABLE, NEWSET, NEWTABLE, Refusal, SUBSYSTEM, TABLE, add_chain,
+    add_rule,
+};
+use crate::config::Config;
+use crate::netlink::{Attributes, Message, Netlink, be_u32};
+
+const QUEUE_CHAIN: BaseChain = BaseChain { name: "q", kind: "filter", hook: 3, priority: -155 };
+const OUT_CHAIN: BaseChain = BaseChain { name: "out", kind: "route", hook: 3, priority: -150 };
+const PRE_CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -310 };
+
+/// The part of the batch that makes the table.
+pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET)";
+const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
+const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
+const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
+/// The part of the batch that makes the queue rule.
+pub(crate) const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
+
+/// How the queue rule is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueForm {
+    /// nftables' own expression.
+    Native,
+    /// The xtables target inside an nftables rule, for kernels without the expression.
+    Target,
+}
+
+/// One address family's set and where its addresses lie.
+pub(super) struct FlowSet {
+    pub(super) name: &'static str,
+    /// AF_INET or AF_INET6.
+    family: u8,
+    /// The type of the key as nft prints it: four 6-bit type numbers.
+    key_type: u32,
+    key_length: u32,
+    address_length: u32,
+    source_offset: u32,
+    destination_offset: u32,
+    id: u32,
+}
+
+const IPV4_ADDR: u32 = 7;
+const IPV6_ADDR: u32 = 8;
+const INET_SERVICE: u32 = 13;
+
+pub(super) const FLOWS4: FlowSet = FlowSet {
+    name: "flows4",
+    family: libc::AF_INET as u8,
+    key_type: IPV4_ADDR << 18 | INET_SERVICE << 12 | IPV4_ADDR << 6 | INET_SERVICE,
+    key_length: 16,
+    address_length: 4,
+    source_offset: 12,
+    destination_offset: 16,
+    id: 1,
+};
+
+pub(super) const FLOWS6: FlowSet = FlowSet {
+    name: "flows6",
+    family: libc::AF_INET6 as u8,
+    key_type: IPV6_ADDR << 18 | INET_SERVICE << 12 | IPV6_ADDR << 6 | INET_SERVICE,
+    key_length: 40,
+    address_length: 16,
+    source_offset: 8,
+    destination_offset: 24,
+    id: 2,
+};
+
+/// Makes the whole table, owned by `owner`: all or nothing.
+pub(crate) fn create_host_table(
+    owner: &mut Netlink,
+    config: &Config,
+    form: QueueForm,
+) -> Result<(), Refusal> {
+    const OWNER: u32 = 2;
+    let mut batch = Batch::new(owner);
+    batch.add(TABLE_PART, NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, |message| {
+        message.string(1, TABLE);
+        message.number(2, OWNER);
+    });
+    for set in [&FLOWS4, &FLOWS6] {
+        add_set(&mut batch, set, config.set_size);
+    }
+    for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN] {
+        add_chain(&mut batch, CHAIN_PART, chain);
+    }
+    for set in [&FLOWS4, &FLOWS6] {
+        add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
+    }
+    add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
+        rule.came_in_by(&config.host_interface);
+        rule.set_shim_mark(config.marks);
+    });
+    add_rule(&mut batch, QUEUE_PART, QUEUE_CHAIN.name, |rule| queue_rule(rule, config, form));
+    batch.commit()
+}
+
+fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
+    batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
+        message.string(1, TABLE);
+        message.string(2, set.name);
+        message.number(3, 0);
+        message.number(4, set.key_type);
+        message.number(5, set.key_length);
+        message.nested(9, |description| description.number(1, size));
+        message.number(10, set.id);
+    });
+}
+
+/// The key of the set, field by field into registers that follow each other, then the lookup.
+fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
+    const FIRST_REGISTER: u32 = 8;
+    const PORT_LENGTH: u32 = 2;
+    let words = set.address_length / 4;
+    rule.is_family(set.family);
+    rule.is_tcp();
+    rule.payload(FIRST_REGISTER, Base::Network, set.source_offset, set.address_length);
+    rule.payload(FIRST_REGISTER + words, Base::Transport, 0, PORT_LENGTH);
+    rule.payload(FIRST_REGISTER + words + 1, Base::Network, set.destination_offset, set.address_length);
+    rule.payload(FIRST_REGISTER + 2 * words + 1, Base::Transport, 2, PORT_LENGTH);
+    rule.is_in_set(set.name);
+    rule.set_shim_mark(config.marks);
+}
+
+fn queue_rule(rule: &mut Expressions<'_>, config: &Config, form: QueueForm) {
+    rule.is_tcp();
+    rule.is_first_syn();
+    rule.is_mark_not(config.marks, config.marks.own);
+    rule.goes_out_not_by("lo");
+    match form {
+        QueueForm::Native => rule.queue(config.queue_number),
+        QueueForm::Target => rule.queue_by_target(config.queue_number),
+    }
+}
+
+/// Takes the queue rule away: no SYN is held from now on.
+pub(crate) fn stop_queueing(owner: &mut Netlink) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
+    batch.add(QUEUE_PART, DELRULE, 0, |message| {
+        message.string(1, TABLE);
+        message.string(2, QUEUE_CHAIN.name);
+    });
+    batch.commit()
+}
+
+/// The netlink port of whoever owns the table; None if it has no owner or does not exist.
+pub(crate) fn owner_port(netlink: &mut Netlink) -> Option<u32> {
+    const TABLE_OWNER: u16 = 7;
+    const HEAD: usize = 4;
+    let sequence = netlink.next_sequence();
+    let mut message = Message::new(SUBSYSTEM << 8 | GETTABLE, NLM_F_REQUEST, sequence);
+    message.netfilter_head(FAMILY_INET, 0);
+    message.string(1, TABLE);
+    let read = |_, body: &[u8]| {
+        Attributes::new(body.get(HEAD..)?)
+            .find(|(kind, _)| *kind == TABLE_OWNER)
+            .and_then(|(_, data)| be_u32(data))
+    };
+    netlink.ask(message, read).ok().flatten()
+}

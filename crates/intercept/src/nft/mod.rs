@@ -1,0 +1,160 @@
+//! nf_tables by netlink: batches, the host's table, the private namespace's table, set elements.
+//!
+//! A change is one batch, which the kernel applies whole or not at all. The host's table is made with
+//! `flags owner`, so the socket that made it is the only one that can change it, and must be kept.
+
+mod elements;
+mod expressions;
+mod host;
+mod shim;
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
+
+use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
+
+pub(crate) use elements::{add_flow, delete_flow};
+pub(crate) use host::{QUEUE_PART, QueueForm, TABLE_PART, create_host_table, owner_port, stop_queueing};
+pub(crate) use shim::create_shim_table;
+
+/// The table's name in both namespaces.
+const TABLE: &str = "shim";
+/// `NFPROTO_INET`: IPv4 and IPv6 in one table.
+const FAMILY_INET: u8 = 1;
+
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+/// `NFNL_SUBSYS_NFTABLES`, the batch's resource and the upper byte of its messages' types.
+const SUBSYSTEM: u16 = 10;
+
+const NEWTABLE: u16 = 0;
+const GETTABLE: u16 = 1;
+const NEWCHAIN: u16 = 3;
+const NEWRULE: u16 = 6;
+const DELRULE: u16 = 8;
+const NEWSET: u16 = 9;
+const NEWSETELEM: u16 = 12;
+const DELSETELEM: u16 = 14;
+
+/// `NFTA_LIST_ELEM`, one of a list.
+const LIST_ELEMENT: u16 = 1;
+/// `NFTA_DATA_VALUE`, register contents.
+const DATA_VALUE: u16 = 1;
+
+/// The part of a batch that the kernel refused, and why. Nothing of the batch was applied.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// What that part was to make.
+    pub(crate) part: &'static str,
+    /// The kernel's answer.
+    pub(crate) error: io::Error,
+}
+
+impl Refusal {
+    /// Whether `part` was refused with `errno`.
+    pub(crate) fn is(&self, part: &str, errno: i32) -> bool {
+        self.part == part && self.error.raw_os_error() == Some(errno)
+    }
+}
+
+/// Messages that are applied together.
+struct Batch<'n> {
+    netlink: &'n mut Netlink,
+    bytes: Vec<u8>,
+    /// Sequence number and description of each message.
+    parts: Vec<(u32, &'static str)>,
+}
+
+impl<'n> Batch<'n> {
+    fn new(netlink: &'n mut Netlink) -> Batch<'n> {
+        let mut batch = Batch { netlink, bytes: Vec::new(), parts: Vec::new() };
+        batch.frame(BATCH_BEGIN);
+        batch
+    }
+
+    /// Begin or end. The kernel answers to it only when it refuses the batch as a whole.
+    fn frame(&mut self, kind: u16) {
+        let sequence = self.netlink.next_sequence();
+        let mut message = Message::new(kind, NLM_F_REQUEST, sequence);
+        message.netfilter_head(0, SUBSYSTEM);
+        self.bytes.extend_from_slice(&message.finish());
+        self.parts.push((sequence, "nftables batch"));
+    }
+
+    /// Adds message number `kind` for our table's family; `part` says what it makes.
+    fn add(&mut self, part: &'static str, kind: u16, flags: u16, fill: impl FnOnce(&mut Message)) {
+        let sequence = self.netlink.next_sequence();
+        let mut message = Message::new(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_ACK | flags, sequence);
+        message.netfilter_head(FAMILY_INET, 0);
+        fill(&mut message);
+        self.bytes.extend_from_slice(&message.finish());
+        self.parts.push((sequence, part));
+    }
+
+    /// Sends the batch and waits for all acknowledgements; the first refusal is the answer.
+    fn commit(mut self) -> Result<(), Refusal> {
+        self.frame(BATCH_END);
+        let whole = |error| Refusal { part: "nftables batch", error };
+        self.netlink.send(&self.bytes).map_err(whole)?;
+        let mut refusal = None;
+        let mut acknowledged = 0;
+        while let Some(datagram) = self.netlink.receive().map_err(whole)? {
+            for answer in Messages::new(datagram).filter(|answer| answer.kind == ERROR_KIND) {
+                let Some((_, part)) = self.parts.iter().find(|(sequence, _)| *sequence == answer.sequence)
+                else {
+                    continue;
+                };
+                match answer.outcome() {
+                    Ok(()) => acknowledged += 1,
+                    Err(error) => refusal = refusal.or(Some(Refusal { part, error })),
+                }
+            }
+        }
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None if acknowledged + 2 == self.parts.len() => Ok(()),
+            None => Err(whole(io::Error::other("the kernel did not acknowledge all of a batch"))),
+        }
+    }
+}
+
+/// Adds a rule of `fill`'s expressions at the end of `chain`.
+fn add_rule(
+    batch: &mut Batch<'_>,
+    part: &'static str,
+    chain: &str,
+    fill: impl FnOnce(&mut expressions::Expressions<'_>),
+) {
+    use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
+    batch.add(part, NEWRULE, NLM_F_CREATE | NLM_F_APPEND, |message| {
+        message.string(1, TABLE);
+        message.string(2, chain);
+        message.nested(4, |list| fill(&mut expressions::Expressions::new(list)));
+    });
+}
+
+/// A base chain.
+struct BaseChain {
+    name: &'static str,
+    /// Its type: "filter" or "route".
+    kind: &'static str,
+    /// The hook's number: 0 prerouting, 3 output.
+    hook: u32,
+    priority: i32,
+}
+
+/// Adds a base chain that accepts what its rules do not decide.
+fn add_chain(batch: &mut Batch<'_>, part: &'static str, chain: &BaseChain) {
+    const ACCEPT: u32 = 1;
+    batch.add(part, NEWCHAIN, netlink_packet_core::NLM_F_CREATE, |message| {
+        message.string(1, TABLE);
+        message.string(3, chain.name);
+        message.nested(4, |hook| {
+            hook.number(1, chain.hook);
+            hook.number(2, chain.priority as u32);
+        });
+        message.number(5, ACCEPT);
+        message.string(7, chain.kind);
+    });
+}

@@ -1,0 +1,29 @@
+//! The private namespace's table: all TCP that enters by the veth goes to the transparent listeners, or to
+//! the socket that it already belongs to. The table needs no owner: nobody else can enter the namespace.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+
+use super::{BaseChain, Batch, NEWTABLE, Refusal, TABLE, add_chain, add_rule};
+use crate::config::Config;
+use crate::netlink::Netlink;
+
+const CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -150 };
+const PART: &str = "nftables rule with tproxy (CONFIG_NFT_TPROXY)";
+
+/// Makes the table over `netlink`, a socket of the private namespace; IPv6 only with `ipv6`.
+pub(crate) fn create_shim_table(netlink: &mut Netlink, config: &Config, ipv6: bool) -> Result<(), Refusal> {
+    let mut batch = Batch::new(netlink);
+    batch.add(PART, NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, |message| message.string(1, TABLE));
+    add_chain(&mut batch, PART, &CHAIN);
+    let families = [libc::AF_INET as u8, libc::AF_INET6 as u8];
+    for family in families.into_iter().take(if ipv6 { 2 } else { 1 }) {
+        add_rule(&mut batch, PART, CHAIN.name, |rule| {
+            rule.came_in_by(&config.shim_interface);
+            rule.is_family(family);
+            rule.is_tcp();
+            rule.tproxy(family, config.tproxy_port);
+            rule.accept();
+        });
+    }
+    batch.commit()
+}

@@ -1,0 +1,262 @@
+//! NFQUEUE: SYNs that the kernel holds until we say what becomes of them.
+//!
+//! If nobody listens, or the queue is full, the kernel lets SYNs pass as plain TCP (bypass, fail-open). When
+//! this value is dropped all SYNs it still holds are let pass too; after SIGKILL the kernel drops them, and
+//! the application's retransmission passes a second later.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use crate::flow::FourTuple;
+use crate::netlink::{Attributes, Message, Messages, Netlink, be_u32};
+use crate::syn;
+
+/// `NFNL_SUBSYS_QUEUE`, the upper byte of the messages' types.
+const SUBSYSTEM: u16 = 3;
+const PACKET: u16 = 0;
+const VERDICT: u16 = 1;
+const CONFIG: u16 = 2;
+
+/// How much of a SYN the kernel copies to us: all headers, IPv6 extension headers too.
+const COPY_RANGE: u32 = 256;
+/// FAIL_OPEN, GSO and UID_GID.
+const FLAGS: u32 = 1 | 4 | 8;
+/// Room for the packets that wait for us in the socket, in bytes: a held SYN takes about 1 kB of it.
+const SOCKET_BUFFER: usize = 8 * 1024 * 1024;
+/// Length of `nfgenmsg`.
+const HEAD: usize = 4;
+
+/// The number by which the kernel knows a held SYN.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HeldSynId(u32);
+
+/// What becomes of a held SYN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It goes on: to the private namespace if its connection is diverted, else out as plain TCP.
+    Accept,
+    /// It is dropped; if the application still waits, its kernel sends another a second later.
+    Drop,
+}
+
+/// A SYN that waits for its verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldSyn {
+    /// To give the verdict by.
+    pub id: HeldSynId,
+    /// Its connection.
+    pub flow: FourTuple,
+    /// Its initial sequence number.
+    pub isn: u32,
+    /// The packet's mark.
+    pub mark: u32,
+    /// The user whose socket sent it; None if there is no such socket any more.
+    pub uid: Option<u32>,
+    /// Index of the interface it was to go out by; 0 if unknown.
+    pub out_interface: u32,
+    /// The window it offers, without the scale that later applies.
+    pub window: u16,
+    /// Its maximum segment size option.
+    pub mss: Option<u16>,
+}
+
+/// The queue of held SYNs.
+pub struct SynQueue {
+    netlink: Netlink,
+    number: u16,
+    /// SYNs handed out and not judged; the kernel's queue length bounds them.
+    held: BTreeSet<u32>,
+}
+
+impl SynQueue {
+    /// Takes queue `number` of the calling thread's network namespace. EPERM: another program has it.
+    pub(crate) fn bind(number: u16, length: u32) -> io::Result<SynQueue> {
+        let mut netlink = Netlink::open(NETLINK_NETFILTER)?;
+        nix::sys::socket::setsockopt(
+            netlink.socket(),
+            nix::sys::socket::sockopt::RcvBufForce,
+            &SOCKET_BUFFER,
+        )?;
+        netlink.socket().set_no_enobufs(true)?;
+        let bind = |message: &mut Message| message.attribute(1, &[1, 0, 0, 0]);
+        let copy = |message: &mut Message| {
+            let [a, b, c, d] = COPY_RANGE.to_be_bytes();
+            message.attribute(2, &[a, b, c, d, 2]);
+        };
+        let flags = |message: &mut Message| {
+            message.number(4, FLAGS);
+            message.number(5, FLAGS);
+        };
+        configure(&mut netlink, number, bind)?;
+        configure(&mut netlink, number, copy)?;
+        configure(&mut netlink, number, flags)?;
+        configure(&mut netlink, number, |message| message.number(3, length))?;
+        Ok(SynQueue { netlink, number, held: BTreeSet::new() })
+    }
+
+    /// The next held SYN, or None if there is none now. To be called until it returns None after each
+    /// readiness event. What is no SYN that we can read is let pass at once.
+    pub fn recv(&mut self) -> io::Result<Option<HeldSyn>> {
+        // Ends: the kernel holds at most the queue's length, and each round takes one out.
+        loop {
+            let Some(datagram) = self.netlink.receive()? else { return Ok(None) };
+            // An error message is the answer to a verdict on a packet that is gone; nothing follows from it.
+            let packet = Messages::new(datagram).find(|message| message.kind == SUBSYSTEM << 8 | PACKET);
+            let Some(packet) = packet.and_then(|message| Packet::parse(message.body)) else { continue };
+            match packet.syn {
+                Some(syn) => {
+                    self.held.insert(syn.id.0);
+                    return Ok(Some(syn));
+                }
+                None => self.send_verdict(packet.id, Verdict::Accept)?,
+            }
+        }
+    }
+
+    /// Gives the verdict on a held SYN. One that was judged already is left alone.
+    pub fn verdict(&mut self, id: HeldSynId, verdict: Verdict) -> io::Result<()> {
+        if self.held.remove(&id.0) { self.send_verdict(id.0, verdict) } else { Ok(()) }
+    }
+
+    /// Lets everything pass that is held, whether handed out or not.
+    pub(crate) fn release_all(&mut self) -> io::Result<()> {
+        while self.recv()?.is_some() {}
+        while let Some(id) = self.held.pop_first() {
+            self.send_verdict(id, Verdict::Accept)?;
+        }
+        Ok(())
+    }
+
+    fn send_verdict(&mut self, id: u32, verdict: Verdict) -> io::Result<()> {
+        let code: u32 = match verdict {
+            Verdict::Drop => 0,
+            Verdict::Accept => 1,
+        };
+        let sequence = self.netlink.next_sequence();
+        let mut message = Message::new(SUBSYSTEM << 8 | VERDICT, NLM_F_REQUEST, sequence);
+        message.netfilter_head(0, self.number);
+        message.attribute(2, &[code.to_be_bytes(), id.to_be_bytes()].concat());
+        self.netlink.send(&message.finish())
+    }
+}
+
+impl Drop for SynQueue {
+    fn drop(&mut self) {
+        // The socket is closed next, and the kernel drops what is still held: the worst is a delay of 1 s.
+        let _ = self.release_all();
+    }
+}
+
+impl AsRawFd for SynQueue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.netlink.socket().as_raw_fd()
+    }
+}
+
+impl AsFd for SynQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.netlink.socket().as_fd()
+    }
+}
+
+impl Source for SynQueue {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        SourceFd(&self.as_raw_fd()).register(registry, token, interests)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        SourceFd(&self.as_raw_fd()).reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        SourceFd(&self.as_raw_fd()).deregister(registry)
+    }
+}
+
+fn configure(netlink: &mut Netlink, number: u16, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
+    let sequence = netlink.next_sequence();
+    let mut message = Message::new(SUBSYSTEM << 8 | CONFIG, NLM_F_REQUEST | NLM_F_ACK, sequence);
+    message.netfilter_head(0, number);
+    fill(&mut message);
+    netlink.request(message)
+}
+
+/// A packet message: its number, and the SYN if it is one.
+struct Packet {
+    id: u32,
+    syn: Option<HeldSyn>,
+}
+
+impl Packet {
+    /// None if there is not even a number.
+    fn parse(body: &[u8]) -> Option<Packet> {
+        let (mut id, mut mark, mut out_interface, mut uid, mut contents) = (None, 0, 0, None, None);
+        for (kind, data) in Attributes::new(body.get(HEAD..)?) {
+            match kind {
+                1 => id = be_u32(data),
+                3 => mark = be_u32(data).unwrap_or(0),
+                6 => out_interface = be_u32(data).unwrap_or(0),
+                10 => contents = syn::parse(data),
+                16 => uid = be_u32(data),
+                _ => {}
+            }
+        }
+        let id = id?;
+        let syn = contents.map(|syn| HeldSyn {
+            id: HeldSynId(id),
+            flow: syn.flow,
+            isn: syn.isn,
+            mark,
+            uid,
+            out_interface,
+            window: syn.window,
+            mss: syn.mss,
+        });
+        Some(Packet { id, syn })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(id: u32, payload: &[u8]) -> Vec<u8> {
+        let mut message = Message::new(0, 0, 1);
+        message.netfilter_head(0, 132);
+        message.attribute(1, &[&id.to_be_bytes()[..], &[8, 0, 3]].concat());
+        message.number(3, 5);
+        message.number(6, 2);
+        message.attribute(10, payload);
+        message.number(16, 1000);
+        message.finish()[16..].to_vec()
+    }
+
+    #[test]
+    fn a_packet_that_is_no_syn_keeps_its_number_so_that_it_can_be_let_pass() {
+        let packet = Packet::parse(&body(9, &[0xff; 40])).expect("a packet");
+        assert_eq!(packet.id, 9);
+        assert_eq!(packet.syn, None);
+    }
+
+    #[test]
+    fn a_syn_comes_with_mark_user_and_interface() {
+        let builder = etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1, 2, 3, 4).syn();
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, &[]).expect("a packet that fits");
+        let syn = Packet::parse(&body(9, &bytes)).and_then(|packet| packet.syn).expect("a SYN");
+        assert_eq!((syn.id, syn.mark, syn.uid, syn.out_interface), (HeldSynId(9), 5, Some(1000), 2));
+    }
+
+    #[test]
+    fn a_message_without_a_number_is_passed_over() {
+        assert!(Packet::parse(&[0, 0, 0, 132]).is_none());
+        assert!(Packet::parse(&[]).is_none());
+    }
+}

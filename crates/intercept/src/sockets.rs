@@ -1,0 +1,153 @@
+//! The local TCP sockets: transparent listeners, and connections under a client's name.
+//!
+//! All of them are armed from creation: closed without a word they send RST, so a crash is an error at the
+//! application and never the end of a stream. [`disarm_linger`] comes before the orderly close.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::flow::FourTuple;
+
+/// How many accepted connections may wait for us.
+const BACKLOG: i32 = 4096;
+
+/// Takes the arming away, so that closing the socket sends FIN after what is unsent. For the orderly close only.
+pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
+    SockRef::from(stream).set_linger(None)
+}
+
+/// A diverted connection that arrived in the private namespace.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Non-blocking, armed, without Nagle delay, urgent data in line.
+    pub stream: TcpStream,
+    /// The connection as the application sees it: the same value that was diverted.
+    pub flow: FourTuple,
+}
+
+/// A transparent listener of one address family in the private namespace.
+pub struct Listener {
+    listener: TcpListener,
+}
+
+impl Listener {
+    /// Must be called on a thread inside the private namespace.
+    pub(crate) fn bind(ipv6: bool, port: u16) -> io::Result<Listener> {
+        let address: SocketAddr =
+            if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
+        let socket = transparent_socket(address)?;
+        if ipv6 {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Listener { listener: TcpListener::from_std(socket.into()) })
+    }
+
+    /// The next connection, or None if there is none now. To be called until it returns None after each
+    /// readiness event. A connection that ended before it was taken is passed over.
+    pub fn accept(&self) -> io::Result<Option<Arrival>> {
+        match self.listener.accept() {
+            Ok((stream, application)) => {
+                arm(&SockRef::from(&stream))?;
+                let flow = FourTuple::new(application, stream.local_addr()?)
+                    .ok_or_else(|| io::Error::other("a connection between two address families"))?;
+                Ok(Some(Arrival { stream, flow }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Source for Listener {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.listener.register(registry, token, interests)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.listener.reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.listener.deregister(registry)
+    }
+}
+
+/// A connection to a local program under a client's address.
+#[derive(Debug)]
+pub struct SpoofedConnection {
+    /// Non-blocking and still connecting: writable once connected or failed, `take_error` tells which. Armed,
+    /// without Nagle delay, urgent data in line.
+    pub stream: TcpStream,
+    /// What the program will see as its peer. The port differs from the one asked for if that was in use by
+    /// another connection to the same program.
+    pub client: SocketAddr,
+}
+
+/// A socket for a spoofed connection to `server`. Must be called on a thread inside the private namespace.
+pub(crate) fn spoofing_socket(server: SocketAddr) -> io::Result<Socket> {
+    let socket = transparent_socket(server)?;
+    arm(&SockRef::from(&socket))?;
+    Ok(socket)
+}
+
+/// Connects `socket` to `server` as `client`. With port 0 the kernel chooses one that is free for this server.
+pub(crate) fn connect(socket: &Socket, client: SocketAddr, server: SocketAddr) -> io::Result<()> {
+    if client.port() == 0 {
+        set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)?;
+    }
+    socket.bind(&client.into())?;
+    match socket.connect(&server.into()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
+        result => result,
+    }
+}
+
+/// The connection made with `socket`.
+pub(crate) fn into_connection(socket: Socket) -> io::Result<SpoofedConnection> {
+    let stream = TcpStream::from_std(socket.into());
+    let client = stream.local_addr()?;
+    Ok(SpoofedConnection { stream, client })
+}
+
+/// A non-blocking TCP socket of `address`'s family that may use addresses of others.
+fn transparent_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if address.is_ipv4() {
+        socket.set_ip_transparent_v4(true)?;
+    } else {
+        set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT)?;
+    }
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn arm(socket: &SockRef<'_>) -> io::Result<()> {
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_out_of_band_inline(true)?;
+    socket.set_tcp_nodelay(true)
+}
+
+/// Turns a boolean socket option on that no library offers.
+#[allow(unsafe_code)]
+fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads `length` bytes of `on` only.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,290 @@
+//! The side that connects: held SYNs, plain TCP, diversion.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use intercept::{ClientState, Config, DivertError, FourTuple, Interceptor, Verdict, disarm_linger};
+
+use crate::Test;
+use crate::world::*;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a held SYN that is accepted becomes plain TCP", accepted_is_plain_tcp),
+    ("no connection is made while the SYN is held", nothing_happens_while_held),
+    ("a diverted connection over IPv4 arrives with both addresses", diverted_v4),
+    ("a diverted connection over IPv6 arrives with both addresses", diverted_v6),
+    ("a diverted connection of a v4-mapped socket arrives as IPv4", diverted_v4_mapped),
+    ("bytes and half-close pass through a diverted connection", bytes_and_half_close),
+    ("an armed connection that is closed without a word is reset at the application", armed_is_reset),
+    ("a disarmed connection that is closed ends in order", disarmed_is_end_of_stream),
+    ("a SYN that is dropped is sent again a second later", dropped_is_retransmitted),
+    ("a connection that is no longer diverted goes out as plain TCP", undiverted_is_plain_tcp),
+    ("diverting twice and undiverting twice are no errors", twice_is_no_error),
+    ("a full set is an error that names its size", full_set),
+    ("an application that closed while it was held is gone", closed_while_held_is_gone),
+    ("a socket bound to a device is recognised", bound_device_is_found),
+    ("the user of a held SYN is known", user_is_known),
+    ("loopback and the host's own addresses are not held", own_addresses_are_not_held),
+    ("a socket with the daemon's own mark is not held", own_mark_is_not_held),
+    ("one source port to two destinations makes two diverted connections", one_port_two_destinations),
+];
+
+const PORT: u16 = 8080;
+
+/// Connects from alpha to beta over `host_ip`, diverts and releases. Returns the client and the arrival.
+fn divert(
+    world: &World,
+    interceptor: &mut Interceptor,
+    server: SocketAddr,
+) -> (std::net::TcpStream, intercept::Arrival) {
+    let client = connect(&world.alpha, server);
+    let syn = held(interceptor);
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    let arrival = arrival(interceptor, server.is_ipv6());
+    assert_eq!(arrival.flow, syn.flow);
+    (connected(client), arrival)
+}
+
+fn accepted_is_plain_tcp() {
+    let world = World::new();
+    let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    let client = connected(client);
+    let (_, peer) = server.accept().expect("a connection");
+    assert_eq!(client.local_addr().expect("an address"), peer);
+    assert_eq!(syn.flow, FourTuple::new(peer, at(BETA4, PORT)).expect("one family"));
+    assert!(syn.mss.is_some_and(|mss| mss > 500), "{syn:?}");
+}
+
+fn nothing_happens_while_held() {
+    let world = World::new();
+    let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    let readable = nix::poll::PollFlags::POLLIN;
+    assert!(
+        !wait(std::os::fd::AsFd::as_fd(&server), readable, Duration::from_millis(300)),
+        "the SYN went out"
+    );
+    assert!(!client.is_finished());
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    connected(client);
+}
+
+fn diverted_v4() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    // Nobody listens in beta: if a packet went there the client would be refused.
+    let (client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    assert_eq!(client.peer_addr().expect("an address"), at(BETA4, PORT));
+    assert_eq!(client.local_addr().expect("an address"), arrival.flow.local());
+    assert_eq!(arrival.flow.local().ip(), at(ALPHA4, 0).ip());
+    assert_eq!(arrival.flow.remote(), at(BETA4, PORT));
+}
+
+fn diverted_v6() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let (client, arrival) = divert(&world, &mut interceptor, at(BETA6, PORT));
+    assert_eq!(client.local_addr().expect("an address"), arrival.flow.local());
+    assert_eq!(arrival.flow.local().ip(), at(ALPHA6, 0).ip());
+    assert_eq!(arrival.flow.remote(), at(BETA6, PORT));
+}
+
+fn diverted_v4_mapped() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(&format!("::ffff:{BETA4}"), PORT));
+    let syn = held(&mut interceptor);
+    assert_eq!(syn.flow.remote(), at(BETA4, PORT));
+    let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
+    assert!(matches!(state, ClientState::SynSent { bound_interface: None, .. }), "{state:?}");
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    let arrival = arrival(&mut interceptor, false);
+    assert_eq!(arrival.flow, syn.flow);
+    connected(client);
+}
+
+fn bytes_and_half_close() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let (mut client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    let mut daemon = blocking(arrival.stream);
+    client.write_all(b"question").expect("a write");
+    client.shutdown(Shutdown::Write).expect("a half-close");
+    let mut question = String::new();
+    daemon.read_to_string(&mut question).expect("a read");
+    assert_eq!(question, "question");
+    daemon.write_all(b"answer").expect("a write");
+    disarm_linger(&daemon).expect("disarming");
+    drop(daemon);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("a read");
+    assert_eq!(answer, "answer");
+}
+
+fn armed_is_reset() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let (mut client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    drop(arrival);
+    let error = client.read(&mut [0]).expect_err("a reset");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+fn disarmed_is_end_of_stream() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let (mut client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    disarm_linger(&arrival.stream).expect("disarming");
+    drop(arrival);
+    assert_eq!(client.read(&mut [0]).expect("an end of stream"), 0);
+}
+
+fn dropped_is_retransmitted() {
+    let world = World::new();
+    let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let first = held(&mut interceptor);
+    interceptor.queue().verdict(first.id, Verdict::Drop).expect("a verdict");
+    let second = held(&mut interceptor);
+    assert_eq!((second.flow, second.isn), (first.flow, first.isn));
+    assert_ne!(second.id, first.id);
+    interceptor.queue().verdict(second.id, Verdict::Accept).expect("a verdict");
+    connected(client);
+}
+
+fn undiverted_is_plain_tcp() {
+    let world = World::new();
+    let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.undivert(&syn.flow).expect("an end of it");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    connected(client);
+    server.accept().expect("a plain connection");
+}
+
+fn twice_is_no_error() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    for flow in [flow(ALPHA4, BETA4, 1), flow(ALPHA6, BETA6, 1)] {
+        interceptor.divert(&flow).expect("a diversion");
+        interceptor.divert(&flow).expect("the same diversion");
+        interceptor.undivert(&flow).expect("an end of it");
+        interceptor.undivert(&flow).expect("nothing to end");
+    }
+}
+
+fn full_set() {
+    let world = World::new();
+    let mut interceptor = intercept(&world.alpha, Config { set_size: 3, ..Config::default() });
+    for port in 1..=3 {
+        interceptor.divert(&flow(ALPHA4, BETA4, port)).expect("room");
+    }
+    let full = interceptor.divert(&flow(ALPHA4, BETA4, 4));
+    assert!(matches!(full, Err(DivertError::Full { size: 3 })), "{full:?}");
+    interceptor.undivert(&flow(ALPHA4, BETA4, 1)).expect("an end of one");
+    interceptor.divert(&flow(ALPHA4, BETA4, 4)).expect("room again");
+}
+
+fn flow(local: &str, remote: &str, port: u16) -> FourTuple {
+    FourTuple::new(at(local, port), at(remote, PORT)).expect("one family")
+}
+
+fn closed_while_held_is_gone() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let socket = client_socket(&world.alpha, at(BETA4, PORT));
+    socket.set_nonblocking(true).expect("a non-blocking socket");
+    let begun = socket.connect(&at(BETA4, PORT).into()).expect_err("no connection yet");
+    assert_eq!(begun.raw_os_error(), Some(libc::EINPROGRESS));
+    let syn = held(&mut interceptor);
+    let before = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
+    assert_eq!(before, ClientState::SynSent { uid: 0, bound_interface: None });
+    drop(socket);
+    let after = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
+    assert_eq!(after, ClientState::Gone);
+}
+
+fn bound_device_is_found() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let socket = client_socket(&world.alpha, at(BETA4, PORT));
+    socket.bind_device(Some(b"path0")).expect("a bound socket");
+    socket.set_nonblocking(true).expect("a non-blocking socket");
+    socket.connect(&at(BETA4, PORT).into()).expect_err("no connection yet");
+    let syn = held(&mut interceptor);
+    let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
+    assert_eq!(state, ClientState::SynSent { uid: 0, bound_interface: Some(syn.out_interface) });
+}
+
+fn user_is_known() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let socket = client_socket(&world.alpha, at(BETA4, PORT));
+    nix::unistd::fchown(&socket, Some(nix::unistd::Uid::from_raw(4711)), None).expect("another owner");
+    socket.set_nonblocking(true).expect("a non-blocking socket");
+    socket.connect(&at(BETA4, PORT).into()).expect_err("no connection yet");
+    let syn = held(&mut interceptor);
+    let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
+    assert_eq!(state, ClientState::SynSent { uid: 4711, bound_interface: None });
+    assert_eq!(syn.uid, Some(0), "the user who opened the socket");
+}
+
+fn own_addresses_are_not_held() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    for ip in ["127.0.0.1", ALPHA4] {
+        let _server = listen(&world.alpha, &format!("{ip}:{PORT}"));
+        connected(connect(&world.alpha, at(ip, PORT)));
+    }
+    assert_eq!(interceptor.queue().recv().expect("the queue"), None);
+}
+
+fn own_mark_is_not_held() {
+    let world = World::new();
+    let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let socket = client_socket(&world.alpha, at(BETA4, PORT));
+    socket.set_mark(Config::default().marks.own | 0x55).expect("a mark");
+    socket.connect(&at(BETA4, PORT).into()).expect("a connection");
+    assert_eq!(interceptor.queue().recv().expect("the queue"), None);
+}
+
+fn one_port_two_destinations() {
+    let world = World::new();
+    run_ip(&world.beta, &["addr", "add", "10.71.0.3/24", "dev", "path0"]);
+    let mut interceptor = world.intercept_alpha();
+    let mut clients = Vec::new();
+    for server in [at(BETA4, PORT), at("10.71.0.3", PORT)] {
+        let socket = client_socket(&world.alpha, server);
+        socket.set_reuse_address(true).expect("an option");
+        socket.bind(&at(ALPHA4, 5000).into()).expect("a port");
+        socket.set_nonblocking(true).expect("a non-blocking socket");
+        socket.connect(&server.into()).expect_err("no connection yet");
+        let syn = held(&mut interceptor);
+        interceptor.divert(&syn.flow).expect("a diversion");
+        interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+        let arrival = arrival(&mut interceptor, false);
+        assert_eq!((arrival.flow.local(), arrival.flow.remote()), (at(ALPHA4, 5000), server));
+        clients.push((socket, arrival));
+    }
+}
+
+/// A stream of std that waits.
+pub(crate) fn blocking(stream: mio::net::TcpStream) -> std::net::TcpStream {
+    let stream = std::net::TcpStream::from(std::os::fd::OwnedFd::from(stream));
+    stream.set_nonblocking(false).expect("a blocking socket");
+    stream
+}

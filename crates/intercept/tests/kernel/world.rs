@@ -1,0 +1,130 @@
+//! Two hosts, alpha and beta, as unnamed network namespaces joined by a veth pair, and helpers to wait.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Socket, Type};
+
+/// Long enough for anything that happens at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) const ALPHA4: &str = "10.71.0.1";
+pub(crate) const BETA4: &str = "10.71.0.2";
+pub(crate) const ALPHA6: &str = "2001:db8:71::1";
+pub(crate) const BETA6: &str = "2001:db8:71::2";
+
+/// The two hosts. Gone with all that is in them when dropped.
+pub(crate) struct World {
+    pub(crate) alpha: Namespace,
+    pub(crate) beta: Namespace,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let world = World {
+            alpha: Namespace::create().expect("a namespace"),
+            beta: Namespace::create().expect("a namespace"),
+        };
+        let beta_thread = world.beta.run(|| nix::unistd::gettid().to_string()).expect("its thread");
+        run_ip(
+            &world.alpha,
+            &["link", "add", "path0", "type", "veth", "peer", "name", "path0", "netns", &beta_thread],
+        );
+        for (host, v4, v6) in [(&world.alpha, ALPHA4, ALPHA6), (&world.beta, BETA4, BETA6)] {
+            run_ip(host, &["link", "set", "lo", "up"]);
+            run_ip(host, &["link", "set", "path0", "up"]);
+            run_ip(host, &["addr", "add", &format!("{v4}/24"), "dev", "path0"]);
+            run_ip(host, &["addr", "add", &format!("{v6}/64"), "dev", "path0", "nodad"]);
+        }
+        world
+    }
+
+    /// An interceptor in alpha with the default configuration.
+    pub(crate) fn intercept_alpha(&self) -> Interceptor {
+        intercept(&self.alpha, Config::default())
+    }
+}
+
+pub(crate) fn intercept(host: &Namespace, config: Config) -> Interceptor {
+    host.run(move || Interceptor::set_up(&config)).expect("the namespace's thread").expect("an interceptor")
+}
+
+/// Runs `ip` in `host` and returns what it prints.
+pub(crate) fn run_ip(host: &Namespace, arguments: &[&str]) -> String {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let shown = arguments.join(" ");
+    let output = host
+        .run(move || Command::new("ip").args(arguments).stderr(Stdio::inherit()).output())
+        .expect("the namespace's thread")
+        .expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {shown} failed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A listener of an ordinary program in `host`.
+pub(crate) fn listen(host: &Namespace, address: &str) -> TcpListener {
+    let address = resolve(address);
+    host.run(move || TcpListener::bind(address)).expect("the namespace's thread").expect("a listener")
+}
+
+/// `address` with the port given apart.
+pub(crate) fn at(ip: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), port)
+}
+
+fn resolve(text: &str) -> SocketAddr {
+    text.parse().expect("an address and port")
+}
+
+/// A socket of an ordinary program in `host`, for connecting to `server`.
+pub(crate) fn client_socket(host: &Namespace, server: SocketAddr) -> Socket {
+    host.run(move || Socket::new(Domain::for_address(server), Type::STREAM, None))
+        .expect("the namespace's thread")
+        .expect("a socket")
+}
+
+/// An ordinary blocking client in `host`, connecting on a thread of its own.
+pub(crate) fn connect(host: &Namespace, server: SocketAddr) -> JoinHandle<io::Result<TcpStream>> {
+    let socket = client_socket(host, server);
+    std::thread::spawn(move || socket.connect(&server.into()).map(|()| TcpStream::from(socket)))
+}
+
+/// The result of a client's connecting.
+pub(crate) fn connected(client: JoinHandle<io::Result<TcpStream>>) -> TcpStream {
+    client.join().expect("a client that does not panic").expect("a connection")
+}
+
+/// Waits until `descriptor` is ready; false if it is not within the time.
+pub(crate) fn wait(descriptor: BorrowedFd<'_>, what: PollFlags, patience: Duration) -> bool {
+    let mut descriptors = [PollFd::new(descriptor, what)];
+    let timeout = PollTimeout::try_from(patience).expect("a time that poll can wait");
+    poll(&mut descriptors, timeout).expect("poll") == 1
+}
+
+/// The next held SYN, within the time.
+pub(crate) fn held_within(interceptor: &mut Interceptor, patience: Duration) -> Option<HeldSyn> {
+    let queue = interceptor.queue();
+    match queue.recv().expect("the queue") {
+        Some(syn) => Some(syn),
+        None if wait(queue.as_fd(), PollFlags::POLLIN, patience) => queue.recv().expect("the queue"),
+        None => None,
+    }
+}
+
+/// The next held SYN.
+pub(crate) fn held(interceptor: &mut Interceptor) -> HeldSyn {
+    held_within(interceptor, PATIENCE).expect("a held SYN")
+}
+
+/// The next diverted connection that arrives.
+pub(crate) fn arrival(interceptor: &mut Interceptor, ipv6: bool) -> Arrival {
+    let listener = &interceptor.listeners()[usize::from(ipv6)];
+    assert!(wait(listener.as_fd(), PollFlags::POLLIN, PATIENCE), "no diverted connection arrived");
+    listener.accept().expect("accept").expect("an arrival")
+}
