@@ -1,8 +1,9 @@
-"""An SCTP peer on the sockets of a Linux kernel: kernel_peer.py [OPTIONS] echo|sink|client|flow ...
+"""An SCTP peer on the sockets of a Linux kernel: kernel_peer.py [OPTIONS] echo|sink|client|send|flow ...
 
     echo PORT                       send every message back on the stream it came by
     sink PORT                       read everything; print the rate each second
     client HOST PORT COUNT SIZE     send COUNT messages of SIZE octets, read each back, compare every octet
+    send HOST PORT COUNT SIZE       send COUNT messages of SIZE octets, and close
     flow HOST PORT SECONDS SIZE     send for a while
 
 echo and sink serve one association at a time for ever, or one with --once. Their exit status, and the
@@ -21,8 +22,8 @@ import sys
 import time
 
 SCTP = 132
-UNORDERED, ABORT = 1, 4
-SNDINFO, RCVINFO, PRINFO = 2, 3, 5                          # control messages
+UNORDERED = 1
+SNDINFO, RCVINFO = 2, 3                                     # control messages
 INITMSG, NODELAY, ADAPTATION, FRAGMENT_INTERLEAVE, AUTH_CHUNK, HMAC_IDENT, AUTH_KEY, AUTH_ACTIVE_KEY = \
     2, 3, 7, 18, 21, 22, 23, 24                             # socket options
 AUTO_ASCONF, RECVRCVINFO, BINDX_ADD, BINDX_REM = 30, 32, 100, 101
@@ -77,8 +78,8 @@ def bind(sock, addresses, port):
         sock.setsockopt(SCTP, BINDX_ADD, sockaddr(address, port))
 
 
-def send(sock, message, stream, unordered):
-    info = struct.pack("HHIIi", stream, UNORDERED if unordered else 0, 0, 0, 0)
+def send(sock, message, stream, unordered, policy=0):
+    info = struct.pack("HHIIi", stream, policy | (UNORDERED if unordered else 0), 0, 0, 0)
     sock.sendmsg([message], [(SCTP, SNDINFO, info)])
 
 
@@ -201,6 +202,19 @@ def take_back(options, waiting, size, message, stream, unordered):
     sys.exit("a message of stream %d came back changed or out of order" % stream)
 
 
+def send_only(options, host, port, count, size):
+    sock = connect(options, host, port)
+    digest = hashlib.sha256()
+    policy = 0 if options.pr_rtx is None else PR_RTX
+    for number in range(count):
+        message = content(number, size)
+        send(sock, message, number % options.streams, options.unordered, policy)
+        digest.update(message)
+    before_end(options, sock)
+    print("%d messages of %d octets, sha256 %s" % (count, size, digest.hexdigest()))
+    return end(options, sock)
+
+
 def flow(options, host, port, seconds, size):
     sock = connect(options, host, port)
     message = bytes(size)
@@ -230,7 +244,8 @@ def before_end(options, sock):
 
 def end(options, sock):
     if options.abort:
-        sock.sendmsg([options.abort.encode()], [(SCTP, SNDINFO, struct.pack("HHIIi", 0, ABORT, 0, 0, 0))])
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
         return 0
     sock.shutdown(socket.SHUT_WR)
     try:
@@ -256,7 +271,7 @@ def arguments():
     own.add_argument("--rcvbuf", type=int, default=BUFFER, metavar="OCTETS")
     own.add_argument("--stall", type=float, default=0, metavar="SECONDS", help="sink: read nothing at first")
     own.add_argument("--hold", type=float, default=0, metavar="SECONDS", help="stay idle before the end")
-    own.add_argument("--abort", metavar="REASON", help="end by ABORT")
+    own.add_argument("--abort", action="store_true", help="end by ABORT")
     own.add_argument("--idata", action="store_true", help="I-DATA (needs net.sctp.intl_enable=1)")
     own.add_argument("--adaptation", type=lambda text: int(text, 0), metavar="NUMBER")
     own.add_argument("--auth", type=int, choices=(1, 3), help="authenticate DATA with HMAC 1 (SHA-1) or 3 (SHA-256)")
@@ -264,8 +279,8 @@ def arguments():
     own.add_argument("--reset", action="store_true", help="reset streams 0 and 1, add streams, before the end")
     own.add_argument("--auto-asconf", action="store_true", help="send ASCONF when an address comes or goes")
     own.add_argument("--add", action="append", default=[], metavar="ADDRESS", help="ASCONF: add and delete it")
-    own.add_argument("--pr-rtx", type=int, metavar="N", help="give up a message after N retransmissions")
-    parser.add_argument("mode", choices=("echo", "sink", "client", "flow"))
+    own.add_argument("--pr-rtx", type=int, metavar="N", help="send: give up a message after N retransmissions")
+    parser.add_argument("mode", choices=("echo", "sink", "client", "send", "flow"))
     parser.add_argument("words", nargs="+", metavar="ARGUMENT")
     return parser.parse_args()
 
@@ -276,8 +291,8 @@ def main():
     if options.mode in ("echo", "sink"):
         return serve(options, int(words[0]), echo if options.mode == "echo" else sink)
     host, port, amount, size = words
-    if options.mode == "client":
-        return client(options, host, int(port), int(amount), int(size))
+    if options.mode in ("client", "send"):
+        return (client if options.mode == "client" else send_only)(options, host, int(port), int(amount), int(size))
     return flow(options, host, int(port), float(amount), int(size))
 
 
