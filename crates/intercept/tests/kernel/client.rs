@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("bytes and half-close pass through a diverted connection", bytes_and_half_close),
     ("an armed connection that is closed without a word is reset at the application", armed_is_reset),
     ("a disarmed connection that is closed ends in order", disarmed_is_end_of_stream),
+    ("a SYN that finds the queue full passes as plain TCP", full_queue_passes),
     ("a SYN that is dropped is sent again a second later", dropped_is_retransmitted),
     ("a connection that is no longer diverted goes out as plain TCP", undiverted_is_plain_tcp),
     ("diverting twice and undiverting twice are no errors", twice_is_no_error),
@@ -74,7 +75,25 @@ fn nothing_happens_while_held() {
     );
     assert!(!client.is_finished());
     interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    // The application's kernel would send the SYN again 700 ms from now; this one is the first copy.
+    let begun = now();
     connected(client);
+    assert!(begun.elapsed() < Duration::from_millis(400), "{:?} after the verdict", begun.elapsed());
+}
+
+fn full_queue_passes() {
+    const LENGTH: u32 = 3;
+    let world = World::new();
+    let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = intercept(&world.alpha, Config { queue_length: LENGTH, ..Config::default() });
+    let begun = now();
+    let _held: Vec<_> = (0..LENGTH).map(|_| begin(&world.alpha, at(BETA4, PORT))).collect();
+    connected(connect(&world.alpha, at(BETA4, PORT)));
+    assert!(begun.elapsed() < Duration::from_millis(900), "not the first copy of its SYN");
+    for _ in 0..LENGTH {
+        held(&mut interceptor);
+    }
+    assert_eq!(interceptor.queue().recv().expect("the queue"), None);
 }
 
 fn diverted_v4() {
@@ -205,10 +224,7 @@ fn flow(local: &str, remote: &str, port: u16) -> FourTuple {
 fn closed_while_held_is_gone() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    let socket = client_socket(&world.alpha, at(BETA4, PORT));
-    socket.set_nonblocking(true).expect("a non-blocking socket");
-    let begun = socket.connect(&at(BETA4, PORT).into()).expect_err("no connection yet");
-    assert_eq!(begun.raw_os_error(), Some(libc::EINPROGRESS));
+    let socket = begin(&world.alpha, at(BETA4, PORT));
     let syn = held(&mut interceptor);
     let before = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
     assert_eq!(before, ClientState::SynSent { uid: 0, bound_interface: None });
@@ -222,8 +238,7 @@ fn bound_device_is_found() {
     let mut interceptor = world.intercept_alpha();
     let socket = client_socket(&world.alpha, at(BETA4, PORT));
     socket.bind_device(Some(b"path0")).expect("a bound socket");
-    socket.set_nonblocking(true).expect("a non-blocking socket");
-    socket.connect(&at(BETA4, PORT).into()).expect_err("no connection yet");
+    begin_with(&socket, at(BETA4, PORT));
     let syn = held(&mut interceptor);
     let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
     assert_eq!(state, ClientState::SynSent { uid: 0, bound_interface: Some(syn.out_interface) });
@@ -234,8 +249,7 @@ fn user_is_known() {
     let mut interceptor = world.intercept_alpha();
     let socket = client_socket(&world.alpha, at(BETA4, PORT));
     nix::unistd::fchown(&socket, Some(nix::unistd::Uid::from_raw(4711)), None).expect("another owner");
-    socket.set_nonblocking(true).expect("a non-blocking socket");
-    socket.connect(&at(BETA4, PORT).into()).expect_err("no connection yet");
+    begin_with(&socket, at(BETA4, PORT));
     let syn = held(&mut interceptor);
     let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
     assert_eq!(state, ClientState::SynSent { uid: 4711, bound_interface: None });
@@ -271,8 +285,7 @@ fn one_port_two_destinations() {
         let socket = client_socket(&world.alpha, server);
         socket.set_reuse_address(true).expect("an option");
         socket.bind(&at(ALPHA4, 5000).into()).expect("a port");
-        socket.set_nonblocking(true).expect("a non-blocking socket");
-        socket.connect(&server.into()).expect_err("no connection yet");
+        begin_with(&socket, server);
         let syn = held(&mut interceptor);
         interceptor.divert(&syn.flow).expect("a diversion");
         interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");

@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace};
+use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace, SetUpError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
@@ -52,7 +52,11 @@ impl World {
 }
 
 pub(crate) fn intercept(host: &Namespace, config: Config) -> Interceptor {
-    host.run(move || Interceptor::set_up(&config)).expect("the namespace's thread").expect("an interceptor")
+    try_intercept(host, config).expect("an interceptor")
+}
+
+pub(crate) fn try_intercept(host: &Namespace, config: Config) -> Result<Interceptor, SetUpError> {
+    host.run(move || Interceptor::set_up(&config)).expect("the namespace's thread")
 }
 
 /// Runs `ip` in `host` and returns what it prints.
@@ -93,6 +97,26 @@ pub(crate) fn client_socket(host: &Namespace, server: SocketAddr) -> Socket {
 pub(crate) fn connect(host: &Namespace, server: SocketAddr) -> JoinHandle<io::Result<TcpStream>> {
     let socket = client_socket(host, server);
     std::thread::spawn(move || socket.connect(&server.into()).map(|()| TcpStream::from(socket)))
+}
+
+/// A client in `host` that has begun to connect without waiting.
+pub(crate) fn begin(host: &Namespace, server: SocketAddr) -> Socket {
+    let socket = client_socket(host, server);
+    begin_with(&socket, server);
+    socket
+}
+
+/// Begins to connect without waiting.
+pub(crate) fn begin_with(socket: &Socket, server: SocketAddr) {
+    socket.set_nonblocking(true).expect("a non-blocking socket");
+    let error = socket.connect(&server.into()).expect_err("no connection yet");
+    assert_eq!(error.raw_os_error(), Some(libc::EINPROGRESS));
+}
+
+/// The time, to tell a first SYN from a retransmission.
+#[allow(clippy::disallowed_methods)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
 }
 
 /// The result of a client's connecting.

@@ -1,0 +1,320 @@
+//! Setting up, taking down, dying: what is left on the host, and what others see.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use intercept::{Config, Interceptor, Namespace, SavedSysctls, SetUpError, Verdict, remove_leftovers};
+
+use crate::world::*;
+use crate::{Test, ignore};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("tearing down leaves the host as it was", tear_down_leaves_nothing),
+    ("dropping leaves the host as it was", drop_leaves_nothing),
+    ("sysctls that were on before stay on", sysctls_that_were_on_stay_on),
+    ("a SYN that is held at tearing down passes at once", held_at_tear_down_passes),
+    ("a second interceptor in one namespace is refused and names the first", second_is_refused),
+    ("a queue number taken by another program is named, and nothing is left", queue_number_taken),
+    ("a foreign interface of our name is left alone", foreign_interface),
+    ("without privileges the error says so", without_privileges),
+    ("a configuration that cannot work is refused", bad_configuration),
+    ("SIGKILL leaves only policy rules and sysctls, which can be removed", killed_leaves_rules),
+    ("SIGKILL ends a diverted connection with a reset", killed_resets),
+    ("a SYN that is held at SIGKILL passes by its retransmission", killed_while_holding),
+    ("setting up after SIGKILL replaces the stale rules", set_up_after_kill),
+    ("flushing all nftables rules leaves interception alone", flush_by_others),
+];
+
+const PORT: u16 = 8080;
+
+/// What `ip` and /proc say of a host.
+fn snapshot(host: &Namespace) -> Vec<String> {
+    let ip = [&["rule"][..], &["-6", "rule"], &["-br", "link"], &["route", "show", "table", "all"]];
+    let sysctls = host.run(SavedSysctls::read).expect("the namespace's thread").expect("sysctls");
+    ip.iter().map(|words| run_ip(host, words)).chain([format!("{sysctls:?}")]).collect()
+}
+
+fn tear_down_leaves_nothing() {
+    let world = World::new();
+    let before = snapshot(&world.alpha);
+    let interceptor = world.intercept_alpha();
+    let during = snapshot(&world.alpha);
+    assert!(before.iter().zip(&during).all(|(before, during)| before != during), "{during:#?}");
+    interceptor.tear_down().expect("nothing left");
+    assert_eq!(snapshot(&world.alpha), before);
+    world.intercept_alpha();
+}
+
+fn drop_leaves_nothing() {
+    let world = World::new();
+    let before = snapshot(&world.alpha);
+    drop(world.intercept_alpha());
+    assert_eq!(snapshot(&world.alpha), before);
+}
+
+fn sysctls_that_were_on_stay_on() {
+    let world = World::new();
+    let path = "/proc/sys/net/ipv4/tcp_fwmark_accept";
+    world.alpha.run(move || fs::write(path, "1")).expect("the namespace's thread").expect("a sysctl");
+    world.intercept_alpha().tear_down().expect("nothing left");
+    let value = world.alpha.run(move || fs::read_to_string(path)).expect("the namespace's thread");
+    assert_eq!(value.expect("a sysctl").trim(), "1");
+}
+
+fn held_at_tear_down_passes() {
+    let world = World::new();
+    let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let begun = now();
+    let clients = [connect(&world.alpha, at(BETA4, PORT)), connect(&world.alpha, at(BETA4, PORT))];
+    // One has been handed out, the other has not.
+    held(&mut interceptor);
+    interceptor.tear_down().expect("nothing left");
+    let _connections = clients.map(connected);
+    assert!(begun.elapsed() < Duration::from_millis(900), "a SYN was lost");
+}
+
+fn second_is_refused() {
+    let world = World::new();
+    let first = world.intercept_alpha();
+    let error = try_intercept(&world.alpha, Config::default()).err().expect("a refusal");
+    let SetUpError::AlreadyRunning { owner_port: Some(_) } = error else { panic!("{error:?}") };
+    first.tear_down().expect("nothing left");
+    world.intercept_alpha();
+}
+
+fn queue_number_taken() {
+    let world = World::new();
+    let before = snapshot(&world.alpha);
+    let _other = world.alpha.run(|| take_queue(132)).expect("the namespace's thread");
+    let error = try_intercept(&world.alpha, Config::default()).err().expect("a refusal");
+    assert!(matches!(error, SetUpError::QueueNumberTaken { number: 132 }), "{error:?}");
+    assert_eq!(snapshot(&world.alpha), before);
+    intercept(&world.alpha, Config { queue_number: 133, ..Config::default() });
+}
+
+/// Binds an NFQUEUE as any other program would.
+fn take_queue(number: u16) -> netlink_sys::Socket {
+    const QUEUE_CONFIG: u16 = 3 << 8 | 2;
+    const REQUEST: u16 = 1;
+    let mut socket = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_NETFILTER).expect("a socket");
+    socket.bind_auto().expect("a port");
+    let mut message = 28u32.to_ne_bytes().to_vec();
+    message.extend([QUEUE_CONFIG.to_ne_bytes(), REQUEST.to_ne_bytes()].concat());
+    message.extend([0; 8]);
+    message.extend([[0, 0], number.to_be_bytes(), 8u16.to_ne_bytes(), 1u16.to_ne_bytes()].concat());
+    message.extend([1, 0, 0, 0]);
+    socket.send_to(&message, &netlink_sys::SocketAddr::new(0, 0), 0).expect("a request");
+    socket
+}
+
+fn foreign_interface() {
+    let world = World::new();
+    run_ip(&world.alpha, &["link", "add", "shim0", "type", "veth", "peer", "name", "other0"]);
+    let before = snapshot(&world.alpha);
+    let error = try_intercept(&world.alpha, Config::default()).err().expect("a refusal");
+    assert!(matches!(&error, SetUpError::InterfaceExists { name } if name == "shim0"), "{error:?}");
+    assert_eq!(snapshot(&world.alpha), before);
+}
+
+fn bad_configuration() {
+    let world = World::new();
+    let good = Config::default();
+    let mut marks = good.marks;
+    marks.shim |= 1;
+    for bad in [
+        Config { host_interface: "a-name-of-16-byte".to_owned(), ..good.clone() },
+        Config { marks, ..good.clone() },
+        Config { routing_table: 254, ..good },
+    ] {
+        let error = try_intercept(&world.alpha, bad).err().expect("a refusal");
+        assert!(matches!(error, SetUpError::Config { .. }), "{error:?}");
+    }
+}
+
+/// This program's own role when it is started by one of these tests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Holds every SYN and says nothing.
+    Hold,
+    /// Diverts and keeps every connection.
+    Divert,
+    /// Tries to set up and prints the error.
+    Try,
+}
+
+const ROLES: [(&str, Role); 3] =
+    [("as-child-hold", Role::Hold), ("as-child-divert", Role::Divert), ("as-child-try", Role::Try)];
+
+/// Does not return if the arguments say that this process is a test's child.
+pub(crate) fn run_as_child(arguments: &[String]) {
+    let named = |(name, _): &&(&str, Role)| arguments.first().is_some_and(|word| word == name);
+    let Some((_, role)) = ROLES.iter().find(named) else { return };
+    let mut interceptor = match Interceptor::set_up(&Config::default()) {
+        Ok(interceptor) => interceptor,
+        Err(error) => {
+            println!("{error}");
+            std::process::exit(2)
+        }
+    };
+    println!("ready");
+    let mut kept = Vec::new();
+    while *role == Role::Divert {
+        let syn = held_within(&mut interceptor, Duration::from_secs(60)).expect("work to do");
+        interceptor.divert(&syn.flow).expect("a diversion");
+        interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+        kept.push(arrival(&mut interceptor, !syn.flow.is_ipv4()));
+    }
+    std::thread::sleep(Duration::from_secs(60));
+    std::process::exit(0)
+}
+
+/// A process of ours; killed at the latest when dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn start(host: &Namespace, role: &'static str) -> Holder {
+        let child = host.run(move || {
+            Command::new("/proc/self/exe").arg(role).stdout(Stdio::piped()).spawn().expect("a child")
+        });
+        let mut holder = Holder(child.expect("the namespace's thread"));
+        let mut line = String::new();
+        let output = holder.0.stdout.as_mut().expect("its output");
+        BufReader::new(output).read_line(&mut line).expect("its first line");
+        assert_eq!(line, "ready\n");
+        holder
+    }
+
+    fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.0.kill().expect("SIGKILL");
+        self.0.wait().expect("its end");
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|status| status.is_none()) {
+            self.end();
+        }
+    }
+}
+
+/// Waits until the kernel has taken a dead process's namespace, and with it the veth pair, apart.
+fn wait_for_veth_to_go(host: &Namespace) {
+    let begun = now();
+    while run_ip(host, &["-br", "link"]).contains("shim0") {
+        assert!(begun.elapsed() < PATIENCE, "the veth pair stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn killed_leaves_rules() {
+    let world = World::new();
+    let before = snapshot(&world.alpha);
+    let sysctls = world.alpha.run(SavedSysctls::read).expect("the namespace's thread").expect("sysctls");
+    Holder::start(&world.alpha, "as-child-hold").kill();
+    wait_for_veth_to_go(&world.alpha);
+    let left = snapshot(&world.alpha);
+    assert_eq!(left[2..4], before[2..4], "links and routes");
+    for rules in &left[..2] {
+        assert!(rules.contains("132:") && rules.contains("fwmark 0x1000000/0xf000000"), "{rules}");
+    }
+    let config = Config::default();
+    let removed = world.alpha.run(move || remove_leftovers(&config, &sysctls));
+    removed.expect("the namespace's thread").expect("nothing left");
+    assert_eq!(snapshot(&world.alpha), before);
+}
+
+fn killed_resets() {
+    let world = World::new();
+    let holder = Holder::start(&world.alpha, "as-child-divert");
+    let mut application = connected(connect(&world.alpha, at(BETA4, PORT)));
+    let mut application6 = connected(connect(&world.alpha, at(BETA6, PORT)));
+    holder.kill();
+    for application in [&mut application, &mut application6] {
+        application.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let error = application.read(&mut [0]).expect_err("a reset");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
+fn killed_while_holding() {
+    let world = World::new();
+    let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let holder = Holder::start(&world.alpha, "as-child-hold");
+    let begun = now();
+    let client = begin(&world.alpha, at(BETA4, PORT));
+    holder.kill();
+    connected(connect(&world.alpha, at(BETA4, PORT)));
+    assert!(begun.elapsed() < Duration::from_millis(900), "new connections are not held");
+    let writable = nix::poll::PollFlags::POLLOUT;
+    assert!(
+        wait(std::os::fd::AsFd::as_fd(&client), writable, Duration::from_millis(1500)),
+        "the held one never came"
+    );
+    assert!(client.take_error().expect("its state").is_none());
+}
+
+fn set_up_after_kill() {
+    let world = World::new();
+    Holder::start(&world.alpha, "as-child-hold").kill();
+    let _interceptor = world.intercept_alpha();
+    for family in ["-4", "-6"] {
+        let rules = run_ip(&world.alpha, &[family, "rule"]);
+        assert_eq!(rules.matches("fwmark 0x1000000/0xf000000").count(), 1, "{rules}");
+    }
+}
+
+/// A copy of this program that every user can start; removed when dropped.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn make() -> Copy {
+        let path = std::env::temp_dir().join(format!("intercept-test-{}", std::process::id()));
+        fs::copy("/proc/self/exe", &path).expect("a copy of this program");
+        Copy(path)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // A file in the temporary directory that stays harms nobody.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn without_privileges() {
+    const NOBODY: u32 = 65534;
+    let world = World::new();
+    let copy = Copy::make();
+    let path = copy.0.clone();
+    let output =
+        world.alpha.run(move || Command::new(path).arg("as-child-try").uid(NOBODY).gid(NOBODY).output());
+    let output = output.expect("the namespace's thread").expect("a child");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("not permitted to ") && text.contains("run as root"), "{text}");
+}
+
+fn flush_by_others() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let flushed = world.alpha.run(|| Command::new("nft").args(["flush", "ruleset"]).status());
+    match flushed.expect("the namespace's thread") {
+        Err(_) => ignore("the nft program"),
+        Ok(status) => assert!(status.success()),
+    }
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    let _arrival = arrival(&mut interceptor, false);
+    connected(client);
+}

@@ -1,0 +1,227 @@
+//! The side that is connected to: listeners, spoofed connections, and both sides together.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+
+use intercept::{FourTuple, Interceptor, ListenerState, SpoofedConnection, Verdict};
+use nix::poll::PollFlags;
+
+use crate::Test;
+use crate::client::blocking;
+use crate::world::*;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a program sees the client's address as its peer, IPv4", peer_is_client_v4),
+    ("a program sees the client's address as its peer, IPv6", peer_is_client_v6),
+    ("a dual-stack listener sees an IPv4 client as v4-mapped", peer_is_client_dual_stack),
+    ("a client that this host has no route to can be spoofed", unroutable_client),
+    ("a closed port refuses a spoofed connection, IPv4", refused_v4),
+    ("a closed port refuses a spoofed connection, IPv6", refused_v6),
+    ("a spoofed connection carries bytes both ways and ends in order", bytes_both_ways),
+    ("a spoofed connection that is closed without a word is reset at the program", armed_is_reset),
+    ("a client's port in use for the same program gives another port", port_in_use),
+    ("a client whose port is the transparent listener's gets another port", port_of_the_listener),
+    ("sock_diag tells what a connection would meet", what_it_would_meet),
+    ("strict reverse path filtering lets both directions pass", strict_reverse_path_filter),
+    ("two hosts' interceptors join an application and a program", two_hosts),
+];
+
+const PORT: u16 = 8080;
+const CLIENT_PORT: u16 = 5000;
+
+/// Waits until the connection is made or has failed.
+fn finish(connection: SpoofedConnection) -> std::io::Result<TcpStream> {
+    assert!(
+        wait(connection.stream.as_fd(), PollFlags::POLLOUT, PATIENCE),
+        "the connection neither came nor failed"
+    );
+    match connection.stream.take_error()? {
+        Some(error) => Err(error),
+        None => Ok(blocking(connection.stream)),
+    }
+}
+
+/// Connects to a listener in alpha on `bound` as a client on beta; returns what the program's `accept` gave.
+fn peer_of(bound: &str, client: SocketAddr, server: SocketAddr) -> SocketAddr {
+    let world = World::new();
+    let listener = listen(&world.alpha, bound);
+    let interceptor = world.intercept_alpha();
+    let connection = interceptor.connect_as(client, server).expect("a connection");
+    assert_eq!(connection.client, client);
+    finish(connection).expect("a connection");
+    listener.accept().expect("a connection").1
+}
+
+fn peer_is_client_v4() {
+    let client = at(BETA4, CLIENT_PORT);
+    assert_eq!(peer_of(&format!("{ALPHA4}:{PORT}"), client, at(ALPHA4, PORT)), client);
+}
+
+fn peer_is_client_v6() {
+    let client = at(BETA6, CLIENT_PORT);
+    assert_eq!(peer_of(&format!("[{ALPHA6}]:{PORT}"), client, at(ALPHA6, PORT)), client);
+}
+
+fn peer_is_client_dual_stack() {
+    let peer = peer_of(&format!("[::]:{PORT}"), at(BETA4, CLIENT_PORT), at(ALPHA4, PORT));
+    assert_eq!(peer, at(&format!("::ffff:{BETA4}"), CLIENT_PORT));
+}
+
+fn unroutable_client() {
+    for (client, server) in [("192.0.2.9", ALPHA4), ("2001:db8:99::9", ALPHA6)] {
+        let client = at(client, CLIENT_PORT);
+        assert_eq!(peer_of(&at(server, PORT).to_string(), client, at(server, PORT)), client);
+    }
+}
+
+fn refused(client: &str, server: &str) {
+    let world = World::new();
+    let interceptor = world.intercept_alpha();
+    let connection = interceptor.connect_as(at(client, CLIENT_PORT), at(server, PORT)).expect("a beginning");
+    let error = finish(connection).expect_err("nobody listens");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+fn refused_v4() {
+    refused(BETA4, ALPHA4);
+}
+
+fn refused_v6() {
+    refused(BETA6, ALPHA6);
+}
+
+fn bytes_both_ways() {
+    let world = World::new();
+    let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let interceptor = world.intercept_alpha();
+    let mut daemon = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let (mut program, _) = listener.accept().expect("a connection");
+    daemon.write_all(b"question").expect("a write");
+    intercept::disarm_linger(&daemon).expect("disarming");
+    daemon.shutdown(std::net::Shutdown::Write).expect("a half-close");
+    let mut question = String::new();
+    program.read_to_string(&mut question).expect("a read");
+    program.write_all(b"answer").expect("a write");
+    drop(program);
+    let mut answer = String::new();
+    daemon.read_to_string(&mut answer).expect("a read");
+    assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
+}
+
+fn armed_is_reset() {
+    let world = World::new();
+    let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let interceptor = world.intercept_alpha();
+    let daemon = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let (mut program, _) = listener.accept().expect("a connection");
+    drop(daemon);
+    let error = program.read(&mut [0]).expect_err("a reset");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+fn connect_as_beta(interceptor: &Interceptor) -> SpoofedConnection {
+    interceptor.connect_as(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT)).expect("a connection")
+}
+
+fn port_in_use() {
+    let world = World::new();
+    let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let interceptor = world.intercept_alpha();
+    let first = connect_as_beta(&interceptor);
+    let second = connect_as_beta(&interceptor);
+    let clients = [first.client, second.client];
+    let _streams = [finish(first).expect("a connection"), finish(second).expect("a connection")];
+    let mut peers = [0, 1].map(|_| listener.accept().expect("a connection").1);
+    peers.sort_by_key(|peer| *peer != clients[0]);
+    assert_eq!(clients, peers);
+    assert_eq!(clients[0], at(BETA4, CLIENT_PORT));
+    assert_eq!(clients[1].ip(), at(BETA4, 0).ip());
+    assert!(![0, CLIENT_PORT].contains(&clients[1].port()), "{clients:?}");
+}
+
+fn port_of_the_listener() {
+    let world = World::new();
+    let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let interceptor = world.intercept_alpha();
+    let port = intercept::Config::default().tproxy_port;
+    let connection = interceptor.connect_as(at(BETA4, port), at(ALPHA4, PORT)).expect("a connection");
+    let client = connection.client;
+    finish(connection).expect("a connection");
+    assert_eq!(listener.accept().expect("a connection").1, client);
+    assert_eq!(client.ip(), at(BETA4, 0).ip());
+    assert_ne!(client.port(), port);
+}
+
+fn what_it_would_meet() {
+    let world = World::new();
+    let _all = listen(&world.alpha, "0.0.0.0:1001");
+    let _dual = listen(&world.alpha, "[::]:1002");
+    let _loopback = listen(&world.alpha, "127.0.0.1:1003");
+    let _one = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let mut meet = |port| {
+        let flow = FourTuple::new(at(ALPHA4, port), at(BETA4, CLIENT_PORT)).expect("one family");
+        interceptor.find_listener(&flow).expect("sock_diag")
+    };
+    let met = [1001, 1002, 1003, 1004, PORT].map(&mut meet);
+    use ListenerState::{Listening, Nobody};
+    assert_eq!(met, [Listening, Listening, Nobody, Nobody, Listening]);
+    let _stream = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let flow = FourTuple::new(at(ALPHA4, PORT), at(BETA4, CLIENT_PORT)).expect("one family");
+    let collision = interceptor.find_listener(&flow).expect("sock_diag");
+    assert!(
+        matches!(collision, ListenerState::Collision(state) if state.to_string() == "ESTABLISHED"),
+        "{collision:?}"
+    );
+}
+
+fn strict_reverse_path_filter() {
+    let world = World::new();
+    for name in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        world.alpha.run(|| std::fs::write(path, "1")).expect("the namespace's thread").expect("a sysctl");
+    }
+    let _listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    finish(connect_as_beta(&interceptor)).expect("a connection");
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let _arrival = divert_held(&mut interceptor);
+    connected(client);
+}
+
+/// Diverts the next held SYN and returns its arrival.
+fn divert_held(interceptor: &mut Interceptor) -> intercept::Arrival {
+    let syn = held(interceptor);
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    arrival(interceptor, !syn.flow.is_ipv4())
+}
+
+fn two_hosts() {
+    let world = World::new();
+    let mut alpha = world.intercept_alpha();
+    let beta = intercept(&world.beta, intercept::Config::default());
+    for (bound, server) in [(format!("{BETA4}:{PORT}"), BETA4), (format!("[{BETA6}]:{PORT}"), BETA6)] {
+        let listener = listen(&world.beta, &bound);
+        let client = connect(&world.alpha, at(server, PORT));
+        let arrival = divert_held(&mut alpha);
+        let mut application = connected(client);
+        let onward = beta.connect_as(arrival.flow.local(), arrival.flow.remote()).expect("a connection");
+        let mut onward = finish(onward).expect("a connection");
+        let (mut program, peer) = listener.accept().expect("a connection");
+        assert_eq!(peer, application.local_addr().expect("an address"));
+        let mut inward = blocking(arrival.stream);
+        application.write_all(b"over").expect("a write");
+        pass_four_bytes(&mut inward, &mut onward);
+        let mut received = [0; 4];
+        program.read_exact(&mut received).expect("a read");
+        assert_eq!(&received, b"over");
+    }
+}
+
+fn pass_four_bytes(from: &mut TcpStream, to: &mut TcpStream) {
+    let mut bytes = [0; 4];
+    from.read_exact(&mut bytes).expect("a read");
+    to.write_all(&bytes).expect("a write");
+}
