@@ -23,6 +23,8 @@ mod list;
 mod packet;
 mod parameter;
 mod reader;
+#[cfg(test)]
+mod test_support;
 mod tlv;
 mod writer;
 

@@ -117,7 +117,7 @@ impl<'a> Packet<'a> {
 
     /// The chunks, cut but not read.
     pub fn raw_chunks(&self) -> RawChunks<'a> {
-        RawChunks { rest: self.chunks }
+        RawChunks::new(self.chunks)
     }
 }
 
@@ -163,6 +163,10 @@ pub struct RawChunks<'a> {
 }
 
 impl<'a> RawChunks<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> RawChunks<'a> {
+        RawChunks { rest: bytes }
+    }
+
     fn cut(&mut self) -> Result<RawChunk<'a>, ChunkError> {
         let all = std::mem::take(&mut self.rest);
         let Some(&[chunk_type, flags, l0, l1]) = all.first_chunk::<CHUNK_HEADER_LEN>() else {

@@ -14,6 +14,8 @@
 //! Refused are values of the wrong length. What a cause quotes is handed on as octets. Begin with [`Cause`].
 
 mod list;
+#[cfg(test)]
+mod tests;
 
 pub use list::{Causes, CausesIter};
 

@@ -36,3 +36,38 @@ impl WriteChunk for Abort<'_> {
         out.chunk(ChunkType::ABORT, flags, |out| self.causes.write(out))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{assert_golden, assert_reads_back};
+    use crate::{Cause, Chunk, StreamId};
+
+    const GOLDEN: &str = "0600000c 000100080fa00000";
+
+    #[test]
+    fn the_layout_of_the_rfc_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Abort(Abort {
+                tag_reflected: false,
+                causes: Causes::from(&[Cause::InvalidStreamIdentifier { stream: StreamId(4000) }][..]),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_reflected_tag_is_told_by_the_t_bit() {
+        assert_golden("06010004", Chunk::Abort(Abort { tag_reflected: true, causes: Causes::EMPTY }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tag_reflected: bool, reason in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            let causes = [Cause::OutOfResource, Cause::UserInitiatedAbort(&reason)];
+            assert_reads_back(Chunk::Abort(Abort { tag_reflected, causes: Causes::from(&causes[..]) }));
+        }
+    }
+}

@@ -60,3 +60,57 @@ impl WriteChunk for Asconf<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{assert_golden, assert_reads_back, hex, read_chunk};
+    use crate::{Chunk, Parameter, ParameterError};
+
+    const GOLDEN: &str = "c1000020 54747f40 000500080a3c000c c001001000000000000500080a3c010c";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Asconf(Asconf {
+                serial: AsconfSerial(0x5474_7f40),
+                address: [10, 60, 0, 12].into(),
+                parameters: Parameters::from(
+                    &[Parameter::AddIp { correlation: 0, address: [10, 60, 1, 12].into() }][..],
+                ),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_without_an_address_is_refused() {
+        for (bytes, length) in [("c1000004", 4), ("c1000008 00000001", 8)] {
+            let error = ChunkError::TooShort { chunk_type: ChunkType::ASCONF, length, minimum: 16 };
+            assert_eq!(read_chunk(&hex(bytes)), Err(error));
+        }
+    }
+
+    #[test]
+    fn another_parameter_in_the_address_s_place_is_refused() {
+        let error = ParameterError::Unexpected { ptype: 0x8000 };
+        assert_eq!(
+            read_chunk(&hex("c1000010 00000001 80000004 80000004")),
+            Err(ChunkError::Parameter { chunk_type: ChunkType::ASCONF, error })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(serial: u32, address: std::net::IpAddr, deleted: std::net::IpAddr, correlation: u32) {
+            let parameters = [Parameter::DelIp { correlation, address: deleted }];
+            assert_reads_back(Chunk::Asconf(Asconf {
+                serial: AsconfSerial(serial),
+                address,
+                parameters: Parameters::from(&parameters[..]),
+            }));
+        }
+    }
+}

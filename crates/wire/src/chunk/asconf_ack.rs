@@ -42,3 +42,38 @@ impl WriteChunk for AsconfAck<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below};
+    use crate::{Chunk, Parameter};
+
+    const GOLDEN: &str = "80000008 54747f40";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::AsconfAck(AsconfAck { serial: AsconfSerial(0x5474_7f40), parameters: Parameters::EMPTY }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(serial: u32, correlation: u32) {
+            let parameters = [Parameter::SuccessIndication { correlation }];
+            assert_reads_back(Chunk::AsconfAck(AsconfAck {
+                serial: AsconfSerial(serial),
+                parameters: Parameters::from(&parameters[..]),
+            }));
+        }
+    }
+}

@@ -48,3 +48,38 @@ impl WriteChunk for Auth<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below, hex};
+
+    const GOLDEN: &str = "0f00001c 00000001 7e045d4fe8bb93404766abb3ad001a5c88395a61";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Auth(Auth {
+                shared_key: 0,
+                hmac_id: 1,
+                hmac: &hex("7e045d4fe8bb93404766abb3ad001a5c88395a61"),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(shared_key: u16, hmac_id: u16, hmac: [u8; 32]) {
+            assert_reads_back(Chunk::Auth(Auth { shared_key, hmac_id, hmac: &hmac }));
+        }
+    }
+}

@@ -30,3 +30,26 @@ impl WriteChunk for CookieEcho<'_> {
         out.chunk(ChunkType::COOKIE_ECHO, 0, |out| out.bytes(self.cookie))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back};
+
+    const GOLDEN: &str = "0a00000b 000102030405fe";
+
+    #[test]
+    fn the_layout_of_the_rfc_reads_and_writes() {
+        assert_golden(GOLDEN, Chunk::CookieEcho(CookieEcho { cookie: &[0, 1, 2, 3, 4, 5, 0xfe] }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(cookie in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            assert_reads_back(Chunk::CookieEcho(CookieEcho { cookie: &cookie }));
+        }
+    }
+}

@@ -105,3 +105,75 @@ impl WriteChunk for Data<'_> {
         out.bytes(self.payload)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below};
+
+    const GOLDEN: &str = "00030010 000003e8 0000 0000 00000000";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Data(Data {
+                immediate: false,
+                unordered: false,
+                begin: true,
+                end: true,
+                tsn: Tsn(1000),
+                stream: StreamId(0),
+                ssn: Ssn(0),
+                ppid: Ppid(0),
+                payload: &[],
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(16, GOLDEN);
+    }
+
+    #[test]
+    fn each_flag_has_its_bit_and_each_number_its_place() {
+        let data = Data {
+            immediate: true,
+            unordered: false,
+            begin: false,
+            end: false,
+            tsn: Tsn(0x0102_0304),
+            stream: StreamId(0x0506),
+            ssn: Ssn(0x0708),
+            ppid: Ppid(0x090a_0b0c),
+            payload: &[0x0d],
+        };
+        let rest = "0011 01020304 0506 0708 090a0b0c 0d";
+        assert_golden(&format!("0008 {rest}"), Chunk::Data(data));
+        assert_golden(&format!("000c {rest}"), Chunk::Data(Data { unordered: true, ..data }));
+        assert_golden(&format!("000a {rest}"), Chunk::Data(Data { begin: true, ..data }));
+        assert_golden(&format!("0009 {rest}"), Chunk::Data(Data { end: true, ..data }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(flags: [bool; 4], tsn: u32, stream: u16, ssn: u16, ppid: u32, payload in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            let [immediate, unordered, begin, end] = flags;
+            assert_reads_back(Chunk::Data(Data {
+                immediate,
+                unordered,
+                begin,
+                end,
+                tsn: Tsn(tsn),
+                stream: StreamId(stream),
+                ssn: Ssn(ssn),
+                ppid: Ppid(ppid),
+                payload: &payload,
+            }));
+        }
+    }
+}

@@ -33,3 +33,31 @@ impl WriteChunk for Ecne {
         out.chunk(ChunkType::ECNE, 0, |out| out.u32(self.lowest_tsn.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below};
+
+    const GOLDEN: &str = "0c000008 000003e8";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(GOLDEN, Chunk::Ecne(Ecne { lowest_tsn: Tsn(1000) }));
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tsn: u32) {
+            assert_reads_back(Chunk::Ecne(Ecne { lowest_tsn: Tsn(tsn) }));
+        }
+    }
+}

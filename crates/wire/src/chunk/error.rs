@@ -31,3 +31,32 @@ impl WriteChunk for ErrorChunk<'_> {
         out.chunk(ChunkType::ERROR, 0, |out| self.causes.write(out))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{assert_golden, assert_reads_back};
+    use crate::{Cause, Chunk, StreamId, Tsn};
+
+    const GOLDEN: &str = "0900000c 000100080fa00000";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Error(ErrorChunk {
+                causes: Causes::from(&[Cause::InvalidStreamIdentifier { stream: StreamId(4000) }][..]),
+            }),
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(quote in proptest::collection::vec(any::<u8>(), 0..2000), tsn: u32) {
+            let causes = [Cause::UnrecognizedParameters(&quote), Cause::NoUserData { tsn: Tsn(tsn) }];
+            assert_reads_back(Chunk::Error(ErrorChunk { causes: Causes::from(&causes[..]) }));
+        }
+    }
+}

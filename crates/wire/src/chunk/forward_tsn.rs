@@ -68,3 +68,55 @@ impl WriteChunk for ForwardTsn<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below, hex, read_chunk};
+
+    const GOLDEN: &str = "c0000010 08819c37 00010006 00000007";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::ForwardTsn(ForwardTsn {
+                new_cumulative_tsn: Tsn(0x0881_9c37),
+                streams: List::from(
+                    &[
+                        ForwardTsnStream { stream: StreamId(1), ssn: Ssn(6) },
+                        ForwardTsnStream { stream: StreamId(0), ssn: Ssn(7) },
+                    ][..],
+                ),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    #[test]
+    fn a_stream_cut_in_two_is_refused() {
+        let error = ChunkError::List { chunk_type: ChunkType::FORWARD_TSN, length: 10 };
+        assert_eq!(read_chunk(&hex("c000000a 00000001 0001")), Err(error));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tsn: u32, streams: Vec<(u16, u16)>) {
+            let streams: Vec<_> = streams
+                .iter()
+                .map(|(stream, ssn)| ForwardTsnStream { stream: StreamId(*stream), ssn: Ssn(*ssn) })
+                .collect();
+            assert_reads_back(Chunk::ForwardTsn(ForwardTsn {
+                new_cumulative_tsn: Tsn(tsn),
+                streams: List::from(&streams[..]),
+            }));
+        }
+    }
+}

@@ -16,6 +16,7 @@
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
 use crate::parameter::{Parameter, ParameterError, Parameters};
+use crate::tlv::{CHUNK_HEADER_LEN, TlvError};
 use crate::writer::{NoRoom, Writer};
 
 /// What HEARTBEAT and HEARTBEAT ACK say.
@@ -29,7 +30,9 @@ impl<'a> Heartbeat<'a> {
     pub(super) fn parse(raw: &RawChunk<'a>) -> Result<Heartbeat<'a>, ChunkError> {
         let chunk_type = raw.chunk_type;
         let error = match Parameters::from_wire(raw.value).iter().next() {
-            None => return Err(raw.too_short(4)),
+            None | Some(Err(ParameterError::Frame(TlvError::LeftOver { .. }))) => {
+                return Err(raw.too_short(CHUNK_HEADER_LEN));
+            }
             Some(Ok(Parameter::HeartbeatInfo(info))) => return Ok(Heartbeat { info }),
             Some(Ok(other)) => ParameterError::Unexpected { ptype: other.ptype() },
             Some(Err(error)) => error,
@@ -39,5 +42,49 @@ impl<'a> Heartbeat<'a> {
 
     pub(super) fn write_as(&self, chunk_type: ChunkType, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.chunk(chunk_type, 0, |out| Parameter::HeartbeatInfo(self.info).write(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below, hex, read_chunk};
+
+    const GOLDEN: &str =
+        "0400002c 00010028a8f9016b5c01010004a172d52e0864e1021000000a3c010b000000000000000000000000";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Heartbeat(Heartbeat {
+                info: &hex("a8f9016b5c01010004a172d52e0864e1021000000a3c010b000000000000000000000000"),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    #[test]
+    fn a_heartbeat_with_another_parameter_is_refused() {
+        let error = ParameterError::Unexpected { ptype: 7 };
+        assert_eq!(
+            read_chunk(&hex("05000008 00070004")),
+            Err(ChunkError::Parameter { chunk_type: ChunkType::HEARTBEAT_ACK, error })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(info in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            assert_reads_back(Chunk::Heartbeat(Heartbeat { info: &info }));
+            assert_reads_back(Chunk::HeartbeatAck(Heartbeat { info: &info }));
+        }
     }
 }

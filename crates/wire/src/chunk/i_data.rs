@@ -103,3 +103,69 @@ impl WriteChunk for IData<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below};
+
+    const GOLDEN: &str = "40010018 46df6871 0000 0000 00000000 00000001 30373e45";
+
+    #[test]
+    fn the_layout_of_the_rfc_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::IData(IData {
+                immediate: false,
+                unordered: false,
+                end: true,
+                tsn: Tsn(0x46df_6871),
+                stream: StreamId(0),
+                mid: Mid(0),
+                fragment: Fragment::Later(Fsn(1)),
+                payload: b"07>E",
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(20, GOLDEN);
+    }
+
+    #[test]
+    fn the_b_bit_makes_the_fourth_word_the_payload_protocol_identifier() {
+        let first = IData {
+            immediate: true,
+            unordered: true,
+            end: false,
+            tsn: Tsn(1),
+            stream: StreamId(2),
+            mid: Mid(3),
+            fragment: Fragment::First(Ppid(4)),
+            payload: &[5],
+        };
+        assert_golden("400e0015 00000001 0002 0000 00000003 00000004 05", Chunk::IData(first));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(flags: [bool; 4], tsn: u32, stream: u16, mid: u32, fourth: u32, payload in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            let [immediate, unordered, begin, end] = flags;
+            let fragment = if begin { Fragment::First(Ppid(fourth)) } else { Fragment::Later(Fsn(fourth)) };
+            assert_reads_back(Chunk::IData(IData {
+                immediate,
+                unordered,
+                end,
+                tsn: Tsn(tsn),
+                stream: StreamId(stream),
+                mid: Mid(mid),
+                fragment,
+                payload: &payload,
+            }));
+        }
+    }
+}

@@ -80,3 +80,56 @@ impl WriteChunk for IForwardTsn<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below, hex, read_chunk};
+
+    const GOLDEN: &str = "c2000010 03e592ae 00000000 00000006";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::IForwardTsn(IForwardTsn {
+                new_cumulative_tsn: Tsn(0x03e5_92ae),
+                streams: List::from(
+                    &[IForwardTsnStream { stream: StreamId(0), unordered: false, mid: Mid(6) }][..],
+                ),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    #[test]
+    fn a_stream_cut_in_two_is_refused() {
+        let error = ChunkError::List { chunk_type: ChunkType::I_FORWARD_TSN, length: 10 };
+        assert_eq!(read_chunk(&hex("c200000a 00000001 0001")), Err(error));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tsn: u32, streams: Vec<(u16, bool, u32)>) {
+            let streams: Vec<_> = streams
+                .iter()
+                .map(|(stream, unordered, mid)| IForwardTsnStream {
+                    stream: StreamId(*stream),
+                    unordered: *unordered,
+                    mid: Mid(*mid),
+                })
+                .collect();
+            assert_reads_back(Chunk::IForwardTsn(IForwardTsn {
+                new_cumulative_tsn: Tsn(tsn),
+                streams: List::from(&streams[..]),
+            }));
+        }
+    }
+}

@@ -71,3 +71,68 @@ impl<'a> Init<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below};
+    use crate::{Chunk, Parameter};
+
+    const GOLDEN: &str = "01000014 01020304 00010000 000a 000b 000003e8";
+
+    #[test]
+    fn the_layout_of_the_rfc_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Init(Init {
+                tag: VerificationTag(0x0102_0304),
+                a_rwnd: 65_536,
+                outbound_streams: 10,
+                inbound_streams: 11,
+                initial_tsn: Tsn(1000),
+                parameters: Parameters::EMPTY,
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(20, GOLDEN);
+    }
+
+    #[test]
+    fn the_padding_of_the_last_parameter_does_not_count_into_the_length() {
+        let parameters = [Parameter::SupportedExtensions(&[64]), Parameter::StateCookie(b"abc")];
+        let init = Init {
+            tag: VerificationTag(0x0102_0304),
+            a_rwnd: 65_536,
+            outbound_streams: 10,
+            inbound_streams: 11,
+            initial_tsn: Tsn(1000),
+            parameters: Parameters::from(&parameters[..]),
+        };
+        assert_golden(
+            "02000023 01020304 00010000 000a 000b 000003e8 80080005 40000000 00070007 616263",
+            Chunk::InitAck(init),
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tag: u32, a_rwnd: u32, streams: (u16, u16), tsn: u32, cookie in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            let parameters = [Parameter::StateCookie(&cookie), Parameter::EcnCapable];
+            let init = Init {
+                tag: VerificationTag(tag),
+                a_rwnd,
+                outbound_streams: streams.0,
+                inbound_streams: streams.1,
+                initial_tsn: Tsn(tsn),
+                parameters: Parameters::from(&parameters[..]),
+            };
+            assert_reads_back(Chunk::Init(init));
+            assert_reads_back(Chunk::InitAck(init));
+        }
+    }
+}

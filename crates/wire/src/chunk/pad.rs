@@ -32,3 +32,37 @@ impl WriteChunk for Pad {
         out.chunk(ChunkType::PAD, 0, |out| out.zeros(self.len))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, hex, read_chunk};
+
+    const GOLDEN: &str = "84000007 000000";
+
+    #[test]
+    fn the_layout_of_the_rfc_reads_and_writes() {
+        assert_golden(GOLDEN, Chunk::Pad(Pad { len: 3 }));
+    }
+
+    #[test]
+    fn what_the_padding_holds_does_not_matter() {
+        assert_eq!(read_chunk(&hex("84000007 ff0102")), Ok(Chunk::Pad(Pad { len: 3 })));
+    }
+
+    #[test]
+    fn more_padding_than_memory_has_octets_is_no_room() {
+        let mut buf = [0; 64];
+        assert_eq!(Pad { len: usize::MAX }.write(&mut Writer::new(&mut buf)), Err(NoRoom));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(len in 0..65_528usize) {
+            assert_reads_back(Chunk::Pad(Pad { len }));
+        }
+    }
+}

@@ -33,3 +33,41 @@ impl WriteChunk for ReConfig<'_> {
         out.chunk(ChunkType::RE_CONFIG, 0, |out| self.parameters.write(out))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_support::{assert_golden, assert_reads_back};
+    use crate::{Chunk, Parameter, ReconfigResult, RequestSn};
+
+    const GOLDEN: &str = "82000010 0010000c9db4d6b900000001";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::ReConfig(ReConfig {
+                parameters: Parameters::from(
+                    &[Parameter::ReconfigResponse {
+                        response: RequestSn(0x9db4_d6b9),
+                        result: ReconfigResult::Performed,
+                        next_tsns: None,
+                    }][..],
+                ),
+            }),
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(request: u32, new_streams: u16) {
+            let parameters = [
+                Parameter::SsnTsnReset { request: RequestSn(request) },
+                Parameter::AddIncomingStreams { request: RequestSn(request), new_streams },
+            ];
+            assert_reads_back(Chunk::ReConfig(ReConfig { parameters: Parameters::from(&parameters[..]) }));
+        }
+    }
+}

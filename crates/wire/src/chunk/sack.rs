@@ -104,3 +104,64 @@ impl WriteChunk for Sack<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below, hex, read_chunk};
+
+    const GOLDEN: &str = "03000018 000003e8 003ffffe 0001 0001 0002 0003 000003e7";
+
+    #[test]
+    fn the_layout_of_the_rfc_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Sack(Sack {
+                cumulative_tsn: Tsn(1000),
+                a_rwnd: 4_194_302,
+                gaps: List::from(&[GapBlock { start: 2, end: 3 }][..]),
+                duplicates: List::from(&[Tsn(999)][..]),
+            }),
+        );
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(16, GOLDEN);
+    }
+
+    #[test]
+    fn counts_that_the_length_does_not_bear_out_are_refused() {
+        for counts in ["0002 0001", "0001 0002", "0000 0001", "0001 0000", "ffff ffff"] {
+            let bytes = hex(&format!("03000018 000003e8 003ffffe {counts} 0002 0003 000003e7"));
+            let error = ChunkError::List { chunk_type: ChunkType::SACK, length: 24 };
+            assert_eq!(read_chunk(&bytes), Err(error), "{counts}");
+        }
+    }
+
+    #[test]
+    fn more_gap_blocks_than_the_count_can_say_are_no_room() {
+        let gaps = vec![GapBlock { start: 2, end: 2 }; 65_536];
+        let sack =
+            Sack { cumulative_tsn: Tsn(1), a_rwnd: 0, gaps: List::from(&gaps[..]), duplicates: List::EMPTY };
+        let mut buf = vec![0; 400_000];
+        assert_eq!(sack.write(&mut Writer::new(&mut buf)), Err(NoRoom));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tsn: u32, a_rwnd: u32, gaps: Vec<(u16, u16)>, duplicates: Vec<u32>) {
+            let gaps: Vec<_> = gaps.iter().map(|(start, end)| GapBlock { start: *start, end: *end }).collect();
+            let duplicates: Vec<_> = duplicates.iter().copied().map(Tsn).collect();
+            assert_reads_back(Chunk::Sack(Sack {
+                cumulative_tsn: Tsn(tsn),
+                a_rwnd,
+                gaps: List::from(&gaps[..]),
+                duplicates: List::from(&duplicates[..]),
+            }));
+        }
+    }
+}

@@ -33,3 +33,31 @@ impl WriteChunk for Shutdown {
         out.chunk(ChunkType::SHUTDOWN, 0, |out| out.u32(self.cumulative_tsn.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below};
+
+    const GOLDEN: &str = "07000008 619f9dd1";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(GOLDEN, Chunk::Shutdown(Shutdown { cumulative_tsn: Tsn(0x619f_9dd1) }));
+    }
+
+    #[test]
+    fn a_chunk_cut_short_is_refused() {
+        assert_refused_below(8, GOLDEN);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tsn: u32) {
+            assert_reads_back(Chunk::Shutdown(Shutdown { cumulative_tsn: Tsn(tsn) }));
+        }
+    }
+}

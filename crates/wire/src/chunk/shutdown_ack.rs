@@ -12,3 +12,16 @@ use crate::writer::{NoRoom, Writer};
 pub(super) fn write(out: &mut Writer<'_>) -> Result<(), NoRoom> {
     out.chunk(ChunkType::SHUTDOWN_ACK, 0, |_| Ok(()))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Chunk;
+    use crate::test_support::assert_golden;
+
+    const GOLDEN: &str = "08000004";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(GOLDEN, Chunk::ShutdownAck);
+    }
+}

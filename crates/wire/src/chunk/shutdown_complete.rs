@@ -31,3 +31,26 @@ impl WriteChunk for ShutdownComplete {
         out.chunk(ChunkType::SHUTDOWN_COMPLETE, flags, |_| Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back};
+
+    const GOLDEN: &str = "0e010004";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(GOLDEN, Chunk::ShutdownComplete(ShutdownComplete { tag_reflected: true }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(tag_reflected: bool) {
+            assert_reads_back(Chunk::ShutdownComplete(ShutdownComplete { tag_reflected }));
+        }
+    }
+}

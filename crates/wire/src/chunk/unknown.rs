@@ -27,3 +27,29 @@ impl WriteChunk for UnknownChunk<'_> {
         out.chunk(self.chunk_type, self.flags, |out| out.bytes(self.value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Chunk;
+    use crate::test_support::{assert_golden, assert_reads_back};
+
+    const GOLDEN: &str = "fe00000b 756e6b6e6f776e";
+
+    #[test]
+    fn a_captured_chunk_reads_and_writes() {
+        assert_golden(
+            GOLDEN,
+            Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(254), flags: 0, value: b"unknown" }),
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_reads_back(chunk_type in 16..64u8, flags: u8, value in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            assert_reads_back(Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(chunk_type), flags, value: &value }));
+        }
+    }
+}

@@ -15,6 +15,8 @@
 mod address;
 mod list;
 mod reconfig;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub(crate) use address::{read_address, write_address};
