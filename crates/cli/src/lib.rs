@@ -1,1 +1,45 @@
-//! The sctpify and shimrules commands.
+//! The commands `sctpify` and `shimrules`: they ask the daemon over its control socket and print what it says.
+//!
+//! Makes no decision of its own: rules, settings and reasons come from the daemon. Without a daemon only
+//! `up`, `down`, `doctor` and `config` do their work. Command lines, manual pages and completions come from one
+//! definition.
+//!
+//! Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
+//!
+//! Begin with [`sctpify_main`]; the definitions are [`Sctpify`] and [`Shimrules`].
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod daemon;
+mod doctor;
+mod error;
+mod man;
+mod session;
+mod shimrules;
+mod show;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use args::{Command, ConfigCommand, Sctpify, UpArgs};
+pub use error::CliError;
+pub use man::{completions, write_man_pages};
+pub use shimrules::Shimrules;
+
+/// Runs `sctpify` with this process's arguments.
+pub fn sctpify_main() -> ExitCode {
+    let args = Sctpify::parse();
+    let json = args.json;
+    error::finish(commands::run(&args), json)
+}
+
+/// Runs `shimrules` with this process's arguments.
+pub fn shimrules_main() -> ExitCode {
+    let args = Shimrules::parse();
+    let json = args.json;
+    error::finish(shimrules::run(&args), json)
+}

@@ -200,6 +200,8 @@ pub enum ErrorCode {
     Refused,
     /// The order is sound, but carrying it out failed: a file could not be written.
     Failed,
+    /// No daemon answers. The commands print this with `--json`; a daemon never says it.
+    NoDaemon,
 }
 
 impl Response {

@@ -1,0 +1,132 @@
+//! The command line of `sctpify`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR};
+
+/// SCTP for programs that have never heard of it
+///
+/// Starts, stops and asks sctpifyd, the daemon that carries this host's TCP connections over SCTP where its rules
+/// say so and the peer has it. Rules are made with shimrules(8).
+///
+/// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
+#[derive(Parser, Debug)]
+#[command(name = "sctpify", version, max_term_width = 100)]
+pub struct Sctpify {
+    /// Control socket of the daemon
+    #[arg(long, global = true, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
+    pub control: PathBuf,
+
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `sctpify` does.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Start the daemon and wait until it works
+    Up(UpArgs),
+    /// Stop the daemon and wait until it is gone
+    ///
+    /// Connections that ride SCTP get an error; new ones are plain TCP. Without a daemon there is nothing to do,
+    /// and that is no error.
+    Down,
+    /// Show connections, associations, listeners and the latest fallbacks
+    Status,
+    /// Show the paths of all associations
+    Paths,
+    /// Say what would happen to a connection to HOST:PORT, and why
+    Explain {
+        /// Destination, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22
+        #[arg(value_name = "HOST:PORT")]
+        destination: String,
+    },
+    /// Say what this host lacks and how to get it; with HOST look at the way there too
+    ///
+    /// Exit status 1 if something is missing.
+    Doctor {
+        /// A peer to look at; needs the daemon
+        host: Option<String>,
+    },
+    /// Change settings, now and in the configuration file
+    Set {
+        /// Settings and their new values, such as default_remote_enable=1
+        #[arg(value_name = "NAME=VALUE", required = true)]
+        assignments: Vec<String>,
+    },
+    /// Show one setting, or all
+    Get {
+        /// The setting
+        name: Option<String>,
+    },
+    /// Read the configuration and the rules again; connections go on
+    Reload,
+    /// Show or check the configuration file
+    Config {
+        /// What to do with it
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Write the manual pages of all programs to a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory; made if it is missing
+        dir: PathBuf,
+    },
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: Shell,
+        /// The program: sctpify, shimrules or sctpifyd
+        #[arg(long = "for", value_name = "PROGRAM", default_value = "sctpify")]
+        program: String,
+    },
+}
+
+/// How `sctpify up` starts the daemon.
+#[derive(Args, Debug)]
+pub struct UpArgs {
+    /// Stay in the foreground, with the log on standard error
+    #[arg(long)]
+    pub foreground: bool,
+
+    /// Configuration file
+    #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
+    pub config: PathBuf,
+
+    /// Directory for the rules file and the log
+    #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
+    pub state_dir: PathBuf,
+
+    /// What to log: error, warn, info, debug, trace, or a filter such as sctp=debug,info
+    #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG", default_value = "info")]
+    pub log: String,
+}
+
+/// What `sctpify config` does.
+#[derive(Subcommand, Debug)]
+pub enum ConfigCommand {
+    /// Print the configuration, each key with its documentation
+    Show {
+        /// Print the defaults, commented out: a file to begin with
+        #[arg(long)]
+        default: bool,
+        /// Configuration file
+        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
+        config: PathBuf,
+    },
+    /// Say whether the configuration file is sound, and if not, which line is wrong
+    Check {
+        /// Configuration file
+        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
+        config: PathBuf,
+    },
+}

@@ -1,0 +1,7 @@
+//! The sctpify command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::sctpify_main()
+}

@@ -1,0 +1,7 @@
+//! The shimrules command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::shimrules_main()
+}

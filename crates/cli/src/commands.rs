@@ -1,0 +1,140 @@
+//! What each command of `sctpify` does.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use control::{Done, Request, Response, SettingsReport, default_config_text, load_config, print_config};
+use rules::{Settings, normalise};
+
+use crate::session::{Session, unexpected};
+use crate::{CliError, Command, ConfigCommand, Sctpify, daemon, doctor, man, show};
+
+/// Runs one command.
+pub(crate) fn run(args: &Sctpify) -> Result<(), CliError> {
+    let session = Session { control: &args.control, json: args.json };
+    match &args.command {
+        Command::Up(up) => daemon::up(session, up),
+        Command::Down => daemon::down(session),
+        Command::Status => ask_and_show(session, &Request::Status),
+        Command::Paths => ask_and_show(session, &Request::Paths),
+        Command::Explain { destination } => explain(session, destination),
+        Command::Doctor { host } => doctor::run(session, host.as_deref()),
+        Command::Set { assignments } => set(session, assignments),
+        Command::Get { name: None } => ask_and_show(session, &Request::Settings),
+        Command::Get { name: Some(name) } => get(session, name),
+        Command::Reload => ask_and_show(session, &Request::Reload),
+        Command::Config { command } => config(session, command),
+        Command::Man { dir } => man::write_man_pages(dir).map_err(|e| cannot_write(dir, &e)),
+        Command::Completions { shell, program } => {
+            man::completions(*shell, program, &mut io::stdout().lock())
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    CliError::Failed(format!("cannot write to {}: {error}", path.display()))
+}
+
+fn ask_and_show(session: Session<'_>, request: &Request) -> Result<(), CliError> {
+    let answer = session.ask(request)?;
+    session.print(&answer, show::answer)
+}
+
+fn get(session: Session<'_>, name: &str) -> Result<(), CliError> {
+    let answer = session.ask(&Request::Get { name: name.into() })?;
+    let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
+    session.print(&answer, |out, _| report.settings.iter().try_for_each(|s| writeln!(out, "{}", s.value)))
+}
+
+/// Changes settings one by one. All are checked for form first, so that a slip in the last changes nothing.
+fn set(session: Session<'_>, assignments: &[String]) -> Result<(), CliError> {
+    let mut requests = Vec::new();
+    for assignment in assignments {
+        let (name, value) = assignment
+            .split_once('=')
+            .ok_or_else(|| CliError::Usage(format!("`{assignment}` has no `=`: write NAME=VALUE")))?;
+        Settings::default().set(name.trim(), value).map_err(|e| CliError::Failed(e.to_string()))?;
+        requests.push(Request::Set { name: name.trim().into(), value: value.trim().into() });
+    }
+    for request in &requests {
+        let answer = session.ask(request)?;
+        let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
+        session.print(&answer, |out, _| show::changed(out, report))?;
+    }
+    Ok(())
+}
+
+fn explain(session: Session<'_>, destination: &str) -> Result<(), CliError> {
+    for address in resolve(destination)? {
+        let answer =
+            session.ask(&Request::Explain { address: normalise(address.ip()), port: address.port() });
+        let answer = answer.map_err(|e| match e {
+            CliError::NoDaemon(text) => {
+                CliError::NoDaemon(format!("a connection to {address} is plain TCP: {text}"))
+            }
+            other => other,
+        })?;
+        session.print(&answer, show::answer)?;
+    }
+    Ok(())
+}
+
+/// The addresses of HOST:PORT, each once.
+fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
+    let form = || {
+        let text = "give HOST:PORT, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22";
+        CliError::Usage(format!("`{destination}` is no destination: {text}"))
+    };
+    let (host, port) = destination.rsplit_once(':').ok_or_else(form)?;
+    port.parse::<u16>().map_err(|_| form())?;
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(form());
+    }
+    let found = destination.to_socket_addrs();
+    found
+        .map(Iterator::collect)
+        .map_err(|e| CliError::Failed(format!("cannot find the address of {host}: {e}")))
+}
+
+/// The first address of a host.
+pub(crate) fn resolve_host(host: &str) -> Result<IpAddr, CliError> {
+    let found = (host.trim_matches(['[', ']']), 0).to_socket_addrs();
+    let found = found.map_err(|e| CliError::Failed(format!("cannot find the address of {host}: {e}")))?;
+    let first = found.map(|a| normalise(a.ip())).next();
+    first.ok_or_else(|| CliError::Failed(format!("{host} has no address")))
+}
+
+fn config(session: Session<'_>, command: &ConfigCommand) -> Result<(), CliError> {
+    match command {
+        ConfigCommand::Show { default: true, .. } => {
+            let answer = Response::Settings(SettingsReport::all(&Settings::default()));
+            session.print(&answer, |out, _| write!(out, "{}", default_config_text()))
+        }
+        ConfigCommand::Show { default: false, config } => {
+            let settings = load_config(config)?;
+            let answer = Response::Settings(SettingsReport::all(&settings));
+            session.print(&answer, |out, _| write!(out, "{}", print_config(&settings)))
+        }
+        ConfigCommand::Check { config } => {
+            load_config(config)?;
+            let found = if config.exists() { "is sound" } else { "does not exist: the defaults hold" };
+            session.print(&Response::Done(Done::new(format!("{} {found}", config.display()))), show::answer)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_needs_a_port_and_brackets_around_ipv6() {
+        assert!(resolve("10.1.2.3:22").is_ok());
+        assert!(resolve("[2001:db8::1]:22").is_ok());
+        for wrong in ["10.1.2.3", "2001:db8::1", "10.1.2.3:ssh", "10.1.2.3:65536"] {
+            assert!(matches!(resolve(wrong), Err(CliError::Usage(_))), "{wrong}");
+        }
+    }
+}

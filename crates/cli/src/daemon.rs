@@ -1,0 +1,165 @@
+//! Starting and stopping the daemon.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use control::{Done, Request, Response};
+
+use crate::session::{Session, unexpected};
+use crate::{CliError, UpArgs, show};
+
+/// Between two looks at whether the daemon is there, or gone.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often to look for a daemon that starts: 15 s.
+const LOOKS_UP: u32 = 300;
+/// How often to look for a daemon that stops: 30 s.
+const LOOKS_DOWN: u32 = 600;
+/// How much of the log of a daemon that did not start is shown.
+const LOG_LINES: usize = 20;
+
+const DAEMON: &str = "sctpifyd";
+
+/// Starts the daemon; returns when it answers, or with its own words when it does not.
+pub(crate) fn up(session: Session<'_>, args: &UpArgs) -> Result<(), CliError> {
+    match running_pid(session) {
+        Ok(pid) => return done(session, format!("sctpifyd is running already (pid {pid})")),
+        Err(CliError::NoDaemon(_)) => {}
+        Err(other) => return Err(other),
+    }
+    let program = find_daemon()?;
+    let mut command = Command::new(&program);
+    command.arg("--control").arg(session.control).arg("--config").arg(&args.config);
+    command.arg("--state-dir").arg(&args.state_dir).arg("--log").arg(&args.log);
+    if args.foreground {
+        return Err(cannot_start(&program, &command.exec()));
+    }
+    let log = args.state_dir.join("sctpifyd.log");
+    let error_output = make_log(&log)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(error_output).process_group(0);
+    let mut child = command.spawn().map_err(|e| cannot_start(&program, &e))?;
+    let pid = wait_until_up(session, &mut child, &log)?;
+    done(session, format!("sctpifyd is up (pid {pid}); its log is {}", log.display()))
+}
+
+fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
+    session.print(&Response::Done(Done::new(message)), show::answer)
+}
+
+fn running_pid(session: Session<'_>) -> Result<u32, CliError> {
+    match session.ask(&Request::Status)? {
+        Response::Status(status) => Ok(status.pid),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The daemon beside this program, or else in PATH.
+pub(crate) fn find_daemon() -> Result<PathBuf, CliError> {
+    let beside = env::current_exe().ok().and_then(|me| me.parent().map(Path::to_path_buf));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places = beside.into_iter().chain(env::split_paths(&path));
+    places.map(|p| p.join(DAEMON)).find(|p| p.is_file()).ok_or_else(|| {
+        CliError::Failed(format!("{DAEMON} is neither beside this program nor in PATH: install it there"))
+    })
+}
+
+fn cannot_start(program: &Path, error: &io::Error) -> CliError {
+    CliError::Failed(format!("cannot start {}: {error}", program.display()))
+}
+
+/// Opens an empty log; the one of the last start is kept as `.old`.
+fn make_log(log: &Path) -> Result<File, CliError> {
+    let failed = |e: io::Error| {
+        let advice = if e.kind() == ErrorKind::PermissionDenied { " (run this as root)" } else { "" };
+        CliError::Failed(format!("cannot write the log {}: {e}{advice}", log.display()))
+    };
+    if let Some(directory) = log.parent() {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
+    match fs::rename(log, log.with_extension("log.old")) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
+        _ => {}
+    }
+    File::options().append(true).create(true).open(log).map_err(failed)
+}
+
+fn wait_until_up(session: Session<'_>, child: &mut Child, log: &Path) -> Result<u32, CliError> {
+    for _ in 0..LOOKS_UP {
+        if let Ok(pid) = running_pid(session) {
+            return Ok(pid);
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            let text = format!("sctpifyd did not start ({status}). It said:\n{}", end_of(log));
+            return Err(CliError::Failed(text));
+        }
+        sleep(LOOK_EVERY);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(CliError::Failed(format!(
+        "sctpifyd did not answer on {} within {} s and was killed. Its log ends:\n{}",
+        session.control.display(),
+        (LOOK_EVERY * LOOKS_UP).as_secs(),
+        end_of(log)
+    )))
+}
+
+fn end_of(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.is_empty() {
+        return format!("  (nothing; see {})", log.display());
+    }
+    let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    last.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Stops the daemon; returns when its process and its socket are gone.
+pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
+    let pid = match running_pid(session) {
+        Ok(pid) => pid,
+        Err(CliError::NoDaemon(_)) => {
+            return done(session, format!("no daemon is listening on {}", session.control.display()));
+        }
+        Err(other) => return Err(other),
+    };
+    session.ask(&Request::Shutdown)?;
+    for _ in 0..LOOKS_DOWN {
+        let is_silent = matches!(running_pid(session), Err(CliError::NoDaemon(_)));
+        if is_silent && !is_alive(pid) {
+            return done(session, format!("sctpifyd is down (pid {pid})"));
+        }
+        sleep(LOOK_EVERY);
+    }
+    Err(CliError::Failed(format!(
+        "sctpifyd (pid {pid}) was asked to stop and is still there after {} s: end it with `kill -9 {pid}`, which \
+         leaves new connections plain TCP",
+        (LOOK_EVERY * LOOKS_DOWN).as_secs()
+    )))
+}
+
+/// Whether the process runs; one that has ended and waits to be collected does not.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_an_ended_one_is_not() {
+        assert!(is_alive(std::process::id()));
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(!is_alive(pid));
+    }
+}

@@ -1,0 +1,94 @@
+//! How a command ends.
+
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+use control::{ClientError, ErrorCode, FileError, FrameError, Refusal, Response, write_response};
+
+/// Why a command did not do its work. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The daemon refused.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// The daemon did not answer as it should.
+    #[error(transparent)]
+    Client(ClientError),
+    /// No daemon is there.
+    #[error("{0}")]
+    NoDaemon(String),
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// Something else failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> CliError {
+        match error {
+            e if e.is_no_daemon() => CliError::NoDaemon(e.to_string()),
+            e => CliError::Client(e),
+        }
+    }
+}
+
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> CliError {
+        CliError::Output(error)
+    }
+}
+
+impl From<FrameError> for CliError {
+    fn from(error: FrameError) -> CliError {
+        match error {
+            FrameError::Io(e) => CliError::Output(e),
+            e => CliError::Failed(e.to_string()),
+        }
+    }
+}
+
+impl From<FileError> for CliError {
+    fn from(error: FileError) -> CliError {
+        CliError::Failed(error.to_string())
+    }
+}
+
+impl CliError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            CliError::Refused(_) | CliError::Client(_) | CliError::Failed(_) | CliError::Output(_) => 1,
+            CliError::Usage(_) => 2,
+            CliError::NoDaemon(_) => 3,
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        let code = match self {
+            CliError::Refused(refusal) => return refusal.clone(),
+            CliError::NoDaemon(_) => ErrorCode::NoDaemon,
+            CliError::Usage(_) => ErrorCode::BadRequest,
+            CliError::Client(_) | CliError::Failed(_) | CliError::Output(_) => ErrorCode::Failed,
+        };
+        Refusal { code, message: self.to_string() }
+    }
+}
+
+/// Prints what went wrong, if something did, and gives the exit status. A reader that closed the pipe early
+/// (`sctpify status | head -1`) is no error.
+pub(crate) fn finish(result: Result<(), CliError>, json: bool) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if matches!(&error, CliError::Output(e) if e.kind() == ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    if json {
+        let _ = write_response(&mut io::stdout().lock(), &Response::Error(error.refusal()));
+    } else {
+        eprintln!("error: {error}");
+    }
+    ExitCode::from(error.exit_code())
+}

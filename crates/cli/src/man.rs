@@ -1,0 +1,102 @@
+//! Manual pages and completions, from the same definitions as the command lines and the settings.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use control::{DEFAULT_CONFIG, DaemonArgs};
+use rules::SETTINGS;
+
+use crate::{CliError, Sctpify, Shimrules};
+
+/// Prints the completions of one of our programs for a shell.
+///
+/// # Errors
+/// When there is no such program, or the output cannot be written.
+pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(), CliError> {
+    let mut command = programs().into_iter().find(|c| c.get_name() == program).ok_or_else(|| {
+        CliError::Usage(format!("there is no program `{program}`: say sctpify, shimrules or sctpifyd"))
+    })?;
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, program, &mut text);
+    Ok(out.write_all(&text)?)
+}
+
+fn programs() -> [Command; 3] {
+    [Sctpify::command(), Shimrules::command(), DaemonArgs::command()]
+}
+
+/// Writes sctpify(8) and a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a
+/// directory, which is made if it is missing.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_man_pages(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for mut program in programs() {
+        program.build();
+        write_command_pages(dir, &program)?;
+    }
+    let mut page = Vec::new();
+    settings_page().to_writer(&mut page)?;
+    fs::write(dir.join("sctpify.toml.5"), page)
+}
+
+fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let mut page = Vec::new();
+    Man::new(command.clone()).section("8").manual("sctpify").render(&mut page)?;
+    fs::write(dir.join(format!("{name}.8")), page)?;
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    shown.into_iter().try_for_each(|c| write_command_pages(dir, c))
+}
+
+/// sctpify.toml(5), from the table of settings.
+fn settings_page() -> Roff {
+    let mut page = Roff::new();
+    page.control("TH", ["sctpify.toml", "5", "", concat!("sctpify ", env!("CARGO_PKG_VERSION")), "sctpify"]);
+    page.control("SH", ["NAME"]).text([roman("sctpify.toml - settings of sctpifyd")]);
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([roman(format!(
+        "A TOML file, {DEFAULT_CONFIG} unless the daemon is told otherwise. A missing file or key means the default; \
+         an unknown key is an error. `sctpify set` changes it and keeps its comments, `sctpify reload` reads it \
+         again, `sctpify config check` finds mistakes, and `sctpify config show --default` prints a file to begin \
+         with."
+    ))]);
+    page.control("SH", ["KEYS"]);
+    for setting in SETTINGS {
+        page.control("TP", []).text([bold(setting.name)]);
+        page.text([roman(setting.doc)]);
+        let restart =
+            if setting.needs_restart { " A change waits for the next start of the daemon." } else { "" };
+        let values = format!("Takes {}. Default: {}.{restart}", setting.kind, setting.default_value());
+        page.control("IP", []).text([roman(values)]);
+    }
+    page.control("SH", ["SEE ALSO"]).text([roman("sctpify(8), sctpifyd(8), shimrules(8)")]);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_of_all_programs_are_sound() {
+        for program in programs() {
+            program.debug_assert();
+        }
+    }
+
+    #[test]
+    fn the_settings_page_names_every_setting_with_its_default() {
+        let page = settings_page().render();
+        for setting in SETTINGS {
+            assert!(page.contains(setting.name), "{}", setting.name);
+            assert!(page.contains(&format!("Default: {}.", setting.default_value())), "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! One command's talk with the daemon.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use control::{Client, ErrorCode, Refusal, Request, Response, write_response};
+
+use crate::CliError;
+
+/// How long the daemon may take for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where the daemon is, and how its answers are printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session<'a> {
+    pub(crate) control: &'a Path,
+    pub(crate) json: bool,
+}
+
+impl Session<'_> {
+    /// Asks the daemon; a refusal is an error.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Response, CliError> {
+        let mut client = Client::connect(self.control, ANSWER_TIMEOUT)?;
+        match client.call(request)? {
+            Response::Error(refusal) => Err(CliError::Refused(refusal)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Prints an answer: as a line of JSON, or through `show` for people.
+    pub(crate) fn print(
+        &self,
+        answer: &Response,
+        show: impl FnOnce(&mut dyn Write, &Response) -> io::Result<()>,
+    ) -> Result<(), CliError> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            write_response(&mut out, answer)?;
+        } else {
+            show(&mut out, answer)?;
+        }
+        Ok(())
+    }
+}
+
+/// The error for an answer to another question than the one asked.
+pub(crate) fn unexpected(answer: &Response) -> CliError {
+    let message = format!("the daemon answered something else than was asked: {answer:?}");
+    CliError::Refused(Refusal { code: ErrorCode::Failed, message })
+}

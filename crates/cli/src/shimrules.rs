@@ -1,0 +1,279 @@
+//! `shimrules`: the rules table, with the commands of the papers' Table I.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{ArgAction, ArgGroup, Parser};
+use control::{DEFAULT_CONTROL, Request, Response, RuleSelector, RulesReport};
+use rules::{Chain, IpNet, Policy, PortRange, Rule};
+
+use crate::session::{Session, unexpected};
+use crate::table::{Align, Table};
+use crate::{CliError, show};
+
+/// Which connections ride SCTP: list and change the rules of sctpifyd
+///
+/// A chain says whom a rule is for: `local` for programs that listen on this host (address and port are the
+/// listener's), `remote` for programs that connect to others (address and port are the peer's). Each chain has a
+/// default policy; the rules are exceptions to it. The first rule that matches decides, even if a later one is more
+/// specific: put the specific ones first. A rule without address or ports matches any.
+///
+/// Changes hold at once for new connections, and stay across restarts.
+///
+/// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
+#[derive(Parser, Debug)]
+#[command(
+    name = "shimrules",
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    override_usage = USAGE,
+    after_help = EXAMPLES,
+    group = ArgGroup::new("action").required(true)
+)]
+pub struct Shimrules {
+    /// Add a rule, last in its chain
+    #[arg(short = 'A', group = "action")]
+    pub add: bool,
+
+    /// Delete a rule, by what it matches or by its number
+    #[arg(short = 'D', group = "action")]
+    pub delete: bool,
+
+    /// List rules, with the hits of each
+    #[arg(short = 'L', group = "action")]
+    pub list: bool,
+
+    /// Flush: delete all rules
+    #[arg(short = 'F', group = "action")]
+    pub flush: bool,
+
+    /// Get the default policy of a chain
+    #[arg(short = 'G', group = "action")]
+    pub get_default: bool,
+
+    /// Set the default policy of a chain
+    #[arg(short = 'S', group = "action")]
+    pub set_default: bool,
+
+    /// Show usage information
+    #[arg(short = 'H', short_alias = 'h', long = "help", action = ArgAction::Help)]
+    pub help: Option<bool>,
+
+    /// local or remote
+    #[arg(short = 'c', value_name = "CHAIN")]
+    pub chain: Option<Chain>,
+
+    /// enable or disable
+    #[arg(short = 'p', value_name = "POLICY")]
+    pub policy: Option<Policy>,
+
+    /// Address or network, IPv4 or IPv6: 10.1.2.3, 10.1.2.0/24, 2001:db8::/32
+    #[arg(short = 'd', value_name = "ADDRESS")]
+    pub address: Option<IpNet>,
+
+    /// Port or range: 22, 1:1024
+    #[arg(short = 'P', value_name = "PORTS")]
+    pub ports: Option<PortRange>,
+
+    /// A short name, shown where the rule decides
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// A note, shown by -L -v
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+
+    /// The number of the rule to delete, as -L shows it
+    #[arg(value_name = "NUMBER")]
+    pub number: Option<usize>,
+
+    /// List comments too
+    #[arg(short = 'v')]
+    pub verbose: bool,
+
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Control socket of the daemon
+    #[arg(long, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
+    pub control: PathBuf,
+}
+
+const USAGE: &str = "shimrules -[AD] -c<chain> -p<policy> <rule specification>\n       \
+                     shimrules -D -c<chain> -p<policy> <number>\n       \
+                     shimrules -L [-c<chain>] [-p<policy>] [-v]\n       \
+                     shimrules -[FH]\n       \
+                     shimrules -G -c<chain>\n       \
+                     shimrules -S -c<chain> -p<policy>";
+
+const EXAMPLES: &str = "Examples:\n  \
+    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may ride SCTP\n  \
+    shimrules -A -c local -p enable -P 22 --name ssh         our own sshd may be reached over SCTP\n  \
+    shimrules -S -c remote -p enable                         every destination, but for remote-disable rules\n  \
+    shimrules -D -c remote -p enable 1                       delete the first remote-enable rule";
+
+/// Does what the command line says.
+pub(crate) fn run(args: &Shimrules) -> Result<(), CliError> {
+    let session = Session { control: &args.control, json: args.json };
+    let request = request(args)?;
+    let answer = session.ask(&request)?;
+    match (&request, &answer) {
+        (Request::RulesList { .. }, Response::Rules(report)) => {
+            session.print(&answer, |out, _| show_rules(out, report, args.verbose))
+        }
+        (Request::DefaultGet { .. } | Request::DefaultSet { .. }, Response::DefaultPolicy(_)) => {
+            session.print(&answer, show::answer)
+        }
+        (_, Response::Done(_)) => session.print(&answer, show::answer),
+        _ => Err(unexpected(&answer)),
+    }
+}
+
+fn request(args: &Shimrules) -> Result<Request, CliError> {
+    let has_spec =
+        args.address.is_some() || args.ports.is_some() || args.name.is_some() || args.comment.is_some();
+    if has_spec && !(args.add || args.delete) {
+        return Err(usage("-d, -P, --name and --comment go with -A or -D"));
+    }
+    if args.number.is_some() && !args.delete {
+        return Err(usage("a number goes with -D"));
+    }
+    if args.add {
+        let (chain, policy) = (need(args.chain, "-A", "-c")?, need(args.policy, "-A", "-p")?);
+        return Ok(Request::RulesAdd { chain, policy, rule: rule(args)? });
+    }
+    if args.delete {
+        let (chain, policy) = (need(args.chain, "-D", "-c")?, need(args.policy, "-D", "-p")?);
+        return Ok(Request::RulesDelete { chain, policy, which: selector(args, has_spec)? });
+    }
+    if args.list {
+        return Ok(Request::RulesList { chain: args.chain, policy: args.policy });
+    }
+    if args.get_default {
+        if args.policy.is_some() {
+            return Err(usage("-G takes no -p: -S sets the default policy"));
+        }
+        return Ok(Request::DefaultGet { chain: need(args.chain, "-G", "-c")? });
+    }
+    if args.set_default {
+        let (chain, policy) = (need(args.chain, "-S", "-c")?, need(args.policy, "-S", "-p")?);
+        return Ok(Request::DefaultSet { chain, policy });
+    }
+    if args.chain.is_some() || args.policy.is_some() {
+        return Err(usage("-F deletes all rules and takes no -c or -p: delete single rules with -D"));
+    }
+    Ok(Request::RulesFlush)
+}
+
+fn selector(args: &Shimrules, has_spec: bool) -> Result<RuleSelector, CliError> {
+    match args.number {
+        Some(_) if has_spec => Err(usage("-D takes a number or a rule specification, not both")),
+        Some(number) => Ok(RuleSelector::Number(number)),
+        None => Ok(RuleSelector::Match(rule(args)?)),
+    }
+}
+
+fn rule(args: &Shimrules) -> Result<Rule, CliError> {
+    let Shimrules { address, ports, name, comment, .. } = args;
+    let rule = Rule { address: *address, ports: *ports, name: name.clone(), comment: comment.clone() };
+    rule.check().map_err(|e| usage(&e.to_string()))?;
+    Ok(rule)
+}
+
+fn need<T>(value: Option<T>, action: &str, option: &str) -> Result<T, CliError> {
+    value.ok_or_else(|| usage(&format!("{action} needs {option}")))
+}
+
+fn usage(problem: &str) -> CliError {
+    CliError::Usage(format!("{problem}\nUsage: {USAGE}\n`shimrules -H` tells more"))
+}
+
+/// Prints the rules, and the default policies they are exceptions to.
+pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: bool) -> io::Result<()> {
+    for d in &report.defaults {
+        let searched = format!("rules of {}-{} are searched", d.chain, d.policy.opposite());
+        writeln!(out, "default {:<6} {:<7}  {} hits; {searched}", d.chain, d.policy, d.hits)?;
+    }
+    if report.rules.is_empty() {
+        return writeln!(out, "no rules");
+    }
+    writeln!(out)?;
+    let mut columns = vec![
+        ("CHAIN", Align::Left),
+        ("POLICY", Align::Left),
+        ("NUMBER", Align::Right),
+        ("ADDRESS", Align::Left),
+        ("PORTS", Align::Left),
+        ("HITS", Align::Right),
+        ("NAME", Align::Left),
+    ];
+    if verbose {
+        columns.push(("COMMENT", Align::Left));
+    }
+    let mut table = Table::new(&columns);
+    for row in &report.rules {
+        let rule = &row.rule;
+        let mut cells = vec![
+            row.chain.to_string(),
+            row.policy.to_string(),
+            row.number.to_string(),
+            rule.address.map_or_else(|| "any".into(), |a| a.to_string()),
+            rule.ports.map_or_else(|| "any".into(), |p| p.to_string()),
+            row.hits.to_string(),
+            rule.name.clone().unwrap_or_default(),
+        ];
+        if verbose {
+            cells.push(rule.comment.clone().unwrap_or_default());
+        }
+        table.row(cells);
+    }
+    table.print(out, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Request, CliError> {
+        let words = std::iter::once("shimrules").chain(line.split_whitespace());
+        request(&Shimrules::try_parse_from(words).map_err(|e| CliError::Usage(e.to_string()))?)
+    }
+
+    #[test]
+    fn glued_and_spaced_forms_mean_the_same() {
+        let glued = parse("-A -cremote -penable -d10.1.2.0/24 -P22").unwrap();
+        assert_eq!(glued, parse("-A -c remote -p enable -d 10.1.2.0/24 -P 22").unwrap());
+        assert_eq!(glued, parse("-Acremote -penable -d 10.1.2.0/24 -P 22-22").unwrap());
+    }
+
+    #[test]
+    fn every_command_of_table_1_is_understood() {
+        let chain = Chain::Local;
+        let policy = Policy::Enable;
+        assert_eq!(parse("-L").unwrap(), Request::RulesList { chain: None, policy: None });
+        let listed = parse("-L -clocal -penable").unwrap();
+        assert_eq!(listed, Request::RulesList { chain: Some(chain), policy: Some(policy) });
+        assert_eq!(parse("-F").unwrap(), Request::RulesFlush);
+        assert_eq!(parse("-G -clocal").unwrap(), Request::DefaultGet { chain });
+        assert_eq!(parse("-S -clocal -penable").unwrap(), Request::DefaultSet { chain, policy });
+        let which = RuleSelector::Number(3);
+        assert_eq!(parse("-D -clocal -penable 3").unwrap(), Request::RulesDelete { chain, policy, which });
+        let which = RuleSelector::Match(Rule::default());
+        assert_eq!(parse("-D -clocal -penable").unwrap(), Request::RulesDelete { chain, policy, which });
+    }
+
+    #[test]
+    fn what_is_missing_or_too_much_is_named() {
+        let problem = |line: &str| parse(line).unwrap_err().to_string();
+        assert!(problem("-A -clocal").starts_with("-A needs -p"));
+        assert!(problem("-G").starts_with("-G needs -c"));
+        assert!(problem("-L -P 22").starts_with("-d, -P, --name and --comment go with"));
+        assert!(problem("-F -c local").starts_with("-F deletes all rules"));
+        assert!(problem("-D -clocal -penable -P 22 1").starts_with("-D takes a number or"));
+        assert!(problem("-A -L").contains("cannot be used with"));
+        assert!(problem("-A -c remot -p enable").contains("did you mean `remote`?"));
+        assert!(problem("-c local").contains("required"));
+    }
+}

@@ -1,0 +1,314 @@
+//! The daemon's answers as text for people.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use control::{
+    Association, Connection, DoctorReport, Explanation, Fallback, Level, PastAttempt, Path, PathState,
+};
+use control::{Response, Role, SettingsReport, ShimState, Status, Verdict, Via};
+
+use crate::shimrules::show_rules;
+use crate::table::{Align, Table, bytes, millis, seconds};
+
+use Align::{Left, Right};
+
+/// Prints any answer.
+pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
+    match answer {
+        Response::Status(s) => status(out, s),
+        Response::Paths(p) => paths(out, &p.associations),
+        Response::Explanation(e) => explanation(out, e),
+        Response::Settings(s) => settings(out, s),
+        Response::Rules(r) => show_rules(out, r, false),
+        Response::DefaultPolicy(d) => writeln!(out, "{} {}", d.chain, d.policy),
+        Response::Doctor(d) => doctor(out, d),
+        Response::Done(d) => writeln!(out, "{}", d.message),
+        Response::Error(e) => writeln!(out, "error: {}", e.message),
+    }
+}
+
+fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
+    let switch =
+        if s.enabled { "enabled" } else { "DISABLED (setting enable=0): all new connections are TCP" };
+    writeln!(out, "sctpifyd {}, pid {}, up {}, {switch}", s.version, s.pid, seconds(s.uptime_s))?;
+    let c = &s.counters;
+    writeln!(
+        out,
+        "connects: {} seen, {} over SCTP, {} fell back to TCP, {} kept on TCP by rule",
+        c.connects_seen, c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp
+    )?;
+    writeln!(out, "accepts:  {} over SCTP, {} refused", c.accepts, c.accepts_refused)?;
+    let (sent, received) = (bytes(c.bytes_sent), bytes(c.bytes_received));
+    writeln!(out, "bytes:    {sent} sent, {received} received; {} path switches", c.path_switches)?;
+    connections(out, &s.connections)?;
+    associations(out, &s.associations)?;
+    listeners(out, s)?;
+    fallbacks(out, &s.recent_fallbacks)
+}
+
+fn section(out: &mut dyn Write, title: &str, table: &Table) -> io::Result<()> {
+    if table.is_empty() {
+        return writeln!(out, "\n{title}: none");
+    }
+    writeln!(out, "\n{title}:")?;
+    table.print(out, "  ")
+}
+
+fn connections(out: &mut dyn Write, all: &[Connection]) -> io::Result<()> {
+    let mut table = Table::new(&[
+        ("ID", Right),
+        ("ROLE", Left),
+        ("LOCAL", Left),
+        ("PEER", Left),
+        ("STATE", Left),
+        ("CARRIER", Left),
+        ("SENT", Right),
+        ("RECEIVED", Right),
+        ("AGE", Right),
+        ("ASSOC", Right),
+    ]);
+    for c in all {
+        table.row([
+            c.id.to_string(),
+            role(c.role).into(),
+            c.local.to_string(),
+            c.peer.to_string(),
+            state(c.state).into(),
+            via(c.carrier).into(),
+            bytes(c.bytes_sent),
+            bytes(c.bytes_received),
+            seconds(c.age_s),
+            or_dash(c.association),
+        ]);
+    }
+    section(out, "Connections", &table)
+}
+
+fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
+    let mut table = Table::new(&[
+        ("ID", Right),
+        ("STATE", Left),
+        ("PORTS", Left),
+        ("PEER IS", Left),
+        ("PATHS", Left),
+        ("SENT", Right),
+        ("RECEIVED", Right),
+        ("RETRANSMITTED", Right),
+        ("QUEUED", Right),
+        ("AGE", Right),
+    ]);
+    for a in all {
+        let usable = a.paths.iter().filter(|p| p.state == PathState::Active).count();
+        table.row([
+            a.id.to_string(),
+            a.state.clone(),
+            format!("{}→{}", a.local_port, a.peer_port),
+            if a.peer_is_sctpify { "sctpify" } else { "native SCTP" }.into(),
+            format!("{usable} of {} active", a.paths.len()),
+            bytes(a.bytes_sent),
+            bytes(a.bytes_received),
+            a.retransmissions.to_string(),
+            bytes(a.queued_bytes),
+            seconds(a.age_s),
+        ]);
+    }
+    section(out, "Associations (`sctpify paths` shows their paths)", &table)
+}
+
+fn listeners(out: &mut dyn Write, s: &Status) -> io::Result<()> {
+    let mut table = Table::new(&[("ADDRESS", Left), ("STATE", Left), ("BECAUSE", Left)]);
+    for l in &s.listeners {
+        table.row([l.address.to_string(), state(l.state).into(), l.because.clone()]);
+    }
+    section(out, "Listeners that SCTP peers reach", &table)
+}
+
+fn fallbacks(out: &mut dyn Write, all: &[Fallback]) -> io::Result<()> {
+    let mut table = Table::new(&[("WHEN", Right), ("DESTINATION", Left), ("HELD", Right), ("REASON", Left)]);
+    let now = unix_ms_now();
+    for f in all {
+        table.row([
+            ago(now, f.when_unix_ms),
+            f.destination.to_string(),
+            millis(f.held_us),
+            f.reason.to_string(),
+        ]);
+    }
+    section(out, "Latest fallbacks to TCP", &table)
+}
+
+fn paths(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
+    if all.is_empty() {
+        return writeln!(out, "no associations");
+    }
+    for (i, a) in all.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        let peer = if a.peer_is_sctpify { "sctpify" } else { "native SCTP" };
+        writeln!(
+            out,
+            "Association {}: {}, ports {}→{}, peer is {peer}",
+            a.id, a.state, a.local_port, a.peer_port
+        )?;
+        path_table(&a.paths).print(out, "  ")?;
+    }
+    Ok(())
+}
+
+fn path_table(paths: &[Path]) -> Table {
+    let mut table = Table::new(&[
+        ("LOCAL", Left),
+        ("REMOTE", Left),
+        ("CARRIER", Left),
+        ("STATE", Left),
+        ("ROLE", Left),
+        ("SRTT", Right),
+        ("RTO", Right),
+        ("CWND", Right),
+        ("FLIGHT", Right),
+        ("MTU", Right),
+        ("ERRORS", Right),
+        ("LAST SWITCH", Right),
+    ]);
+    for p in paths {
+        table.row([
+            or_dash(p.local),
+            p.remote.to_string(),
+            p.udp_port.map_or_else(|| via(p.carrier).into(), |port| format!("{}:{port}", via(p.carrier))),
+            path_state(p.state).into(),
+            path_role(p).into(),
+            p.srtt_us.map_or_else(|| "-".into(), millis),
+            format!("{} ms", p.rto_ms),
+            bytes(p.cwnd_bytes),
+            bytes(p.flight_bytes),
+            p.mtu_bytes.to_string(),
+            p.errors.to_string(),
+            p.last_switch_s.map_or_else(|| "never".into(), |s| format!("{} ago", seconds(s))),
+        ]);
+    }
+    table
+}
+
+fn path_role(p: &Path) -> &'static str {
+    match (p.primary, p.in_use) {
+        (true, true) => "primary, in use",
+        (true, false) => "primary",
+        (false, true) => "in use",
+        (false, false) => "secondary",
+    }
+}
+
+fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
+    let verdict = match e.verdict {
+        Verdict::SctpThenTcp => "SCTP is tried first, then TCP",
+        Verdict::Tcp => "plain TCP",
+    };
+    writeln!(out, "{}: {verdict}", std::net::SocketAddr::new(e.address, e.port))?;
+    writeln!(out, "  because {}", e.because)?;
+    if let Some(reason) = &e.reason {
+        writeln!(out, "  reason: {reason}")?;
+    }
+    if e.connections > 0 {
+        writeln!(out, "  connections over SCTP now: {}", e.connections)?;
+    }
+    let now = unix_ms_now();
+    for attempt in &e.past {
+        match attempt {
+            PastAttempt::Sctp { when_unix_ms, setup_us } => {
+                writeln!(out, "  {}: rode SCTP, set up in {}", ago(now, *when_unix_ms), millis(*setup_us))?;
+            }
+            PastAttempt::Tcp(f) => {
+                let held = millis(f.held_us);
+                writeln!(out, "  {}: fell back to TCP after {held}: {}", ago(now, f.when_unix_ms), f.reason)?;
+            }
+        }
+    }
+    e.notes.iter().try_for_each(|note| writeln!(out, "  note: {note}"))
+}
+
+fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
+    let mut table = Table::new(&[("NAME", Left), ("VALUE", Right), ("DEFAULT", Right), ("TAKES", Left)]);
+    for s in &report.settings {
+        table.row([s.name.clone(), s.value.clone(), s.default.clone(), s.takes.clone()]);
+    }
+    table.print(out, "")
+}
+
+/// Prints settings as they are after a change.
+pub(crate) fn changed(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
+    report.settings.iter().try_for_each(|s| {
+        let restart =
+            if s.needs_restart { " (holds from the next start: `sctpify down`, `sctpify up`)" } else { "" };
+        writeln!(out, "{}={}{restart}", s.name, s.value)
+    })
+}
+
+/// Prints findings, with what to do under each that is not as it should be.
+pub(crate) fn doctor(out: &mut dyn Write, report: &DoctorReport) -> io::Result<()> {
+    let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+    for check in &report.checks {
+        let level = match check.level {
+            Level::Ok => "ok     ",
+            Level::Warning => "warning",
+            Level::Missing => "MISSING",
+        };
+        writeln!(out, "{level}  {:<width$}  {}", check.name, check.found)?;
+        if let Some(remedy) = &check.remedy {
+            writeln!(out, "{:9}{:width$}  → {remedy}", "", "")?;
+        }
+    }
+    Ok(())
+}
+
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".into(), |v| v.to_string())
+}
+
+const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Server => "server",
+    }
+}
+
+const fn via(via: Via) -> &'static str {
+    match via {
+        Via::SctpUdp => "sctp-udp",
+        Via::Sctp => "sctp",
+        Via::Tcp => "tcp",
+    }
+}
+
+const fn path_state(state: PathState) -> &'static str {
+    match state {
+        PathState::Active => "active",
+        PathState::Inactive => "inactive",
+        PathState::Unconfirmed => "unconfirmed",
+        PathState::PotentiallyFailed => "potentially failed",
+    }
+}
+
+const fn state(state: ShimState) -> &'static str {
+    match state {
+        ShimState::Notinit => "NOTINIT",
+        ShimState::Ready => "READY",
+        ShimState::EnableManual => "ENABLE_MANUAL",
+        ShimState::EnableSrules => "ENABLE_SRULES",
+        ShimState::Active => "ACTIVE",
+        ShimState::Listen => "LISTEN",
+        ShimState::Hidden => "HIDDEN",
+        ShimState::Native => "NATIVE",
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // a program that shows how long ago something was
+fn unix_ms_now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn ago(now_ms: u64, then_ms: u64) -> String {
+    format!("{} ago", seconds(now_ms.saturating_sub(then_ms) / 1000))
+}
