@@ -39,7 +39,7 @@ pub struct SendErrors {
     /// The send buffer was full.
     pub full: u64,
     /// The queue of the local interface was full and dropped the packet or train (ENOBUFS); to the caller
-    /// these are sent and lost.
+    /// these are sent and lost. Not seen for IPv6 packets sent by a given interface.
     pub dropped: u64,
     /// Longer than the interface's MTU.
     pub too_large: u64,

@@ -2,12 +2,22 @@
 //!
 //! Sends and receives whole SCTP packets and reports what ICMP says about them. Never looks inside an SCTP
 //! packet, decides nothing of the protocol, starts no thread and reads no clock. Everything belongs to the
-//! network namespace of the thread that opened it.
+//! network namespace of the thread that opened it, and must be used by threads in the same one: sending over
+//! IPv6 by a given interface opens a socket the first time.
+//!
+//! Begin with [`Carriers`] for packets and [`addresses`] for the ways out of this host.
 
+mod addresses;
+mod carriers;
 mod cmsg;
 mod counters;
 mod error;
 mod gso;
+mod inbound;
+mod kernel;
+mod netlink;
+mod options;
+mod outlets;
 mod pair;
 mod raw;
 mod sockaddr;
@@ -15,8 +25,11 @@ mod socket;
 mod sys;
 mod udp;
 
+pub use addresses::{AddressEvent, LocalAddress, Monitor, Scope, addresses};
+pub use carriers::{CarrierCounters, Carriers};
 pub use counters::{Counters, SendErrors};
 pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable};
+pub use kernel::{KernelSctp, kernel_sctp};
 pub use raw::RawCarrier;
 pub use socket::{DATAGRAMS_PER_RECV, ERRORS_PER_CALL, Received};
 pub use udp::{SCTP_OVER_UDP_PORT, UdpCarrier};

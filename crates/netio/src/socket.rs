@@ -6,16 +6,19 @@
 //! the outcome of the call at hand: the call is repeated and the report waits in the error queue.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use base::{Carrier, Ecn, Route};
-use socket2::{Domain, Protocol, Type};
+use mio::{Registry, Token};
 
-use crate::cmsg::{Control, Meta};
+use crate::cmsg::Control;
 use crate::counters::Counters;
-use crate::error::{PathError, PathErrorKind, SendError, SendErrorKind};
+use crate::error::{PathError, SendError, SendErrorKind};
 use crate::gso::{self, Refusals};
+use crate::inbound::{open_datagram, open_error};
+use crate::options;
+use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
 use crate::sys::{self, Slot};
 
@@ -29,10 +32,6 @@ const SLOTS: usize = 16;
 const SLOT_BYTES: usize = 65_535;
 /// Tries of one call, as each may only return the pending error of an earlier packet.
 const ATTEMPTS: usize = 4;
-/// Wanted size of the kernel's receive buffer in bytes: 8 ms at 8 Gbit/s.
-const RECEIVE_BUFFER: libc::c_int = 8 << 20;
-/// Wanted size of the kernel's send buffer in bytes.
-const SEND_BUFFER: libc::c_int = 4 << 20;
 
 /// The protocol that carries the SCTP packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +61,7 @@ impl Received {
 
 /// The socket.
 pub(crate) struct Socket {
-    socket: socket2::Socket,
+    outlets: Outlets,
     kind: Kind,
     is_v4: bool,
     slots: Vec<Slot>,
@@ -71,45 +70,35 @@ pub(crate) struct Socket {
     counters: Counters,
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
 impl Socket {
     /// Opens and binds a socket in the calling thread's network namespace.
     ///
     /// # Errors
     /// Those of socket(2), setsockopt(2) and bind(2); raw sockets need CAP_NET_RAW.
     pub(crate) fn open(kind: Kind, address: SocketAddr) -> io::Result<Socket> {
-        let (kind_of, protocol) = match kind {
-            Kind::Udp => (Type::DGRAM, Protocol::UDP),
-            Kind::Raw => (Type::RAW, Protocol::from(libc::IPPROTO_SCTP)),
-        };
-        let socket =
-            socket2::Socket::new(Domain::for_address(address), kind_of.nonblocking(), Some(protocol))?;
         let is_v4 = address.is_ipv4();
-        if !is_v4 && kind == Kind::Udp {
-            socket.set_only_v6(true)?;
-        }
-        set_ip_options(socket.as_fd(), is_v4)?;
+        let socket = new_socket(kind, is_v4)?;
+        options::set_all(socket.as_fd(), is_v4)?;
         if kind == Kind::Udp {
             // Kernels before 5.0 have no GRO on sockets; packets then come one by one.
             let _ = sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
-        set_buffer(socket.as_fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
-        set_buffer(socket.as_fd(), libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)?;
         socket.bind(&address.into())?;
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
+        let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
+        let outlets = Outlets::new(socket, kind, port);
         let (refusals, counters) = Default::default();
-        Ok(Socket { socket, kind, is_v4, slots, refusals, errors_waiting: false, counters })
+        Ok(Socket { outlets, kind, is_v4, slots, refusals, errors_waiting: false, counters })
     }
 
     pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 
+    /// Has `registry` report with `token` that packets or reports arrived, or that a full send buffer drained.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.outlets.register(registry, token)
+    }
     /// Sends `bytes` as packets of `segment_size` bytes, the last of which may be shorter.
     pub(crate) fn send(
         &mut self,
@@ -124,9 +113,11 @@ impl Socket {
             Carrier::Udp { peer_port } => peer_port,
             Carrier::Ip => 0,
         };
+        let fail = |sent, source| SendError { route: *route, sent, kind: SendErrorKind::of(&source), source };
         let shipment = Shipment {
             to: SockAddr::new(route.remote, port, ifindex),
             ifindex,
+            outlet: self.outlets.choose(route.local, ifindex).map_err(|e| fail(0, e))?,
             local: route.local,
             ecn,
             segment_size: segment_size.clamp(1, bytes.len().max(1)),
@@ -134,12 +125,14 @@ impl Socket {
         let mut sent = 0;
         for train in bytes.chunks(gso::max_batch(shipment.segment_size)) {
             if let Err((part, source)) = self.send_train(&shipment, train) {
-                let kind = SendErrorKind::of(&source);
-                self.counters.send_errors.count(kind);
-                return Err(SendError { route: *route, sent: sent + part, kind, source });
+                let error = fail(sent + part, source);
+                self.counters.send_errors.count(error.kind);
+                self.outlets.on_send_error(shipment.outlet, error.kind);
+                return Err(error);
             }
             sent += train.len();
         }
+        self.outlets.on_sent(shipment.outlet);
         Ok(())
     }
 
@@ -166,7 +159,7 @@ impl Socket {
         let mut control = shipment.control();
         control.push_segment_size(shipment.segment_size as u16);
         let packets = train.len().div_ceil(shipment.segment_size);
-        self.attempt(|fd| sys::send(fd, &shipment.to, &control, train)).map(|_| {
+        self.attempt(shipment.outlet, |fd| sys::send(fd, &shipment.to, &control, train)).map(|_| {
             self.counters.gso_batches += 1;
             self.count_sent(packets, train.len());
         })
@@ -178,9 +171,11 @@ impl Socket {
         while sent < train.len() {
             let left = &train[sent..];
             let outcome = if left.len() <= shipment.segment_size {
-                self.attempt(|fd| sys::send(fd, &shipment.to, &control, left)).map(|_| 1)
+                self.attempt(shipment.outlet, |fd| sys::send(fd, &shipment.to, &control, left)).map(|_| 1)
             } else {
-                self.attempt(|fd| sys::send_many(fd, &shipment.to, &control, shipment.segment_size, left))
+                self.attempt(shipment.outlet, |fd| {
+                    sys::send_many(fd, &shipment.to, &control, shipment.segment_size, left)
+                })
             };
             let packets = outcome.map_err(|e| (sent, e))?;
             let bytes = (packets * shipment.segment_size).min(left.len());
@@ -197,11 +192,15 @@ impl Socket {
 
     /// Makes a send call, repeated while it only returns the pending error of an earlier packet. A packet
     /// that the interface's queue dropped (ENOBUFS) counts as sent: to SCTP it is a loss like any other.
-    fn attempt(&mut self, call: impl Fn(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
+    fn attempt(
+        &mut self,
+        outlet: Outlet,
+        call: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         let mut outcome = Ok(0);
         for _ in 0..ATTEMPTS {
             self.counters.send_calls += 1;
-            outcome = call(self.socket.as_fd());
+            outcome = call(self.outlets.fd(outlet));
             match &outcome {
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.counters.send_errors.dropped += 1;
@@ -220,7 +219,7 @@ impl Socket {
         let mut failures = 0;
         for _ in 0..DATAGRAMS_PER_RECV / SLOTS {
             self.counters.recv_calls += 1;
-            match sys::recv_many(self.socket.as_fd(), &mut self.slots) {
+            match sys::recv_many(self.outlets.main(), &mut self.slots) {
                 Ok(filled) => {
                     self.deliver(filled, &mut received, f);
                     if filled < SLOTS {
@@ -269,7 +268,7 @@ impl Socket {
         }
         for _ in 0..ERRORS_PER_CALL {
             let slot = &mut self.slots[0];
-            if sys::recv_error(self.socket.as_fd(), slot).is_err() {
+            if sys::recv_error(self.outlets.main(), slot).is_err() {
                 self.errors_waiting = false;
                 return false;
             }
@@ -286,6 +285,7 @@ impl Socket {
 struct Shipment {
     to: SockAddr,
     ifindex: u32,
+    outlet: Outlet,
     local: IpAddr,
     ecn: Ecn,
     segment_size: usize,
@@ -302,41 +302,6 @@ impl Shipment {
         }
         control
     }
-}
-
-/// Packet info, traffic class, error queue; DF set, and the kernel's own path MTU cache out of the way:
-/// SCTP finds the path MTU itself (RFC 8899) and must be able to probe above what some ICMP message claimed.
-/// PROBE does both; DO would refuse to send what exceeds the cached value.
-fn set_ip_options(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
-    let (level, options) = if is_v4 {
-        let options = [
-            (libc::IP_PKTINFO, 1),
-            (libc::IP_RECVTOS, 1),
-            (libc::IP_RECVERR, 1),
-            (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
-        ];
-        (libc::IPPROTO_IP, options)
-    } else {
-        let options = [
-            (libc::IPV6_RECVPKTINFO, 1),
-            (libc::IPV6_RECVTCLASS, 1),
-            (libc::IPV6_RECVERR, 1),
-            (libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
-        ];
-        (libc::IPPROTO_IPV6, options)
-    };
-    options.iter().try_for_each(|(name, value)| sys::set_int(fd, level, *name, *value))
-}
-
-/// Sets a buffer size beyond the system's limit where CAP_NET_ADMIN allows it, else up to the limit.
-fn set_buffer(
-    fd: BorrowedFd<'_>,
-    forced: libc::c_int,
-    plain: libc::c_int,
-    bytes: libc::c_int,
-) -> io::Result<()> {
-    sys::set_int(fd, libc::SOL_SOCKET, forced, bytes)
-        .or_else(|_| sys::set_int(fd, libc::SOL_SOCKET, plain, bytes))
 }
 
 /// Errors with which kernel or interface refuse a train: no checksum offload, IPsec, an old kernel.
@@ -362,69 +327,4 @@ fn may_be_pending(error: &io::Error) -> bool {
                 | libc::EINTR
         )
     )
-}
-
-/// Finds route and SCTP bytes of a received datagram; none if it was cut or is no unicast packet.
-fn open_datagram(kind: Kind, is_v4: bool, slot: &Slot) -> Option<(Route, Meta, &[u8])> {
-    let meta = Meta::parse(slot.control());
-    let (remote, port) = slot.name.decode()?;
-    let local = meta.local?;
-    let to_host = match local {
-        IpAddr::V4(ip) => meta.answer_from == Some(ip),
-        IpAddr::V6(ip) => !ip.is_multicast(),
-    };
-    if slot.is_truncated() || !to_host || !is_unicast(remote) {
-        return None;
-    }
-    let data = if kind == Kind::Raw && is_v4 { strip_ipv4_header(slot.data())? } else { slot.data() };
-    Some((Route { local, remote, carrier: carrier(kind, port) }, meta, data))
-}
-
-/// Names an entry of the error queue; none if it is no ICMP report that SCTP cares about.
-fn open_error(kind: Kind, slot: &Slot) -> Option<PathError<'_>> {
-    let meta = Meta::parse(slot.control());
-    let (remote, port) = slot.name.decode()?;
-    let route = Route { local: meta.local?, remote, carrier: carrier(kind, port) };
-    Some(PathError { route, kind: PathErrorKind::of(&meta.error?)?, quoted: slot.data() })
-}
-
-fn carrier(kind: Kind, port: u16) -> Carrier {
-    match kind {
-        Kind::Udp => Carrier::Udp { peer_port: port },
-        Kind::Raw => Carrier::Ip,
-    }
-}
-
-fn is_unicast(address: IpAddr) -> bool {
-    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
-    !address.is_multicast() && !address.is_unspecified() && !is_broadcast
-}
-
-/// The payload of an IPv4 packet, which raw sockets deliver header and all.
-fn strip_ipv4_header(packet: &[u8]) -> Option<&[u8]> {
-    let header_len = usize::from(packet.first()? & 0x0f) * 4;
-    packet.get(header_len.max(20)..)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ipv4_header_is_stripped_with_its_options() {
-        let mut packet = [0; 32];
-        packet[24] = 9;
-        packet[0] = 0x46;
-        assert_eq!(strip_ipv4_header(&packet).map(|p| (p.len(), p[0])), Some((8, 9)));
-    }
-
-    #[test]
-    fn an_ipv4_header_that_does_not_fit_is_refused() {
-        for (first, len) in [(0x45, 19), (0x4f, 59), (0x40, 12)] {
-            let mut packet = vec![0; len];
-            packet[0] = first;
-            assert_eq!(strip_ipv4_header(&packet), None);
-        }
-        assert_eq!(strip_ipv4_header(&[]), None);
-    }
 }

@@ -86,3 +86,19 @@ fn a_packet_longer_than_the_interface_allows_is_refused_as_too_large() {
         assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge, 0));
     }
 }
+
+#[test]
+fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_route() {
+    let (a, b) = two_uplinks();
+    let (mut sender, mut receiver) = (a.raw(), b.raw());
+    for (net, interface) in [(1, "left"), (2, "right")] {
+        for ((from, _), to) in families(net).iter().zip(FAR) {
+            let before = b.received_by(interface);
+            let index = Some(a.ifindex(interface));
+            let bytes = pattern(12_000);
+            a.within(|| sender.send(&raw_route(from, to), index, Ecn::NotEct, 1200, &bytes)).unwrap();
+            assert!(packets(&mut receiver, 10).iter().all(|p| p.0 == raw_route(to, from)));
+            assert!(b.received_by(interface) - before >= 12_000, "{from} did not leave by {interface}");
+        }
+    }
+}

@@ -91,35 +91,37 @@ fn the_ecn_bits_cross_on_single_packets_and_on_trains() {
 
 #[test]
 fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_route() {
-    let (a, b) = pair();
-    join(&a, &b, "right", 2);
-    for (subnet, gateway) in [("10.9.8.0/24", "10.9"), ("fd09:8::/64", "fd09")] {
-        let dot = if gateway.contains('f') { (":1::2", ":2::2") } else { (".1.2", ".2.2") };
-        a.ip(&format!("route add {subnet} via {gateway}{} metric 1", dot.0));
-        a.ip(&format!("route add {subnet} via {gateway}{} metric 50", dot.1));
-    }
-    b.ip("addr add 10.9.8.1/32 dev lo");
-    b.ip("addr add fd09:8::1/128 dev lo nodad");
+    let (a, b) = two_uplinks();
     let (mut sender, mut receiver) = (a.udp(), b.udp());
     for (net, interface) in [(1, "left"), (2, "right")] {
-        for ((from, _), to) in families(net).iter().zip(["10.9.8.1"]) {
-            let before = received_by(&b, interface);
+        for ((from, _), to) in families(net).iter().zip(FAR) {
+            let before = b.received_by(interface);
             let index = Some(a.ifindex(interface));
-            sender.send(&udp_route(from, to), index, Ecn::NotEct, 1200, &pattern(12_000)).unwrap();
+            let bytes = pattern(12_000);
+            a.within(|| sender.send(&udp_route(from, to), index, Ecn::NotEct, 1200, &bytes)).unwrap();
             assert!(packets(&mut receiver, 10).iter().all(|p| p.0 == udp_route(to, from)));
-            let arrived_by_interface = received_by(&b, interface) - before;
-            assert!(arrived_by_interface >= 12_000, "{arrived_by_interface} bytes came over {interface}");
+            assert!(b.received_by(interface) - before >= 12_000, "{from} did not leave by {interface}");
         }
     }
 }
 
-fn received_by(namespace: &Namespace, interface: &str) -> u64 {
-    let path = format!("/sys/class/net/{interface}/statistics/rx_bytes");
-    let output = std::process::Command::new("ip")
-        .args(["netns", "exec", namespace.name(), "cat", &path])
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+#[test]
+fn what_is_for_the_socket_still_reaches_it_after_a_sender_for_the_interface_was_opened() {
+    let (a, b) = pair();
+    let (mut one, mut other) = (a.udp(), b.udp());
+    let index = Some(a.ifindex("left"));
+    for (from, to) in families(1) {
+        a.within(|| one.send(&udp_route(&from, &to), index, Ecn::NotEct, 1400, b"there")).unwrap();
+        packets(&mut other, 1);
+        other.send(&udp_route(&to, &from), None, Ecn::NotEct, 1400, b"back").unwrap();
+        assert_eq!(packets(&mut one, 1)[0].2, b"back");
+    }
+    drop(other);
+    for (from, to) in families(1) {
+        let route = udp_route(&from, &to);
+        a.within(|| one.send(&route, index, Ecn::NotEct, 1400, b"nobody")).unwrap();
+        assert_eq!(path_error(&mut one).0, route);
+    }
 }
 
 #[test]

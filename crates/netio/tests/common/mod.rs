@@ -61,9 +61,28 @@ impl Namespace {
     }
 
     pub fn ifindex(&self, interface: &str) -> u32 {
-        let path = format!("/sys/class/net/{interface}/ifindex");
+        self.read_sys(interface, "ifindex").parse().expect("an interface index")
+    }
+
+    /// Bytes received by the interface so far.
+    pub fn received_by(&self, interface: &str) -> u64 {
+        self.read_sys(interface, "statistics/rx_bytes").parse().expect("a number")
+    }
+
+    /// The kernel drops packets for a moment after a link was set up.
+    fn wait_until_up(&self, interface: &str) {
+        let is_up = || self.read_sys(interface, "operstate") == "up";
+        let came_up = (0..PATIENCE / 10).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_up()
+        });
+        assert!(came_up, "{interface} does not come up");
+    }
+
+    fn read_sys(&self, interface: &str, file: &str) -> String {
+        let path = format!("/sys/class/net/{interface}/{file}");
         let output = Command::new("ip").args(["netns", "exec", &self.0, "cat", &path]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().parse().expect("an interface index")
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
     pub fn udp(&self) -> UdpCarrier {
@@ -90,12 +109,30 @@ pub fn join(a: &Namespace, b: &Namespace, interface: &str, net: u8) {
     a.ip(&format!("link add {interface} type veth peer name {interface} netns {}", b.name()));
     a.address(interface, net, 1);
     b.address(interface, net, 2);
+    a.wait_until_up(interface);
+    b.wait_until_up(interface);
 }
 
 /// Two namespaces joined by one link.
 pub fn pair() -> (Namespace, Namespace) {
     let (a, b) = (Namespace::new(), Namespace::new());
     join(&a, &b, "left", 1);
+    (a, b)
+}
+
+/// The addresses of [`two_uplinks`]' far end that are on neither link.
+pub const FAR: [&str; 2] = ["10.9.8.1", "fd09:8::1"];
+
+/// Two namespaces joined by links `left` (subnet 1) and `right` (subnet 2); routes to [`FAR`] prefer the first.
+pub fn two_uplinks() -> (Namespace, Namespace) {
+    let (a, b) = pair();
+    join(&a, &b, "right", 2);
+    for (net, metric) in [(1, 1), (2, 50)] {
+        a.ip(&format!("route add 10.9.8.0/24 via 10.9.{net}.2 metric {metric}"));
+        a.ip(&format!("route add fd09:8::/64 via fd09:{net}::2 metric {metric}"));
+    }
+    b.ip("addr add 10.9.8.1/32 dev lo");
+    b.ip("addr add fd09:8::1/128 dev lo nodad");
     (a, b)
 }
 

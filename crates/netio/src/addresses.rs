@@ -1,0 +1,317 @@
+//! The addresses by which this host can be reached, and what happens to them.
+//!
+//! Lists and watches; changes nothing. Left out always: loopback and link-local addresses, addresses that
+//! are not valid yet (tentative), failed duplicate detection or are on their way out (deprecated); and the
+//! interfaces that the caller names. Begin with [`addresses`] for a list, [`Monitor`] for changes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+
+use crate::netlink::{Dump, Netlink};
+
+/// Receive calls that one [`Monitor::poll`] makes at most.
+const CALLS_PER_POLL: usize = 64;
+
+/// An address of this host that peers may be told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address.
+    pub addr: IpAddr,
+    /// Length of its subnet's prefix in bits.
+    pub prefix_len: u8,
+    /// How far it is valid.
+    pub scope: Scope,
+    /// Index of its interface: the `source_ifindex` of a send.
+    pub ifindex: u32,
+    /// Name of its interface.
+    pub ifname: String,
+    /// Whether the interface is up and has carrier.
+    pub is_up: bool,
+    /// The interface's IP MTU in bytes.
+    pub mtu: u32,
+}
+
+/// How far an address is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Within an organisation: private IPv4 (RFC 1918, RFC 6598) and unique local IPv6 (RFC 4193).
+    Private,
+    /// Everywhere.
+    Global,
+}
+
+impl Scope {
+    fn of(addr: IpAddr) -> Scope {
+        let is_private = match addr {
+            IpAddr::V4(ip) => ip.is_private() || matches!(ip.octets(), [100, 64..=127, ..]),
+            IpAddr::V6(ip) => ip.is_unique_local(),
+        };
+        if is_private { Scope::Private } else { Scope::Global }
+    }
+}
+
+/// A change that a [`Monitor`] saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddressEvent {
+    /// An address became usable, or changed. May repeat what is known.
+    AddressAdded(LocalAddress),
+    /// An address is not usable any more. May name one that never was.
+    AddressRemoved {
+        /// The address.
+        addr: IpAddr,
+        /// Index of its interface.
+        ifindex: u32,
+    },
+    /// An interface came up: set up, and carrier there.
+    LinkUp {
+        /// Its index.
+        ifindex: u32,
+        /// Its name.
+        ifname: String,
+    },
+    /// An interface went down, lost its carrier, or was removed.
+    LinkDown {
+        /// Its index.
+        ifindex: u32,
+        /// Its name.
+        ifname: String,
+    },
+    /// Changes came faster than they were read and some were lost: list the addresses anew.
+    Lost,
+}
+
+/// Lists the usable addresses of the calling thread's network namespace, by interface index, leaving out
+/// interfaces whose names begin with one of `skip` (such as `docker`, `veth`).
+///
+/// # Errors
+/// Those of netlink(7) sockets.
+pub fn addresses(skip: &[impl AsRef<str>]) -> io::Result<Vec<LocalAddress>> {
+    let mut netlink = Netlink::open(0, false)?;
+    let links = Links::list(&mut netlink, skip)?;
+    let mut found = Vec::new();
+    netlink.dump(Dump::Addresses, |message| {
+        if let RouteNetlinkMessage::NewAddress(message) = message {
+            found.extend(links.usable(&message));
+        }
+    })?;
+    found.sort_by_key(|address| (address.ifindex, address.addr));
+    Ok(found)
+}
+
+/// Watches links and addresses of a network namespace. Its file descriptor is for a poll, edge- or
+/// level-triggered: at each event call [`poll`](Monitor::poll).
+pub struct Monitor {
+    netlink: Netlink,
+    links: Links,
+}
+
+impl AsRawFd for Monitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.netlink.as_raw_fd()
+    }
+}
+
+impl Monitor {
+    /// Starts to watch the calling thread's network namespace, leaving out interfaces by the beginning of their
+    /// names. What happens from now on is reported: list the addresses after opening the monitor.
+    ///
+    /// # Errors
+    /// Those of netlink(7) sockets.
+    pub fn open(skip: &[impl AsRef<str>]) -> io::Result<Monitor> {
+        let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        let netlink = Netlink::open(groups as u32, true)?;
+        let links = Links::list(&mut Netlink::open(0, false)?, skip)?;
+        Ok(Monitor { netlink, links })
+    }
+
+    /// Calls `f` with each change since the last call, in order.
+    ///
+    /// # Errors
+    /// Those of netlink(7) sockets; nothing new is no error.
+    pub fn poll(&mut self, mut f: impl FnMut(AddressEvent)) -> io::Result<()> {
+        for _ in 0..CALLS_PER_POLL {
+            let links = &mut self.links;
+            match self.netlink.receive(|message| links.apply(message, &mut f)) {
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => f(AddressEvent::Lost),
+                Err(e) => return Err(e),
+            }
+        }
+        // So many changes at once are not worth following one by one, and an edge-triggered poll would not
+        // report the rest.
+        self.discard_rest();
+        f(AddressEvent::Lost);
+        Ok(())
+    }
+
+    fn discard_rest(&mut self) {
+        let links = &mut self.links;
+        for _ in 0..CALLS_PER_POLL * CALLS_PER_POLL {
+            if self.netlink.receive(|message| links.apply(message, &mut |_| {})).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+struct Link {
+    name: String,
+    is_up: bool,
+    mtu: u32,
+}
+
+/// The links that count, by index. Invariant: neither loopback nor skipped ones are in it.
+struct Links {
+    known: BTreeMap<u32, Link>,
+    skip: Vec<String>,
+}
+
+impl Links {
+    fn list(netlink: &mut Netlink, skip: &[impl AsRef<str>]) -> io::Result<Links> {
+        let skip = skip.iter().map(|prefix| prefix.as_ref().to_owned()).collect();
+        let mut links = Links { known: BTreeMap::new(), skip };
+        netlink.dump(Dump::Links, |message| links.apply(message, &mut |_| {}))?;
+        Ok(links)
+    }
+
+    /// Takes a message in, and tells what it changes.
+    fn apply(&mut self, message: RouteNetlinkMessage, f: &mut impl FnMut(AddressEvent)) {
+        match message {
+            RouteNetlinkMessage::NewLink(message) => self.on_link(&message, f),
+            RouteNetlinkMessage::DelLink(message) => {
+                if let Some(link) = self.known.remove(&message.header.index) {
+                    f(AddressEvent::LinkDown { ifindex: message.header.index, ifname: link.name });
+                }
+            }
+            RouteNetlinkMessage::NewAddress(message) => match self.usable(&message) {
+                Some(address) => f(AddressEvent::AddressAdded(address)),
+                None => self.on_unusable(&message, f),
+            },
+            RouteNetlinkMessage::DelAddress(message) => self.on_unusable(&message, f),
+            _ => {}
+        }
+    }
+
+    fn on_link(&mut self, message: &LinkMessage, f: &mut impl FnMut(AddressEvent)) {
+        let ifindex = message.header.index;
+        let Some(link) = self.read(message) else { return };
+        let (ifname, is_up) = (link.name.clone(), link.is_up);
+        let was_up = self.known.insert(ifindex, link).is_some_and(|before| before.is_up);
+        match (was_up, is_up) {
+            (false, true) => f(AddressEvent::LinkUp { ifindex, ifname }),
+            (true, false) => f(AddressEvent::LinkDown { ifindex, ifname }),
+            _ => {}
+        }
+    }
+
+    fn on_unusable(&self, message: &AddressMessage, f: &mut impl FnMut(AddressEvent)) {
+        let ifindex = message.header.index;
+        if let (Some(addr), true) = (own_address(message), self.known.contains_key(&ifindex)) {
+            f(AddressEvent::AddressRemoved { addr, ifindex });
+        }
+    }
+
+    fn read(&self, message: &LinkMessage) -> Option<Link> {
+        let flags = message.header.flags;
+        let (mut name, mut mtu) = (None, 0);
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(value) => name = Some(value),
+                LinkAttribute::Mtu(value) => mtu = *value,
+                _ => {}
+            }
+        }
+        let name = name.filter(|name| !self.skip.iter().any(|prefix| name.starts_with(prefix)))?.clone();
+        let is_up = flags.contains(LinkFlags::Up | LinkFlags::LowerUp);
+        (!flags.contains(LinkFlags::Loopback)).then_some(Link { name, is_up, mtu })
+    }
+
+    fn usable(&self, message: &AddressMessage) -> Option<LocalAddress> {
+        let ifindex = message.header.index;
+        let link = self.known.get(&ifindex)?;
+        let addr = own_address(message).filter(|addr| is_usable(*addr))?;
+        let flags = flags(message);
+        let is_tentative =
+            flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
+        let has_scope = matches!(message.header.scope, AddressScope::Universe | AddressScope::Site);
+        if is_tentative || !has_scope || flags.intersects(AddressFlags::Dadfailed | AddressFlags::Deprecated)
+        {
+            return None;
+        }
+        Some(LocalAddress {
+            addr,
+            prefix_len: message.header.prefix_len,
+            scope: Scope::of(addr),
+            ifindex,
+            ifname: link.name.clone(),
+            is_up: link.is_up,
+            mtu: link.mtu,
+        })
+    }
+}
+
+/// The host's own address: `IFA_ADDRESS` is the peer's on point-to-point links.
+fn own_address(message: &AddressMessage) -> Option<IpAddr> {
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(addr) => Some(*addr),
+        _ => None,
+    });
+    local.or_else(|| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(addr) => Some(*addr),
+            _ => None,
+        })
+    })
+}
+
+/// The flags; those in the header are only the first eight.
+fn flags(message: &AddressMessage) -> AddressFlags {
+    let full = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Flags(flags) => Some(*flags),
+        _ => None,
+    });
+    full.unwrap_or_else(|| AddressFlags::from_bits_retain(u32::from(message.header.flags.bits())))
+}
+
+fn is_usable(addr: IpAddr) -> bool {
+    let is_link_local = match addr {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !addr.is_loopback() && !addr.is_multicast() && !addr.is_unspecified() && !is_link_local
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_link_local_and_mapped_addresses_are_not_usable() {
+        for addr in ["127.0.0.2", "169.254.1.1", "0.0.0.0", "::1", "fe80::1", "::ffff:192.0.2.1", "ff02::1"] {
+            assert!(!is_usable(addr.parse().unwrap()), "{addr}");
+        }
+        for addr in ["192.0.2.1", "10.0.0.1", "2001:db8::1", "fd00::1"] {
+            assert!(is_usable(addr.parse().unwrap()), "{addr}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_have_the_smaller_scope() {
+        for (addr, scope) in [
+            ("10.0.0.1", Scope::Private),
+            ("100.64.0.1", Scope::Private),
+            ("100.128.0.1", Scope::Global),
+            ("fd00::1", Scope::Private),
+            ("2001:db8::1", Scope::Global),
+        ] {
+            assert_eq!(Scope::of(addr.parse().unwrap()), scope, "{addr}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Both carriers behind one door.
+
+use std::io;
+
+use base::{Carrier, Ecn, Route};
+use mio::{Registry, Token};
+
+use crate::counters::Counters;
+use crate::error::{PathError, SendError};
+use crate::pair::{Pair, no_carrier};
+use crate::raw::RawCarrier;
+use crate::socket::Received;
+use crate::udp::UdpCarrier;
+
+/// The open carriers of a host: SCTP in UDP, SCTP over IP, or both.
+///
+/// In an event loop: [`register`](Carriers::register) once; at each event of its tokens call
+/// [`recv_at`](Carriers::recv_at) until `more` is false, then [`take_errors`](Carriers::take_errors) if
+/// `errors_waiting`; after a send that failed with [`Full`](crate::SendErrorKind::Full) the next event of any
+/// of these tokens may mean that there is room again.
+#[derive(Default)]
+pub struct Carriers {
+    udp: Option<UdpCarrier>,
+    raw: Option<RawCarrier>,
+}
+
+/// Counters by carrier, for those that are open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CarrierCounters {
+    /// SCTP in UDP.
+    pub udp: Option<Counters>,
+    /// SCTP over IP.
+    pub raw: Option<Counters>,
+}
+
+impl Carriers {
+    /// Poll tokens that [`register`](Carriers::register) takes: one for each carrier and family.
+    pub const TOKENS: usize = 4;
+
+    /// Joins the carriers; either may be absent.
+    pub fn new(udp: Option<UdpCarrier>, raw: Option<RawCarrier>) -> Carriers {
+        Carriers { udp, raw }
+    }
+
+    /// Whether packets can be sent over the route: its carrier and address family are open.
+    pub fn has(&self, route: &Route) -> bool {
+        let pair = match route.carrier {
+            Carrier::Udp { .. } => self.udp.as_ref().map(|udp| &udp.pair),
+            Carrier::Ip => self.raw.as_ref().map(|raw| &raw.pair),
+        };
+        pair.is_some_and(|pair| if route.remote.is_ipv4() { pair.v4.is_some() } else { pair.v6.is_some() })
+    }
+
+    /// Has the poll report, edge-triggered, with the tokens from `first` to `first + TOKENS - 1` that packets
+    /// or ICMP reports arrived or that a send buffer that was full has drained.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
+        for place in 0..Self::TOKENS {
+            if let (Some(pair), is_v4) = self.at(place) {
+                let socket = if is_v4 { &mut pair.v4 } else { &mut pair.v6 };
+                socket.as_mut().map_or(Ok(()), |s| s.register(registry, Token(first.0 + place)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends `bytes` as packets of `segment_size` bytes each over the route's carrier; see
+    /// [`UdpCarrier::send`].
+    ///
+    /// # Errors
+    /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
+    pub fn send(
+        &mut self,
+        route: &Route,
+        source_ifindex: Option<u32>,
+        ecn: Ecn,
+        segment_size: usize,
+        bytes: &[u8],
+    ) -> Result<(), SendError> {
+        match (route.carrier, &mut self.udp, &mut self.raw) {
+            (Carrier::Udp { .. }, Some(udp), _) => udp.send(route, source_ifindex, ecn, segment_size, bytes),
+            (Carrier::Ip, _, Some(raw)) => raw.send(route, source_ifindex, ecn, segment_size, bytes),
+            _ => Err(no_carrier(route)),
+        }
+    }
+
+    /// Calls `f` with the packets that have arrived at any carrier; see [`UdpCarrier::recv`].
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2); empty sockets are no error.
+    pub fn recv(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+        let mut received = Received::default();
+        for pair in self.pairs() {
+            received.join(pair.recv(&mut f)?);
+        }
+        Ok(received)
+    }
+
+    /// Calls `f` with the packets that have arrived at the socket whose token is `first + place`.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2); an empty socket, or none at that place, is no error.
+    pub fn recv_at(&mut self, place: usize, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+        let (Some(pair), is_v4) = self.at(place) else { return Ok(Received::default()) };
+        let socket = if is_v4 { &mut pair.v4 } else { &mut pair.v6 };
+        socket.as_mut().map_or(Ok(Received::default()), |socket| socket.recv(&mut f))
+    }
+
+    /// Calls `f` with the ICMP reports that wait at any carrier; tells whether more may wait.
+    pub fn take_errors(&mut self, mut f: impl FnMut(&PathError<'_>)) -> bool {
+        self.pairs().fold(false, |more, pair| pair.take_errors(&mut f) | more)
+    }
+
+    /// What was sent and received so far.
+    pub fn counters(&self) -> CarrierCounters {
+        CarrierCounters {
+            udp: self.udp.as_ref().map(UdpCarrier::counters),
+            raw: self.raw.as_ref().map(RawCarrier::counters),
+        }
+    }
+
+    fn pairs(&mut self) -> impl Iterator<Item = &mut Pair> {
+        let udp = self.udp.iter_mut().map(|udp| &mut udp.pair);
+        udp.chain(self.raw.iter_mut().map(|raw| &mut raw.pair))
+    }
+
+    /// The carrier and whether the IPv4 socket is meant: UDP over IPv4, UDP over IPv6, raw IPv4, raw IPv6.
+    fn at(&mut self, place: usize) -> (Option<&mut Pair>, bool) {
+        let pair = match place {
+            0 | 1 => self.udp.as_mut().map(|udp| &mut udp.pair),
+            2 | 3 => self.raw.as_mut().map(|raw| &mut raw.pair),
+            _ => None,
+        };
+        (pair, place.is_multiple_of(2))
+    }
+}

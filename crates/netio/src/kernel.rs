@@ -1,0 +1,44 @@
+//! Finds out whether the kernel speaks SCTP itself.
+
+use std::path::{Path, PathBuf};
+
+/// Where a kernel with SCTP shows itself: the first while the protocol is registered in this network
+/// namespace, the second while the module is loaded.
+const SIGNS: [&str; 2] = ["/proc/net/sctp", "/sys/module/sctp"];
+
+/// The kernel's own SCTP is active and answers the packets of [`RawCarrier`](crate::RawCarrier)'s peers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the kernel's own SCTP is loaded ({}): it answers packets for our associations with ABORT. \
+     Unload it (modprobe -r sctp) and keep it out (echo 'install sctp /bin/false' > /etc/modprobe.d/no-sctp.conf), \
+     or use UDP encapsulation only", sign.display()
+)]
+pub struct KernelSctp {
+    /// The path that shows it.
+    pub sign: PathBuf,
+}
+
+/// Whether the kernel's own SCTP is active; if so, its text tells the user what to do.
+///
+/// Native SCTP (protocol 132) and the kernel's stack exclude each other on one host; SCTP in UDP is not
+/// affected, unless the sysctl `net.sctp.udp_port` is set to the same port.
+pub fn kernel_sctp() -> Option<KernelSctp> {
+    find(&SIGNS)
+}
+
+fn find(signs: &[&str]) -> Option<KernelSctp> {
+    signs.iter().find(|sign| Path::new(sign).exists()).map(|sign| KernelSctp { sign: sign.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_sign_that_exists_is_named_with_a_remedy() {
+        let found = find(&["/nonexistent", "/proc/self", "/"]).unwrap();
+        assert_eq!(found.sign, Path::new("/proc/self"));
+        assert!(found.to_string().contains("modprobe -r sctp"));
+        assert_eq!(find(&["/nonexistent"]), None);
+    }
+}

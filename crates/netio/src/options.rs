@@ -1,0 +1,46 @@
+//! The socket options of both carriers.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::sys;
+
+/// Wanted size of the kernel's receive buffer in bytes: 8 ms at 8 Gbit/s.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+/// Wanted size of the kernel's send buffer in bytes.
+const SEND_BUFFER: libc::c_int = 4 << 20;
+
+/// Packet info, traffic class and error queue for what is received; and DF set on what is sent.
+pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
+    let (level, options) = if is_v4 {
+        (libc::IPPROTO_IP, [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVERR])
+    } else {
+        (libc::IPPROTO_IPV6, [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS, libc::IPV6_RECVERR])
+    };
+    options.iter().try_for_each(|name| sys::set_int(fd, level, *name, 1))?;
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+    set_for_sending(fd, is_v4)
+}
+
+/// DF set, the kernel's own path MTU cache out of the way, and a large buffer. SCTP finds the path MTU itself
+/// (RFC 8899) and must be able to probe above what some ICMP message claimed: DO would refuse to send what
+/// exceeds the cached value, PROBE only what exceeds the interface's MTU.
+pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
+    if is_v4 {
+        sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    } else {
+        sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+    }
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
+}
+
+/// Sets a buffer size beyond the system's limit where CAP_NET_ADMIN allows it, else up to the limit.
+fn set_buffer(
+    fd: BorrowedFd<'_>,
+    forced: libc::c_int,
+    plain: libc::c_int,
+    bytes: libc::c_int,
+) -> io::Result<()> {
+    sys::set_int(fd, libc::SOL_SOCKET, forced, bytes)
+        .or_else(|_| sys::set_int(fd, libc::SOL_SOCKET, plain, bytes))
+}

@@ -1,0 +1,152 @@
+//! The file descriptors behind one [`Socket`](crate::socket::Socket), and when a poll watches them.
+//!
+//! Over IPv4 the interface in the packet info rules the choice of route, so one socket serves every uplink.
+//! Linux honours it over IPv6 only for the source address, and takes the best route whatever its interface;
+//! only a socket bound to the interface is obeyed. So each interface gets a *sender* for IPv6: a socket bound
+//! to the interface and our port and connected to an address of our own, by which it never receives what is
+//! meant for the main socket, neither packets nor ICMP reports.
+//!
+//! Writability is watched only while a send buffer is full, since otherwise the kernel would report it
+//! after each packet that has left.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Type};
+
+use crate::error::SendErrorKind;
+use crate::options;
+use crate::socket::Kind;
+
+/// Interfaces that have senders at most; beyond that all are closed and opened again as needed.
+const SENDERS_MAX: usize = 64;
+
+/// Which file descriptor a packet leaves by: the main socket, or the sender of an interface.
+pub(crate) type Outlet = Option<NonZeroU32>;
+
+/// The main socket and the senders. Invariant: none is watched for writing unless its last send found it full.
+pub(crate) struct Outlets {
+    main: Watched,
+    senders: BTreeMap<NonZeroU32, Watched>,
+    kind: Kind,
+    port: u16,
+    poll: Option<(Registry, Token)>,
+}
+
+struct Watched {
+    socket: socket2::Socket,
+    is_for_writing: bool,
+}
+
+impl Watched {
+    fn new(socket: socket2::Socket) -> Watched {
+        Watched { socket, is_for_writing: false }
+    }
+}
+
+impl Outlets {
+    /// Starts with the main socket alone, which is bound to `port`.
+    pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> Outlets {
+        Outlets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
+    }
+
+    /// The socket that receives.
+    pub(crate) fn main(&self) -> BorrowedFd<'_> {
+        self.main.socket.as_fd()
+    }
+
+    /// The socket of an outlet.
+    pub(crate) fn fd(&self, outlet: Outlet) -> BorrowedFd<'_> {
+        outlet.and_then(|ifindex| self.senders.get(&ifindex)).unwrap_or(&self.main).socket.as_fd()
+    }
+
+    /// Chooses where packets from `local` over the interface (0: any) leave; opens a sender if one is needed.
+    pub(crate) fn choose(&mut self, local: IpAddr, ifindex: u32) -> io::Result<Outlet> {
+        let (IpAddr::V6(local), Some(ifindex)) = (local, NonZeroU32::new(ifindex)) else { return Ok(None) };
+        if local.is_unspecified() {
+            // Without a source address the kernel does heed the interface.
+            return Ok(None);
+        }
+        if !self.senders.contains_key(&ifindex) {
+            if self.senders.len() >= SENDERS_MAX {
+                self.senders.clear();
+            }
+            let sender = open_sender(self.kind, self.port, local, ifindex)?;
+            self.senders.insert(ifindex, Watched::new(sender));
+        }
+        Ok(Some(ifindex))
+    }
+
+    /// Has a poll report arrivals, and writability when it is waited for.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let poll = registry.try_clone()?;
+        registry.register(&mut SourceFd(&self.main.socket.as_raw_fd()), token, Interest::READABLE)?;
+        self.poll = Some((poll, token));
+        Ok(())
+    }
+
+    /// Notes that the outlet took packets.
+    pub(crate) fn on_sent(&mut self, outlet: Outlet) {
+        self.watch_for_writing(outlet, false);
+    }
+
+    /// Notes why the outlet took none: a full one is watched until it drains, the sender of an interface or
+    /// address that went away is closed.
+    pub(crate) fn on_send_error(&mut self, outlet: Outlet, kind: SendErrorKind) {
+        match (kind, outlet) {
+            (SendErrorKind::Full, _) => self.watch_for_writing(outlet, true),
+            (SendErrorKind::NoRoute, Some(ifindex)) => drop(self.senders.remove(&ifindex)),
+            _ => {}
+        }
+    }
+
+    fn watch_for_writing(&mut self, outlet: Outlet, on: bool) {
+        let Some((registry, token)) = &self.poll else { return };
+        let sender = outlet.and_then(|ifindex| self.senders.get_mut(&ifindex));
+        let is_main = sender.is_none();
+        let watched = sender.unwrap_or(&mut self.main);
+        if watched.is_for_writing == on {
+            return;
+        }
+        let fd = watched.socket.as_raw_fd();
+        let mut source = SourceFd(&fd);
+        let outcome = match (is_main, on) {
+            (true, true) => registry.reregister(&mut source, *token, Interest::READABLE | Interest::WRITABLE),
+            (true, false) => registry.reregister(&mut source, *token, Interest::READABLE),
+            (false, true) => registry.register(&mut source, *token, Interest::WRITABLE),
+            (false, false) => registry.deregister(&mut source),
+        };
+        // Where epoll is out of memory the next full send tries again.
+        watched.is_for_writing = if outcome.is_ok() { on } else { watched.is_for_writing };
+    }
+}
+
+/// Opens a nonblocking socket of the kind and family, not yet bound.
+pub(crate) fn new_socket(kind: Kind, is_v4: bool) -> io::Result<socket2::Socket> {
+    let (kind_of, protocol) = match kind {
+        Kind::Udp => (Type::DGRAM, Protocol::UDP),
+        Kind::Raw => (Type::RAW, Protocol::from(libc::IPPROTO_SCTP)),
+    };
+    let domain = if is_v4 { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = socket2::Socket::new(domain, kind_of.nonblocking(), Some(protocol))?;
+    if !is_v4 && kind == Kind::Udp {
+        socket.set_only_v6(true)?;
+        // Lets the senders have the same port; other users' programs still cannot.
+        socket.set_reuse_port(true)?;
+    }
+    Ok(socket)
+}
+
+fn open_sender(kind: Kind, port: u16, local: Ipv6Addr, ifindex: NonZeroU32) -> io::Result<socket2::Socket> {
+    let socket = new_socket(kind, false)?;
+    options::set_for_sending(socket.as_fd(), false)?;
+    socket.bind_device_by_index_v6(Some(ifindex))?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    socket.connect(&SocketAddr::from((local, port)).into())?;
+    Ok(socket)
+}

@@ -1,0 +1,72 @@
+//! Both carriers behind one door, watched by a poll.
+
+mod common;
+
+use std::time::Duration;
+
+use base::Ecn;
+use common::*;
+use mio::{Events, Poll, Token};
+use netio::{Carriers, SendErrorKind};
+
+#[test]
+fn a_packet_over_each_carrier_and_family_wakes_the_poll_with_its_own_token() {
+    let (a, b) = pair();
+    let mut sender = Carriers::new(Some(a.udp()), Some(a.raw()));
+    let mut receiver = Carriers::new(Some(b.udp()), Some(b.raw()));
+    let mut poll = Poll::new().unwrap();
+    receiver.register(poll.registry(), Token(10)).unwrap();
+    let [(v4, to_v4), (v6, to_v6)] = families(1);
+    let routes =
+        [udp_route(&v4, &to_v4), udp_route(&v6, &to_v6), raw_route(&v4, &to_v4), raw_route(&v6, &to_v6)];
+    for (place, route) in routes.iter().enumerate() {
+        sender.send(route, None, Ecn::NotEct, 1400, b"knock").unwrap();
+        let mut events = Events::with_capacity(8);
+        poll.poll(&mut events, Some(Duration::from_secs(3))).unwrap();
+        assert_eq!(events.iter().map(|e| e.token()).collect::<Vec<_>>(), [Token(10 + place)]);
+        let mut arrived = Vec::new();
+        receiver.recv_at(place, |_, _, bytes| arrived.push(bytes.to_vec())).unwrap();
+        assert_eq!(arrived, [b"knock"]);
+    }
+    let counters = sender.counters();
+    assert_eq!((counters.udp.unwrap().packets_sent, counters.raw.unwrap().packets_sent), (2, 2));
+}
+
+#[test]
+fn a_carrier_that_is_not_open_refuses_by_name() {
+    let (a, _b) = pair();
+    let mut carriers = Carriers::new(Some(a.udp()), None);
+    let route = raw_route("10.9.1.1", "10.9.1.2");
+    assert!(!carriers.has(&route));
+    let error = carriers.send(&route, None, Ecn::NotEct, 1400, b"x").unwrap_err();
+    assert_eq!(error.kind, SendErrorKind::NoCarrier);
+}
+
+#[test]
+fn a_full_send_buffer_is_reported_with_what_went_and_again_when_it_drains() {
+    let (a, b) = pair();
+    let mut sender = Carriers::new(Some(a.udp()), None);
+    let mut receiver = b.udp();
+    for (from, to) in families(1) {
+        // Finds the neighbour while the link is still fast.
+        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"first").unwrap();
+        packets(&mut receiver, 1);
+    }
+    a.exec("tc qdisc add dev left root tbf rate 100mbit burst 64k limit 100m");
+    let mut poll = Poll::new().unwrap();
+    sender.register(poll.registry(), Token(0)).unwrap();
+    let index = Some(a.ifindex("left"));
+    let bytes = pattern(40 * 1400);
+    for (from, to) in families(1) {
+        let route = udp_route(&from, &to);
+        let outcome = (0..10_000)
+            .find_map(|_| a.within(|| sender.send(&route, index, Ecn::NotEct, 1400, &bytes).err()));
+        let error = outcome
+            .unwrap_or_else(|| panic!("the shaped link fills the buffer: {:?}", sender.counters().udp));
+        assert_eq!((error.kind, error.sent), (SendErrorKind::Full, 0));
+        let mut events = Events::with_capacity(8);
+        poll.poll(&mut events, Some(Duration::from_secs(3))).unwrap();
+        assert!(events.iter().any(|e| e.is_writable()), "{events:?}");
+        a.within(|| sender.send(&route, index, Ecn::NotEct, 1400, &bytes)).unwrap();
+    }
+}
