@@ -6,9 +6,10 @@
     send HOST PORT COUNT SIZE       send COUNT messages of SIZE octets, and close
     flow HOST PORT SECONDS SIZE     send for a while
 
-echo and sink serve one association at a time for ever, or one with --once. Their exit status, and the
-client's, is 0 only when the association ended by SHUTDOWN with nothing lost. usrsctp_peer.c and the project's own peer
-know the same modes and the options of the first group; the second group is for captures of the kernel's extensions.
+It prints "listening" or "connected" when it is. echo and sink serve one association at a time for ever, or one
+with --once. Their exit status, and the client's, is 0 only when the association ended by SHUTDOWN with nothing lost.
+usrsctp_peer.c has the same modes and the options of the first group; the second group is for captures of the
+kernel's extensions.
 """
 import argparse
 import collections
@@ -108,6 +109,7 @@ def serve(options, port, handle):
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(("::", port))
     listener.listen(5)
+    print("listening", flush=True)
     while True:
         conn = listener.accept()[0]
         failed = None
@@ -153,6 +155,7 @@ def connect(options, host, port):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("", options.bind_port))
     sock.connect((host, port))
+    print("connected", flush=True)
     return sock
 
 
@@ -173,6 +176,7 @@ def client(options, host, port, count, size):
         while sent < count and sent - back < options.window:
             stream = sent % options.streams
             message = content(sent, size)
+            time.sleep(options.gap)
             send(sock, message, stream, options.unordered)
             digest.update(message)
             waiting[stream].append(sent)
@@ -264,6 +268,7 @@ def arguments():
     both.add_argument("--streams", type=int, default=1, metavar="N", help="use N streams in turn")
     both.add_argument("--unordered", action="store_true")
     both.add_argument("--window", type=int, default=1, metavar="N", help="client: N messages at once under way")
+    both.add_argument("--gap", type=float, default=0, metavar="SECONDS", help="client: pause before each message")
     both.add_argument("--once", action="store_true", help="echo, sink: one association, then exit")
     own = parser.add_argument_group("of the kernel only")
     own.add_argument("--nagle", action="store_true")

@@ -9,11 +9,12 @@
  *   -s N               use N streams in turn
  *   -o                 unordered
  *   -w N               client: N messages at once under way
+ *   -g SECONDS         client: pause before each message
  *   -u LOCAL -U REMOTE UDP ports; without -u, packets go out as IP protocol 132 (needs root)
  *   -i                 ask for I-DATA
  *   -f                 small timers (RTO 50 to 2000 ms, one retransmission fails a path): for tests that cut one
  *
- * echo and sink serve one association. The exit status is 0 only when it ended with nothing lost.
+ * It prints "listening" or "connected" when it is. echo and sink serve one association. The exit status is 0 only when it ended with nothing lost.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,6 +40,7 @@ struct message {
 	int stream, unordered;
 };
 
+static double gap;
 static int remote_udp, idata, unordered, streams = 1, window = 1;
 static struct sockaddr_storage local[4];
 static int locals;
@@ -261,6 +263,7 @@ static int serve(int port, int back)
 		fail("bind");
 	if (usrsctp_listen(l, 1))
 		fail("listen");
+	printf("listening\n");
 	s = usrsctp_accept(l, NULL, NULL);
 	if (!s)
 		fail("accept");
@@ -336,11 +339,14 @@ static int client(const char *host, int port, long count, long size, int back)
 	sha256_start(&digest);
 	if (usrsctp_connect(s, (struct sockaddr *)&to, to_size))
 		fail("connect");
+	printf("connected\n");
 	start = last = now();
 	while (done < count) {
 		for (; sent < count && sent - done < window; sent++) {
 			content(&m, sent, size);
 			sha256_add(&digest, m.data, size);
+			if (gap > 0)
+				usleep((useconds_t)(gap * 1e6));
 			send_message(s, &m);
 			waiting[sent] = 1;
 		}
@@ -386,12 +392,13 @@ int main(int argc, char **argv)
 	int c, udp = 0, tries, fast = 0, status = 2;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while ((c = getopt(argc, argv, "u:U:s:w:l:oif")) != -1)
+	while ((c = getopt(argc, argv, "u:U:s:w:l:g:oif")) != -1)
 		switch (c) {
 		case 'u': udp = atoi(optarg); break;
 		case 'U': remote_udp = atoi(optarg); break;
 		case 's': streams = atoi(optarg); break;
 		case 'w': window = atoi(optarg); break;
+		case 'g': gap = atof(optarg); break;
 		case 'o': unordered = 1; break;
 		case 'i': idata = 1; break;
 		case 'f': fast = 1; break;

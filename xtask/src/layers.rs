@@ -22,6 +22,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("sctpifyd", 4),
     ("cli", 4),
     ("testbed", 4),
+    ("peer", 4),
+    ("peer", 4),
     ("xtask", 5),
 ];
 

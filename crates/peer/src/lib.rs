@@ -1,0 +1,43 @@
+//! What an SCTP peer for tests sends, so that the other end and the judge know every octet.
+//!
+//! The peers on other stacks (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and
+//! print the same digest. Begin with [`content`].
+
+#![forbid(unsafe_code)]
+
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// Message `number` of `size` octets: at each position, (`number` · 31 + position · 7) mod 256.
+pub fn content(number: usize, size: usize) -> Vec<u8> {
+    let octet =
+        |position: usize| (number.wrapping_mul(31).wrapping_add(position.wrapping_mul(7)) & 0xff) as u8;
+    (0..size).map(octet).collect()
+}
+
+/// SHA-256, in hexadecimal, of the first `count` messages of `size` octets, one after another.
+pub fn digest(count: usize, size: usize) -> String {
+    let mut hash = Sha256::new();
+    (0..count).for_each(|number| hash.update(content(number, size)));
+    hash.finalize().iter().fold(String::new(), |mut text, octet| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{content, digest};
+
+    #[test]
+    fn content_differs_by_number_and_position() {
+        assert_eq!(content(0, 3), [0, 7, 14]);
+        assert_eq!(content(9, 2), [23, 30]);
+    }
+
+    #[test]
+    fn the_digest_is_the_one_that_the_kernels_peer_prints() {
+        assert_eq!(digest(6, 100), "06658317909921bbe35c192334d4f6dd323a14b033889d00ced8168216d4b623");
+    }
+}

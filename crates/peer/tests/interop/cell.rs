@@ -1,0 +1,230 @@
+//! One cell of the matrix: who talks to whom, over what, and what makes it a success.
+
+use crate::world::{Place, Running, World};
+use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// The SCTP port of every server.
+const PORT: &str = "5000";
+/// How long a program may take.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long after the connection the first path is cut.
+const BEFORE_CUT: Duration = Duration::from_millis(600);
+
+/// A stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stack {
+    /// The Linux kernel's.
+    Kernel,
+    /// Debian's libusrsctp.
+    Usrsctp,
+}
+
+/// What SCTP packets travel in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Carrier {
+    /// UDP, port 9899 at both ends (RFC 6951).
+    Udp,
+    /// IP, protocol 132.
+    Raw,
+}
+
+/// The paths between the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Paths {
+    /// One.
+    One,
+    /// Two; the first falls silent in mid-transfer.
+    FirstOfTwoCut,
+}
+
+/// One test.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    /// Who connects, sends, and compares what comes back.
+    pub(crate) client: Stack,
+    /// Who sends everything back.
+    pub(crate) server: Stack,
+    /// What packets travel in.
+    pub(crate) carrier: Carrier,
+    /// Over which paths.
+    pub(crate) paths: Paths,
+}
+
+/// Messages of one association.
+#[derive(Clone, Copy)]
+struct Load {
+    count: usize,
+    size: usize,
+    streams: usize,
+    window: usize,
+    unordered: bool,
+    gap: &'static str,
+}
+
+const ORDERED: Load = Load { count: 0, size: 0, streams: 1, window: 1, unordered: false, gap: "0" };
+/// What travels over one path: tiny, one packet, many packets, very many; and without order.
+const LOADS: &[Load] = &[
+    Load { count: 300, size: 1, streams: 3, window: 20, ..ORDERED },
+    Load { count: 300, size: 1400, streams: 4, window: 30, ..ORDERED },
+    Load { count: 24, size: 65_536, streams: 2, window: 4, ..ORDERED },
+    Load { count: 3, size: 1_048_576, ..ORDERED },
+    Load { count: 100, size: 3000, streams: 2, window: 10, unordered: true, ..ORDERED },
+];
+/// What travels while a path is cut: 2.4 s of it.
+const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: "0.04", ..ORDERED };
+
+impl Stack {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "linux",
+            Self::Usrsctp => "usrsctp",
+        }
+    }
+
+    fn place(self) -> Place {
+        match self {
+            Self::Kernel => Place::Guest,
+            Self::Usrsctp => Place::Peer2,
+        }
+    }
+
+    fn program(self, world: &World) -> PathBuf {
+        match self {
+            Self::Kernel => world.kernel_peer(),
+            Self::Usrsctp => world.usrsctp_peer(),
+        }
+    }
+}
+
+impl Cell {
+    /// The test's name, a sentence.
+    pub(crate) fn name(&self) -> String {
+        let carrier = match self.carrier {
+            Carrier::Udp => "udp",
+            Carrier::Raw => "ip_132",
+        };
+        let what = match self.paths {
+            Paths::One => "echoes_every_size_of_message_to",
+            Paths::FirstOfTwoCut => "keeps_a_transfer_alive_on_the_second_path_with",
+        };
+        format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
+    }
+
+    /// Runs the test; a remark for its line.
+    pub(crate) fn run(&self, world: &World) -> Result<String> {
+        let mended = self.prepare(world)?;
+        let port = mended.0.ports();
+        let first = world.capture(port[0])?;
+        let second = world.capture(port[1])?;
+        let remark = match self.paths {
+            Paths::One => self.every_load(world)?,
+            Paths::FirstOfTwoCut => self.cut_in_transfer(world, mended.0)?,
+        };
+        world.judge(first, port[0]).context("packets of the first path")?;
+        if self.paths == Paths::FirstOfTwoCut {
+            let types = world.judge(second, port[1]).context("packets of the second path")?;
+            ensure!(types.split(' ').any(|kind| kind == "0"), "no DATA on the second path, only {types}");
+        }
+        Ok(remark)
+    }
+
+    /// Sets the guest up; the place whose ports are captured and cut, with the promise to mend it.
+    fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
+        world.kernel_over_udp(self.carrier == Carrier::Udp)?;
+        let timers = match self.paths {
+            Paths::One => "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000",
+            Paths::FirstOfTwoCut => "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500",
+        };
+        world.in_guest(&format!("sysctl -qw net.sctp.{}", timers.replace(' ', " net.sctp.")))?;
+        let has_kernel = [self.client, self.server].contains(&Stack::Kernel);
+        Ok(Mend(if has_kernel { Place::Guest } else { Place::Peer2 }, world))
+    }
+
+    fn every_load(&self, world: &World) -> Result<String> {
+        for load in LOADS {
+            let (client, server) = self.start(world, load)?;
+            verdict(load, client, server)
+                .with_context(|| format!("{} of {} octets", load.count, load.size))?;
+        }
+        Ok(format!("{} associations", LOADS.len()))
+    }
+
+    fn cut_in_transfer(&self, world: &World, place: Place) -> Result<String> {
+        let (mut client, server) = self.start(world, &PACED)?;
+        client.wait_for_line("connected", LIMIT)?;
+        std::thread::sleep(BEFORE_CUT);
+        world.set_first_path(place, false)?;
+        ensure!(client.is_running(), "the transfer ended before the path was cut: {}", client.text());
+        let text = verdict(&PACED, client, server)?;
+        let silence = text.split("longest silence ").nth(1).and_then(|rest| rest.split(',').next());
+        Ok(format!("longest silence {}", silence.context("the client did not print its longest silence")?))
+    }
+
+    /// Starts the server, waits until it listens, and starts the client.
+    fn start(&self, world: &World, load: &Load) -> Result<(Running, Running)> {
+        let mut server = self.command(world, self.server, load);
+        server.args(["echo", PORT]);
+        let server = Running::start(server, world.dir(), "server")?;
+        server.wait_for_line("listening", LIMIT).context("the server")?;
+        let mut client = self.command(world, self.client, load);
+        client.args(["client", self.server.place().addresses()[0], PORT]);
+        client.args([load.count.to_string(), load.size.to_string()]);
+        Ok((Running::start(client, world.dir(), "client")?, server))
+    }
+
+    /// A stack's program with its options, up to the mode.
+    fn command(&self, world: &World, stack: Stack, load: &Load) -> Command {
+        let place = stack.place();
+        let mut command = world.command(place, &stack.program(world), LIMIT);
+        let locals = if self.paths == Paths::One { 1 } else { 2 };
+        for address in &place.addresses()[..locals] {
+            command.args([if stack == Stack::Usrsctp { "-l" } else { "--local" }, address]);
+        }
+        match stack {
+            Stack::Kernel => self.kernel_options(&mut command, load),
+            Stack::Usrsctp => self.usrsctp_options(&mut command, load),
+        }
+        command
+    }
+
+    fn kernel_options(&self, command: &mut Command, load: &Load) {
+        command.args(["--once", "--gap", load.gap]);
+        command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
+        command.args(load.unordered.then_some("--unordered"));
+    }
+
+    fn usrsctp_options(&self, command: &mut Command, load: &Load) {
+        if self.carrier == Carrier::Udp {
+            command.args(["-u", "9899", "-U", "9899"]);
+        }
+        command.args((self.paths == Paths::FirstOfTwoCut).then_some("-f"));
+        command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
+        command.args(load.unordered.then_some("-o"));
+    }
+}
+
+/// Both ended well, the client's hash is that of what it was to send, and the server sent back as much: the
+/// client's output.
+fn verdict(load: &Load, client: Running, server: Running) -> Result<String> {
+    let text = client.finish(LIMIT).context("the client")?;
+    let hash = peer::digest(load.count, load.size);
+    ensure!(text.contains(&hash), "the hash is not {hash}: {text}");
+    let echoed = server.finish(LIMIT).context("the server")?;
+    let wanted = format!("echoed {} messages, {} octets", load.count, load.count * load.size);
+    ensure!(echoed.contains(&wanted), "not {wanted:?}: {echoed}");
+    Ok(text)
+}
+
+/// Mends the first path of a place when dropped.
+struct Mend<'a>(Place, &'a World);
+
+impl Drop for Mend<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.1.set_first_path(self.0, true) {
+            println!("the first path cannot be mended: {error:#}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Runs the cells one after another and reports in the words of Rust's own test harness, which `./x test` counts.
+
+use crate::cell::Cell;
+use crate::world::{self, World};
+use std::process::exit;
+
+/// What the command line asks for, as far as we know it; cargo's other flags are passed over.
+#[derive(Default)]
+struct Wanted {
+    ignored: bool,
+    list: bool,
+    parts: Vec<String>,
+}
+
+impl Wanted {
+    fn from_args(args: impl Iterator<Item = String>) -> Self {
+        let mut wanted = Self::default();
+        for arg in args {
+            match arg.as_str() {
+                "--ignored" | "--include-ignored" => wanted.ignored = true,
+                "--list" => wanted.list = true,
+                flag if flag.starts_with('-') => {}
+                part => wanted.parts.push(part.to_owned()),
+            }
+        }
+        wanted
+    }
+
+    fn selects(&self, name: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|part| name.contains(part))
+    }
+}
+
+/// Runs what the command line selects; the exit status.
+pub(crate) fn all(matrix: &[Cell]) -> i32 {
+    let wanted = Wanted::from_args(std::env::args().skip(1));
+    let cells: Vec<&Cell> = matrix.iter().filter(|cell| wanted.selects(&cell.name())).collect();
+    if wanted.list {
+        cells.iter().for_each(|cell| println!("{}: test", cell.name()));
+        return 0;
+    }
+    println!("\nrunning {} tests", cells.len());
+    let why_not =
+        if wanted.ignored { world::missing() } else { Some("needs root: run with --ignored".to_owned()) };
+    if let Some(reason) = why_not {
+        return skip(&cells, &reason);
+    }
+    if cells.is_empty() {
+        return report(0, 0, 0);
+    }
+    let world = World::up().unwrap_or_else(|error| {
+        println!("cannot set up the guests and namespaces: {error:#}");
+        exit(101);
+    });
+    let failed = cells.iter().filter(|cell| !passes(cell, &world)).count();
+    drop(world);
+    report(cells.len() - failed, failed, 0)
+}
+
+fn passes(cell: &Cell, world: &World) -> bool {
+    match cell.run(world) {
+        Ok(remark) => {
+            println!("test {} ... ok ({remark})", cell.name());
+            true
+        }
+        Err(error) => {
+            println!("test {} ... FAILED\n    {error:#}", cell.name());
+            false
+        }
+    }
+}
+
+fn skip(cells: &[&Cell], reason: &str) -> i32 {
+    cells.iter().for_each(|cell| println!("test {} ... ignored, {reason}", cell.name()));
+    report(0, 0, cells.len())
+}
+
+fn report(passed: usize, failed: usize, ignored: usize) -> i32 {
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {word}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out\n"
+    );
+    if failed == 0 { 0 } else { 101 }
+}

@@ -1,0 +1,321 @@
+//! A guest with the Linux kernel's SCTP, two namespaces beside it, and two paths between all three.
+//!
+//! The names are this process's own, so that two runs do not meet. A small shell process waits at the end of a pipe
+//! and takes everything down when the pipe closes, however this process ends. Begin with [`World::up`].
+
+use anyhow::{Context, Result, bail, ensure};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use testbed::process::{now, wait_for};
+
+/// Programs that the tests call, and the Debian packages they are in.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("gcc", "gcc"),
+    ("ip", "iproute2"),
+    ("python3", "python3"),
+    ("ethtool", "ethtool"),
+    ("tcpdump", "tcpdump"),
+    ("tshark", "tshark"),
+    ("apt-get", "apt"),
+];
+
+/// What the process at the end of the pipe does: ends what runs in our namespaces, then the guest and them.
+const UNDERTAKER: &str = r#"
+trap '' INT TERM HUP PIPE
+cat >/dev/null
+for namespace in peer peer2 net; do
+    kill $(ip netns pids "$KSCTP_PREFIX-$namespace" 2>/dev/null) 2>/dev/null
+done
+"$1" down-all
+rm -rf "$2" "${KSCTP_WORK:-${XDG_CACHE_HOME:-$HOME/.cache}/ksctp}/run-$KSCTP_PREFIX"
+"#;
+
+/// The name of the guest.
+const GUEST: &str = "k1";
+
+/// Where a peer runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// In the guest, on its kernel.
+    Guest,
+    /// In the second namespace.
+    Peer2,
+}
+
+impl Place {
+    /// Its IPv4 addresses, the first path's first.
+    pub(crate) fn addresses(self) -> [&'static str; 2] {
+        match self {
+            Self::Guest => ["10.60.0.11", "10.60.1.11"],
+            Self::Peer2 => ["10.60.0.2", "10.60.1.2"],
+        }
+    }
+
+    /// Its ports on the two bridges.
+    pub(crate) fn ports(self) -> [&'static str; 2] {
+        match self {
+            Self::Guest => ["t1.0", "t1.1"],
+            Self::Peer2 => ["p2.0", "p2.1"],
+        }
+    }
+}
+
+/// Guest, namespaces and paths, until dropped.
+pub(crate) struct World {
+    boot: PathBuf,
+    prefix: String,
+    dir: PathBuf,
+    undertaker: Child,
+}
+
+/// What is missing for these tests, in words; `None` when they can run.
+pub(crate) fn missing() -> Option<String> {
+    if !testbed::is_root() {
+        return Some("SKIPPED: needs root".to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    let mut lacks: Vec<&str> =
+        PROGRAMS.iter().filter(|(name, _)| !has(name)).map(|(_, package)| *package).collect();
+    if !Path::new("/usr/include/usrsctp.h").is_file() {
+        lacks.push("libusrsctp-dev");
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Some("SKIPPED: /dev/net/tun is missing".to_owned());
+    }
+    (!lacks.is_empty()).then(|| format!("SKIPPED: needs Debian's {}", lacks.join(", ")))
+}
+
+impl World {
+    /// Boots the guest (5 s; a minute the first time on a machine), and builds the peer on libusrsctp.
+    pub(crate) fn up() -> Result<Self> {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").canonicalize()?;
+        let boot = tests.join("kernel-sctp/boot.sh");
+        let prefix = format!("interop{}", std::process::id());
+        let dir = tempfile::Builder::new().prefix(&prefix).tempdir()?.keep();
+        let undertaker = Command::new("sh")
+            .args(["-c", UNDERTAKER, "undertaker"])
+            .args([&boot, &dir])
+            .env("KSCTP_PREFIX", &prefix)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("cannot start sh")?;
+        let world = Self { boot, prefix, dir, undertaker };
+        world.boot(&["up", GUEST])?;
+        output(
+            Command::new("gcc")
+                .args(["-O2", "-o"])
+                .arg(world.usrsctp_peer())
+                .arg(tests.join("kernel-sctp/usrsctp_peer.c"))
+                .args(["-lusrsctp", "-lpthread"]),
+        )?;
+        world.without_offloads()?;
+        world.prove_judge()?;
+        Ok(world)
+    }
+
+    /// A judge that passes everything proves nothing: plants a bad checksum, and expects it to be found.
+    fn prove_judge(&self) -> Result<()> {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden/kernel-raw.pcap");
+        let mut octets =
+            std::fs::read(&golden).with_context(|| format!("cannot read {}", golden.display()))?;
+        *octets.last_mut().context("the golden capture is empty")? ^= 1;
+        let planted = self.dir.join("planted.pcap");
+        std::fs::write(&planted, octets)?;
+        let output =
+            Command::new(self.judge_script()).arg(&planted).output().context("cannot start judge.sh")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(text.contains("bad packets"), "judge.sh did not notice a planted bad checksum: {text}");
+        Ok(())
+    }
+
+    fn judge_script(&self) -> PathBuf {
+        self.boot.with_file_name("../interop/judge.sh")
+    }
+
+    /// Has cards compute checksums and cut segments before the packets are captured.
+    fn without_offloads(&self) -> Result<()> {
+        for namespace in ["peer", "peer2"] {
+            for card in ["eth0", "eth1"] {
+                self.boot(&[namespace, "ethtool", "-K", card, "tx", "off", "gso", "off", "gro", "off"])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a command of `boot.sh`; its standard output.
+    fn boot(&self, words: &[&str]) -> Result<String> {
+        output(Command::new(&self.boot).args(words).env("KSCTP_PREFIX", &self.prefix))
+    }
+
+    /// Runs a shell line in the guest; its standard output.
+    pub(crate) fn in_guest(&self, line: &str) -> Result<String> {
+        self.boot(&["exec", GUEST, "-t", "20", line])
+    }
+
+    /// Has the guest's kernel carry SCTP in UDP, or over IP.
+    pub(crate) fn kernel_over_udp(&self, on: bool) -> Result<()> {
+        self.boot(&["encap", GUEST, if on { "9899" } else { "0" }]).map(drop)
+    }
+
+    /// The program on libusrsctp.
+    pub(crate) fn usrsctp_peer(&self) -> PathBuf {
+        self.dir.join("usrsctp_peer")
+    }
+
+    /// A command that runs a program at a place for at most `limit`.
+    pub(crate) fn command(&self, place: Place, program: &Path, limit: Duration) -> Command {
+        let mut command = Command::new(&self.boot);
+        command.env("KSCTP_PREFIX", &self.prefix);
+        let seconds = limit.as_secs().to_string();
+        match place {
+            Place::Guest => {
+                command.args(["exec", GUEST, "-t", &seconds]);
+                if program.extension().is_some_and(|extension| extension == "py") {
+                    command.arg("python3");
+                }
+                // The guest sees the host's tree there too, also what its own /tmp hides.
+                command.arg(Path::new("/run/host").join(program.strip_prefix("/").unwrap_or(program)));
+            }
+            Place::Peer2 => {
+                command.args(["peer2", "timeout", &seconds]).arg(program);
+            }
+        }
+        command
+    }
+
+    /// The peer on the kernel's sockets.
+    pub(crate) fn kernel_peer(&self) -> PathBuf {
+        self.boot.with_file_name("kernel_peer.py")
+    }
+
+    /// Lets the first path of a place fall silent, its links staying up, or mends it.
+    pub(crate) fn set_first_path(&self, place: Place, works: bool) -> Result<()> {
+        let port = place.ports()[0];
+        let words: &[&str] = if works { &["master", "br0"] } else { &["nomaster"] };
+        output(self.in_net("ip").args(["link", "set", port]).args(words)).map(drop)
+    }
+
+    fn in_net(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}-net", self.prefix)).arg(program);
+        command
+    }
+
+    /// Begins to capture SCTP at a bridge's port.
+    pub(crate) fn capture(&self, port: &str) -> Result<Running> {
+        let file = self.dir.join(format!("{port}.pcap"));
+        let mut command = self.in_net("tcpdump");
+        command.args(["-Z", "root", "-U", "--immediate-mode", "-B", "16384", "-q", "-s0", "-i", port, "-w"]);
+        command.arg(&file).arg("proto 132 or ip6 proto 132 or udp port 9899");
+        let capture = Running::start(command, &self.dir, &format!("tcpdump-{port}"))?;
+        capture.wait_for_line("listening on", Duration::from_secs(5))?;
+        Ok(capture)
+    }
+
+    /// Ends a capture, and lets tshark judge it: the chunk types that were seen.
+    pub(crate) fn judge(&self, capture: Running, port: &str) -> Result<String> {
+        // The last packets are on their way through the kernel.
+        std::thread::sleep(Duration::from_millis(100));
+        capture.terminate()?;
+        let file = self.dir.join(format!("{port}.pcap"));
+        let output =
+            Command::new(self.judge_script()).arg(&file).output().context("cannot start judge.sh")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let kept = std::env::temp_dir().join(format!("{}-{port}.pcap", self.prefix));
+            std::fs::copy(&file, &kept)?;
+            bail!("{}, kept as {}", text.trim(), kept.display());
+        }
+        Ok(text)
+    }
+
+    /// Where processes log.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.undertaker.stdin.take());
+        // Its status says nothing; it is waited for so that nothing is left when the tests have ended.
+        let _ = self.undertaker.wait();
+    }
+}
+
+/// Runs a command that must succeed; its standard output.
+fn output(command: &mut Command) -> Result<String> {
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} failed with {}: {errors}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A process whose output goes to a file; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    /// Starts a command; `name` is that of its log.
+    pub(crate) fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
+        let log = dir.join(format!("{name}.log"));
+        let file = std::fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { child, log })
+    }
+
+    /// What it printed so far.
+    pub(crate) fn text(&self) -> String {
+        let mut text = Vec::new();
+        // Reading our own file fails only when the disk does; what it printed is then unknown.
+        let _ = std::fs::File::open(&self.log).and_then(|mut file| file.read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Waits until it has printed this.
+    pub(crate) fn wait_for_line(&self, part: &str, limit: Duration) -> Result<()> {
+        ensure!(wait_for(limit, || self.text().contains(part)), "no {part:?} in {limit:?}: {}", self.text());
+        Ok(())
+    }
+
+    /// True until it has ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end with status 0: what it printed.
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<String> {
+        let start = now();
+        let ended = wait_for(limit, || !matches!(self.child.try_wait(), Ok(None)));
+        ensure!(ended, "still runs after {:?}: {}", start.elapsed(), self.text());
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}: {}", self.text());
+        Ok(self.text())
+    }
+
+    /// Ends it by SIGTERM.
+    fn terminate(mut self) -> Result<()> {
+        output(Command::new("kill").arg(self.child.id().to_string()))?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Errors mean that it has ended, which is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
