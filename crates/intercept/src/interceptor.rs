@@ -59,6 +59,8 @@ impl Interceptor {
     /// are put back.
     pub fn tear_down(mut self) -> Result<(), TearDownError> {
         let queue = self.release();
+        // Before the veth goes, so that the reset of a connection nobody accepted still reaches its application.
+        self.listeners.clear();
         let host = self.host.undo();
         queue.map_err(|source| TearDownError { doing: "release all held SYNs", source }).and(host)
     }

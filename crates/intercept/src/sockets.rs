@@ -32,6 +32,15 @@ pub struct Arrival {
     pub flow: FourTuple,
 }
 
+impl Arrival {
+    fn new(stream: TcpStream, application: SocketAddr) -> io::Result<Arrival> {
+        arm(&SockRef::from(&stream))?;
+        let flow = FourTuple::new(application, stream.local_addr()?)
+            .ok_or_else(|| io::Error::other("a connection between two address families"))?;
+        Ok(Arrival { stream, flow })
+    }
+}
+
 /// A transparent listener of one address family in the private namespace.
 pub struct Listener {
     listener: TcpListener,
@@ -54,15 +63,14 @@ impl Listener {
     /// The next connection, or None if there is none now. To be called until it returns None after each
     /// readiness event. A connection that ended before it was taken is passed over.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
-        match self.listener.accept() {
-            Ok((stream, application)) => {
-                arm(&SockRef::from(&stream))?;
-                let flow = FourTuple::new(application, stream.local_addr()?)
-                    .ok_or_else(|| io::Error::other("a connection between two address families"))?;
-                Ok(Some(Arrival { stream, flow }))
+        // Ends: each round takes one connection out of the backlog.
+        loop {
+            match self.listener.accept() {
+                Ok((stream, application)) => return Arrival::new(stream, application).map(Some),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use intercept::{ClientState, Config, DivertError, FourTuple, Interceptor, Verdict, disarm_linger};
+use intercept::{Arrival, ClientState, Config, DivertError, FourTuple, Interceptor, Verdict, disarm_linger};
 
 use crate::Test;
 use crate::world::*;
@@ -33,18 +33,15 @@ pub(crate) const TESTS: &[Test] = &[
 
 const PORT: u16 = 8080;
 
-/// Connects from alpha to beta over `host_ip`, diverts and releases. Returns the client and the arrival.
-fn divert(
+/// Connects from alpha to `server`, diverted. Returns both ends.
+fn connect_diverted(
     world: &World,
     interceptor: &mut Interceptor,
     server: SocketAddr,
-) -> (std::net::TcpStream, intercept::Arrival) {
+) -> (std::net::TcpStream, Arrival) {
     let client = connect(&world.alpha, server);
     let syn = held(interceptor);
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-    let arrival = arrival(interceptor, server.is_ipv6());
-    assert_eq!(arrival.flow, syn.flow);
+    let arrival = divert(interceptor, &syn);
     (connected(client), arrival)
 }
 
@@ -100,7 +97,7 @@ fn diverted_v4() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
     // Nobody listens in beta: if a packet went there the client would be refused.
-    let (client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     assert_eq!(client.peer_addr().expect("an address"), at(BETA4, PORT));
     assert_eq!(client.local_addr().expect("an address"), arrival.flow.local());
     assert_eq!(arrival.flow.local().ip(), at(ALPHA4, 0).ip());
@@ -110,7 +107,7 @@ fn diverted_v4() {
 fn diverted_v6() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    let (client, arrival) = divert(&world, &mut interceptor, at(BETA6, PORT));
+    let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA6, PORT));
     assert_eq!(client.local_addr().expect("an address"), arrival.flow.local());
     assert_eq!(arrival.flow.local().ip(), at(ALPHA6, 0).ip());
     assert_eq!(arrival.flow.remote(), at(BETA6, PORT));
@@ -124,17 +121,15 @@ fn diverted_v4_mapped() {
     assert_eq!(syn.flow.remote(), at(BETA4, PORT));
     let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
     assert!(matches!(state, ClientState::SynSent { bound_interface: None, .. }), "{state:?}");
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-    let arrival = arrival(&mut interceptor, false);
-    assert_eq!(arrival.flow, syn.flow);
+    let arrival = divert(&mut interceptor, &syn);
     connected(client);
+    assert_eq!(arrival.flow.remote(), at(BETA4, PORT));
 }
 
 fn bytes_and_half_close() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    let (mut client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    let (mut client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     let mut daemon = blocking(arrival.stream);
     client.write_all(b"question").expect("a write");
     client.shutdown(Shutdown::Write).expect("a half-close");
@@ -152,7 +147,7 @@ fn bytes_and_half_close() {
 fn armed_is_reset() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    let (mut client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    let (mut client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     drop(arrival);
     let error = client.read(&mut [0]).expect_err("a reset");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -161,7 +156,7 @@ fn armed_is_reset() {
 fn disarmed_is_end_of_stream() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    let (mut client, arrival) = divert(&world, &mut interceptor, at(BETA4, PORT));
+    let (mut client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     disarm_linger(&arrival.stream).expect("disarming");
     drop(arrival);
     assert_eq!(client.read(&mut [0]).expect("an end of stream"), 0);
@@ -287,9 +282,7 @@ fn one_port_two_destinations() {
         socket.bind(&at(ALPHA4, 5000).into()).expect("a port");
         begin_with(&socket, server);
         let syn = held(&mut interceptor);
-        interceptor.divert(&syn.flow).expect("a diversion");
-        interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-        let arrival = arrival(&mut interceptor, false);
+        let arrival = divert(&mut interceptor, &syn);
         assert_eq!((arrival.flow.local(), arrival.flow.remote()), (at(ALPHA4, 5000), server));
         clients.push((socket, arrival));
     }

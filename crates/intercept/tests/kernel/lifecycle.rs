@@ -17,6 +17,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("dropping leaves the host as it was", drop_leaves_nothing),
     ("sysctls that were on before stay on", sysctls_that_were_on_stay_on),
     ("a SYN that is held at tearing down passes at once", held_at_tear_down_passes),
+    ("a diverted connection that was never accepted is reset at tearing down", unaccepted_is_reset),
+    ("a host with IPv6 disabled is served over IPv4", ipv6_disabled),
     ("a second interceptor in one namespace is refused and names the first", second_is_refused),
     ("a queue number taken by another program is named, and nothing is left", queue_number_taken),
     ("a foreign interface of our name is left alone", foreign_interface),
@@ -76,6 +78,33 @@ fn held_at_tear_down_passes() {
     interceptor.tear_down().expect("nothing left");
     let _connections = clients.map(connected);
     assert!(begun.elapsed() < Duration::from_millis(900), "a SYN was lost");
+}
+
+fn unaccepted_is_reset() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    let mut application = connected(client);
+    interceptor.tear_down().expect("nothing left");
+    application.set_read_timeout(Some(PATIENCE)).expect("an option");
+    let error = application.read(&mut [0]).expect_err("a reset");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+fn ipv6_disabled() {
+    let world = World::new();
+    for name in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        world.alpha.run(|| fs::write(path, "1")).expect("the namespace's thread").expect("a sysctl");
+    }
+    let mut interceptor = world.intercept_alpha();
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    let _arrival = divert(&mut interceptor, &syn);
+    connected(client);
 }
 
 fn second_is_refused() {
@@ -162,15 +191,19 @@ pub(crate) fn run_as_child(arguments: &[String]) {
         }
     };
     println!("ready");
-    let mut kept = Vec::new();
-    while *role == Role::Divert {
-        let syn = held_within(&mut interceptor, Duration::from_secs(60)).expect("work to do");
-        interceptor.divert(&syn.flow).expect("a diversion");
-        interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-        kept.push(arrival(&mut interceptor, !syn.flow.is_ipv4()));
+    if *role == Role::Divert {
+        divert_for_ever(&mut interceptor);
     }
     std::thread::sleep(Duration::from_secs(60));
     std::process::exit(0)
+}
+
+fn divert_for_ever(interceptor: &mut Interceptor) -> ! {
+    let mut kept = Vec::new();
+    loop {
+        let syn = held_within(interceptor, Duration::from_secs(60)).expect("work to do");
+        kept.push(divert(interceptor, &syn));
+    }
 }
 
 /// A process of ours; killed at the latest when dropped.
@@ -313,8 +346,6 @@ fn flush_by_others() {
     }
     let client = connect(&world.alpha, at(BETA4, PORT));
     let syn = held(&mut interceptor);
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-    let _arrival = arrival(&mut interceptor, false);
+    let _arrival = divert(&mut interceptor, &syn);
     connected(client);
 }

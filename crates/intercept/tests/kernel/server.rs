@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
-use intercept::{FourTuple, Interceptor, ListenerState, SpoofedConnection, Verdict};
+use intercept::{FourTuple, Interceptor, ListenerState, SpoofedConnection};
 use nix::poll::PollFlags;
 
 use crate::Test;
@@ -186,16 +186,9 @@ fn strict_reverse_path_filter() {
     let mut interceptor = world.intercept_alpha();
     finish(connect_as_beta(&interceptor)).expect("a connection");
     let client = connect(&world.alpha, at(BETA4, PORT));
-    let _arrival = divert_held(&mut interceptor);
+    let syn = held(&mut interceptor);
+    let _arrival = divert(&mut interceptor, &syn);
     connected(client);
-}
-
-/// Diverts the next held SYN and returns its arrival.
-fn divert_held(interceptor: &mut Interceptor) -> intercept::Arrival {
-    let syn = held(interceptor);
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-    arrival(interceptor, !syn.flow.is_ipv4())
 }
 
 fn two_hosts() {
@@ -205,7 +198,8 @@ fn two_hosts() {
     for (bound, server) in [(format!("{BETA4}:{PORT}"), BETA4), (format!("[{BETA6}]:{PORT}"), BETA6)] {
         let listener = listen(&world.beta, &bound);
         let client = connect(&world.alpha, at(server, PORT));
-        let arrival = divert_held(&mut alpha);
+        let syn = held(&mut alpha);
+        let arrival = divert(&mut alpha, &syn);
         let mut application = connected(client);
         let onward = beta.connect_as(arrival.flow.local(), arrival.flow.remote()).expect("a connection");
         let mut onward = finish(onward).expect("a connection");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace, SetUpError};
+use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace, SetUpError, Verdict};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
@@ -151,4 +151,13 @@ pub(crate) fn arrival(interceptor: &mut Interceptor, ipv6: bool) -> Arrival {
     let listener = &interceptor.listeners()[usize::from(ipv6)];
     assert!(wait(listener.as_fd(), PollFlags::POLLIN, PATIENCE), "no diverted connection arrived");
     listener.accept().expect("accept").expect("an arrival")
+}
+
+/// Diverts a held SYN and returns its arrival.
+pub(crate) fn divert(interceptor: &mut Interceptor, syn: &HeldSyn) -> Arrival {
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    let arrival = arrival(interceptor, !syn.flow.is_ipv4());
+    assert_eq!(arrival.flow, syn.flow);
+    arrival
 }
