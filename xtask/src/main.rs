@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod demo;
 mod doctor;
 mod layers;
 mod sources;
@@ -29,6 +30,7 @@ enum Outcome {
 
 /// Name, help line, function.
 const COMMANDS: &[(&str, &str, Command)] = &[
+    ("demo", "two hosts, two links, unmodified programs over SCTP, with a verdict for each", demo::run),
     ("test", "check, then every test; namespace tests too when root; one closing line of counts", test::run),
     ("check", "formatting, lints, layers, module docs, unsafe, licences", check::run),
     ("layers", "only the layer table against cargo metadata", layers::run),

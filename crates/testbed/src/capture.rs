@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// What is asked of every packet.
+const PACKET_FIELDS: &[&str] = &["frame.number", "frame.len", "frame.interface_name", "frame.protocols"];
 /// What in a packet makes a capture bad.
 const FAULT_FIELDS: &[&str] = &[
     "sctp.checksum_bad.expert",
@@ -24,8 +26,12 @@ const FAULT_FIELDS: &[&str] = &[
 ];
 /// How many faults are told one by one.
 const FAULTS_TOLD_MAX: usize = 10;
+/// The kernel's ring for each interface, in MiB.
+const RING_MIB: &str = "128";
+/// How much `dumpcap` keeps in memory while the disk is slow; its own limit is 1,000 packets.
+const QUEUE_BYTES: &str = "536870912";
 /// How long `dumpcap` may take to begin or to end.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A running capture.
 #[derive(Debug)]
@@ -39,16 +45,31 @@ pub struct Capture {
 pub struct Seen {
     /// TCP packets.
     pub tcp: u64,
-    /// SCTP packets, bare or inside UDP.
+    /// Bytes of frames with TCP.
+    pub tcp_bytes: u64,
+    /// SCTP packets, bare (IP protocol 132) or inside UDP.
     pub sctp: u64,
-    /// SCTP packets by interface.
-    pub sctp_by_interface: BTreeMap<String, u64>,
+    /// Bytes of frames with bare SCTP.
+    pub sctp_ip_bytes: u64,
+    /// Bytes of frames with SCTP inside UDP.
+    pub sctp_udp_bytes: u64,
+    /// Bytes of frames with SCTP by interface.
+    pub sctp_bytes_by_interface: BTreeMap<String, u64>,
     /// Packets with a fault.
     pub faulty: u64,
     /// The first of them: frame number and what is wrong.
     pub faults: Vec<String>,
     /// Packets the capture missed; a verdict on counts is weak when this is not 0.
     pub missed: u64,
+}
+
+impl Seen {
+    /// The carrier of most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or "none".
+    pub fn carrier(&self) -> &'static str {
+        let sums = [(self.tcp_bytes, "tcp"), (self.sctp_udp_bytes, "sctp-udp"), (self.sctp_ip_bytes, "sctp")];
+        let most = sums.into_iter().max_by_key(|(bytes, _)| *bytes);
+        most.filter(|(bytes, _)| *bytes > 0).map_or("none", |(_, name)| name)
+    }
 }
 
 impl Capture {
@@ -59,7 +80,7 @@ impl Capture {
     pub fn start(host: &Host, name: &str, interfaces: &[&str]) -> Result<Self> {
         let file = host.dir()?.join(format!("{name}.pcapng"));
         let mut command = host.command("dumpcap");
-        command.args(["-q", "-B", "64", "-w"]).arg(&file);
+        command.args(["-q", "-B", RING_MIB, "-C", QUEUE_BYTES, "-w"]).arg(&file);
         for interface in interfaces {
             command.args(["-i", interface]);
         }
@@ -91,7 +112,7 @@ impl Capture {
 pub fn judge_file(file: &Path) -> Result<Seen> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-Q", "-o", "sctp.checksum:CRC 32c", "-T", "fields", "-E", "separator=/t"]);
-    for field in ["frame.number", "frame.interface_name", "frame.protocols"].iter().chain(FAULT_FIELDS) {
+    for field in PACKET_FIELDS.iter().chain(FAULT_FIELDS) {
         command.args(["-e", field]);
     }
     command.arg("-r").arg(file);
@@ -106,31 +127,42 @@ pub fn judge_file(file: &Path) -> Result<Seen> {
 /// Adds one packet: a line of tab-separated fields in the order asked for.
 fn count(seen: &mut Seen, line: &str) -> Result<()> {
     let fields: Vec<&str> = line.split('\t').collect();
-    ensure!(fields.len() == 3 + FAULT_FIELDS.len(), "tshark printed an unexpected line: {line}");
-    let layers: Vec<&str> = fields[2].split(':').collect();
-    let network = layers.iter().position(|layer| matches!(*layer, "ip" | "ipv6"));
-    let transport = network.map_or(&[][..], |n| &layers[n + 1..]);
-    match transport {
-        ["tcp", ..] => seen.tcp += 1,
-        ["sctp", ..] | ["udp", "sctp", ..] => {
-            seen.sctp += 1;
-            *seen.sctp_by_interface.entry(fields[1].to_owned()).or_default() += 1;
-        }
-        _ => {}
-    }
-    let wrong: Vec<&str> = FAULT_FIELDS
-        .iter()
-        .zip(&fields[3..])
-        .filter(|(name, value)| is_fault(name, value))
-        .map(|(name, _)| *name)
-        .collect();
+    ensure!(
+        fields.len() == PACKET_FIELDS.len() + FAULT_FIELDS.len(),
+        "tshark printed an unexpected line: {line}"
+    );
+    let (packet, faults) = fields.split_at(PACKET_FIELDS.len());
+    let bytes: u64 = packet[1].parse().with_context(|| format!("tshark gave no frame length: {line}"))?;
+    count_carrier(seen, bytes, packet[2], packet[3]);
+    let values = FAULT_FIELDS.iter().zip(faults);
+    let wrong: Vec<&str> =
+        values.filter(|(name, value)| is_fault(name, value)).map(|(name, _)| *name).collect();
     if !wrong.is_empty() {
         seen.faulty += 1;
         if seen.faults.len() < FAULTS_TOLD_MAX {
-            seen.faults.push(format!("frame {}: {}", fields[0], wrong.join(", ")));
+            seen.faults.push(format!("frame {}: {}", packet[0], wrong.join(", ")));
         }
     }
     Ok(())
+}
+
+/// Counts by what follows the first IP header: what ICMP quotes is not on the wire.
+fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) {
+    let layers: Vec<&str> = protocols.split(':').collect();
+    let network = layers.iter().position(|layer| matches!(*layer, "ip" | "ipv6"));
+    let sum = match network.map_or(&[][..], |n| &layers[n + 1..]) {
+        ["tcp", ..] => {
+            seen.tcp += 1;
+            seen.tcp_bytes += bytes;
+            return;
+        }
+        ["sctp", ..] => &mut seen.sctp_ip_bytes,
+        ["udp", "sctp", ..] => &mut seen.sctp_udp_bytes,
+        _ => return,
+    };
+    *sum += bytes;
+    seen.sctp += 1;
+    *seen.sctp_bytes_by_interface.entry(interface.to_owned()).or_default() += bytes;
 }
 
 /// User data may look malformed to the dissector of the port it was sent to; that is no fault of the packet.
@@ -153,32 +185,33 @@ fn missed(stderr: &str) -> u64 {
 mod tests {
     use super::{Seen, count, missed};
 
+    fn seen(lines: &[&str]) -> Seen {
+        let mut seen = Seen::default();
+        lines.iter().for_each(|line| count(&mut seen, line).unwrap());
+        seen
+    }
+
     #[test]
     fn tcp_quoted_inside_icmp_is_not_counted_as_tcp() {
-        let mut seen = Seen::default();
-        count(&mut seen, "1\tpath1\teth:ethertype:ip:icmp:ip:tcp\t\t\t\t\t\t\t").unwrap();
-        assert_eq!(seen, Seen::default());
+        assert_eq!(seen(&["1\t90\tpath1\teth:ethertype:ip:icmp:ip:tcp\t\t\t\t\t\t\t"]), Seen::default());
     }
 
     #[test]
     fn sctp_is_counted_bare_and_inside_udp() {
-        let mut seen = Seen::default();
-        count(&mut seen, "1\tpath1\teth:ethertype:ip:sctp\t\t\t\t\t\t\t").unwrap();
-        count(&mut seen, "2\tpath2\teth:ethertype:ipv6:udp:sctp:data\t\t\t\t\t\t\t").unwrap();
-        assert_eq!((seen.sctp, seen.sctp_by_interface["path2"]), (2, 1));
+        let seen = seen(&[
+            "1\t100\tpath1\teth:ethertype:ip:sctp\t\t\t\t\t\t\t",
+            "2\t900\tpath2\teth:ethertype:ipv6:udp:sctp:data\t\t\t\t\t\t\t",
+        ]);
+        assert_eq!((seen.sctp, seen.sctp_ip_bytes, seen.sctp_udp_bytes), (2, 100, 900));
+        assert_eq!((seen.sctp_bytes_by_interface["path2"], seen.carrier()), (900, "sctp-udp"));
     }
 
     #[test]
     fn user_data_that_looks_malformed_is_no_fault_but_a_malformed_packet_is() {
-        let mut seen = Seen::default();
-        count(
-            &mut seen,
-            "1\t\teth:ethertype:ip:sctp:http\t\t_ws.malformed,[Malformed Packet: HTTP]\t\t\t\t\t",
-        )
-        .unwrap();
-        assert_eq!(seen.faulty, 0);
-        count(&mut seen, "2\t\teth:ethertype:ip:sctp\t\t_ws.malformed,[Malformed Packet: SCTP]\t\t\t\t\t")
-            .unwrap();
+        let seen = seen(&[
+            "1\t90\t\teth:ethertype:ip:sctp:http\t\t_ws.malformed,[Malformed Packet: HTTP]\t\t\t\t\t",
+            "2\t90\t\teth:ethertype:ip:sctp\t\t_ws.malformed,[Malformed Packet: SCTP]\t\t\t\t\t",
+        ]);
         assert_eq!(seen.faults, ["frame 2: _ws.malformed"]);
     }
 

@@ -83,12 +83,11 @@ impl Link {
     /// # Errors
     /// When nft refuses.
     pub fn silence(&self) -> Result<()> {
-        for host in [&self.left, &self.right] {
-            let (table, name) = (self.table(), self.name());
-            let chain = format!("{{ type filter hook ingress device {name} priority -500; policy drop; }}");
-            host.tool("nft", &["add", "table", "netdev", &table])?;
-            host.tool("nft", &["add", "chain", "netdev", &table, "nothing", &chain])?;
-        }
+        let (table, name) = (self.table(), self.name());
+        let chain = format!("{{ type filter hook ingress device {name} priority -500; policy drop; }}");
+        let ruleset = format!("add table netdev {table}; add chain netdev {table} nothing {chain}");
+        self.left.tool("nft", &[&ruleset])?;
+        self.right.tool("nft", &[&ruleset])?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use crate::host::Host;
 use crate::process::{Finished, Process};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,6 +38,12 @@ impl Roundtrip {
         if !output.status.success() {
             bail!("go build failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
+        let loader = Command::new("ldd").arg(&binary).output().context("cannot start ldd")?;
+        ensure!(
+            !loader.status.success(),
+            "the Go program is not static: {}",
+            String::from_utf8_lossy(&loader.stdout)
+        );
         Ok(Self { binary })
     }
 

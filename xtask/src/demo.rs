@@ -1,0 +1,96 @@
+//! `./x demo`: two hosts, two links between them, a daemon in each, and six steps with unmodified programs.
+//! Ends with a table; the exit status is 0 only when every verdict is right.
+//!
+//! Verdicts come from outside: hashes of files, exit statuses, the servers' logs, and `tshark` on captures of
+//! both links. Nothing is judged by the daemon's own counters but what `explain` and `shimrules -L` show.
+//! Begin with [`STEPS`].
+
+mod refusals;
+mod row;
+mod rules;
+mod transfers;
+mod world;
+
+use crate::Outcome;
+use crate::tools::{cargo, succeeds};
+use anyhow::{Context, Result, ensure};
+use row::Row;
+use std::path::PathBuf;
+use testbed::process::now;
+use world::World;
+
+/// A step runs programs and adds rows; an error becomes a wrong row.
+type Step = fn(&mut World) -> Result<Vec<Row>>;
+
+/// The steps in order: number, what the user is told, function.
+const STEPS: &[(&str, &str, Step)] = &[
+    ("1", "curl of 64 MiB from nginx, IPv4 and IPv6", transfers::curl_from_nginx),
+    ("2", "ssh, and scp of 64 MiB both ways", transfers::ssh_and_scp),
+    ("3", "a static Go program, and Python asyncio", transfers::go_and_python),
+    ("4", "path 1 goes silent during scp", transfers::silent_path),
+    ("5", "no daemon at the peer, a closed port, a disabled rule", refusals::all),
+    ("6", "shimrules lists the rules and their hits", rules::listed),
+];
+
+/// `./x demo`.
+pub(crate) fn run(_: &[String]) -> Result<Outcome> {
+    if !testbed::is_root() {
+        println!("demo: making hosts needs root: run `sudo ./x demo`. It would show:");
+        STEPS.iter().for_each(|(number, what, _)| println!("  {number}. {what}"));
+        return Ok(Outcome::Bad);
+    }
+    let programs = build()?;
+    let start = now();
+    println!("demo: making hosts alpha and beta, two links, and the servers");
+    let mut world = World::new(programs)?;
+    let mut rows = rules::built(&mut world)?;
+    for (number, what, step) in STEPS {
+        println!("\n{number}. {what}");
+        rows.extend(judged(number, what, step(&mut world)));
+    }
+    println!("\ndemo: clearing up");
+    rows.push(nothing_left(world));
+    row::print_table(&rows);
+    let wrong = rows.iter().filter(|row| !row.is_right()).count();
+    println!(
+        "{} of {} verdicts right, in {:.0} s",
+        rows.len() - wrong,
+        rows.len(),
+        start.elapsed().as_secs_f64()
+    );
+    Ok(if wrong == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// A step's rows; a step that broke off becomes one wrong row.
+fn judged(number: &'static str, what: &str, rows: Result<Vec<Row>>) -> Vec<Row> {
+    rows.unwrap_or_else(|error| {
+        let row = Row::broken(number, what, &error);
+        row.print();
+        vec![row]
+    })
+}
+
+fn nothing_left(world: World) -> Row {
+    let mut row = Row::new("", "clearing up");
+    let left = world.clear_up();
+    row.require(left.is_empty(), || format!("left behind: {}", left.join("; ")));
+    row
+}
+
+/// Builds the programs a user would install, optimised. SCTPIFY_BIN_DIR names a directory of others to show.
+fn build() -> Result<testbed::Programs> {
+    if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
+        return testbed::Programs::find();
+    }
+    println!("demo: building sctpifyd, sctpify and shimrules (the first time takes minutes)");
+    let mut command = cargo(&["build", "--release", "--package", "sctpifyd", "--package", "cli", "--bins"]);
+    ensure!(succeeds(&mut command)?, "the programs do not build");
+    testbed::Programs::in_dir(&release_dir()?)
+}
+
+/// Where cargo puts optimised programs: beside the directory this program lies in.
+pub(crate) fn release_dir() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+    let target = exe.parent().and_then(|dir| dir.parent()).context("this program lies nowhere")?;
+    Ok(target.join("release"))
+}
