@@ -158,21 +158,12 @@ impl<'b> PacketWriter<'b> {
         result
     }
 
-    /// Adds a DATA chunk, as [`PacketWriter::push`] does, but with one check of the room.
+    /// Adds a DATA chunk and its padding: [`PacketWriter::push`] for the chunk sent most.
     ///
     /// # Errors
     /// [`NoRoom`] if the chunk does not fit; the packet is then as it was before.
     pub fn push_data(&mut self, data: &Data<'_>) -> Result<(), NoRoom> {
-        let (header, payload) = (data.header_bytes(), data.payload);
-        let len = header.len() + payload.len();
-        let place = self.out.buf[self.out.len..].get_mut(..padded(len)).ok_or(NoRoom)?;
-        let (head, rest) = place.split_at_mut(header.len());
-        let (body, padding) = rest.split_at_mut(payload.len());
-        head.copy_from_slice(&header);
-        body.copy_from_slice(payload);
-        padding.fill(0);
-        self.out.len += padded(len);
-        Ok(())
+        self.push(data)
     }
 
     /// Ends the packet with its CRC32c and returns its length; zero if the buffer had no room for a header.

@@ -68,21 +68,6 @@ fn a_chunk_that_does_not_fit_leaves_the_packet_as_it_was() {
 }
 
 #[test]
-fn the_fast_path_for_data_writes_the_same_octets() {
-    for len in 0..9 {
-        let payload = vec![0x5a; len];
-        let (mut fast, mut plain) = ([0xff; 64], [0xff; 64]);
-        let mut writer = PacketWriter::new(&mut fast, HEADER);
-        writer.push_data(&data(&payload)).unwrap();
-        let fast_len = writer.finish();
-        let mut writer = PacketWriter::new(&mut plain, HEADER);
-        writer.push(&data(&payload)).unwrap();
-        let plain_len = writer.finish();
-        assert_eq!(fast[..fast_len], plain[..plain_len]);
-    }
-}
-
-#[test]
 fn each_checksum_mode_takes_what_it_says() {
     let mut buf = [0; 64];
     let mut writer = PacketWriter::new(&mut buf, HEADER);

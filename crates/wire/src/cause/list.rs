@@ -32,8 +32,8 @@ impl<'a> Causes<'a> {
     /// malformed is an error too, and the walk goes on behind it.
     pub fn iter(&self) -> CausesIter<'a> {
         match self.0 {
-            Source::Wire(bytes) => CausesIter::Wire(Tlvs::new(bytes)),
-            Source::Values(values) => CausesIter::Values(values.iter()),
+            Source::Wire(bytes) => CausesIter(IterSource::Wire(Tlvs::new(bytes))),
+            Source::Values(values) => CausesIter(IterSource::Values(values.iter())),
         }
     }
 
@@ -85,10 +85,11 @@ impl<'a> IntoIterator for Causes<'a> {
 
 /// Iterator over the causes of a chunk.
 #[derive(Clone, Debug)]
-pub enum CausesIter<'a> {
-    /// Of a received chunk.
+pub struct CausesIter<'a>(IterSource<'a>);
+
+#[derive(Clone, Debug)]
+enum IterSource<'a> {
     Wire(Tlvs<'a>),
-    /// Of a chunk to be sent.
     Values(std::slice::Iter<'a, Cause<'a>>),
 }
 
@@ -96,9 +97,9 @@ impl<'a> Iterator for CausesIter<'a> {
     type Item = Result<Cause<'a>, CauseError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            CausesIter::Wire(tlvs) => tlvs.next().map(|tlv| Cause::parse(tlv?)),
-            CausesIter::Values(values) => values.next().copied().map(Ok),
+        match &mut self.0 {
+            IterSource::Wire(tlvs) => tlvs.next().map(|tlv| Cause::parse(tlv?)),
+            IterSource::Values(values) => values.next().copied().map(Ok),
         }
     }
 }

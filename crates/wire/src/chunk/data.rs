@@ -77,7 +77,7 @@ impl<'a> Data<'a> {
     }
 
     /// The chunk's first sixteen octets. A payload that does not fit a packet gives a wrong length here.
-    pub(crate) fn header_bytes(&self) -> [u8; DATA_HEADER_LEN] {
+    fn header_bytes(&self) -> [u8; DATA_HEADER_LEN] {
         let flags = flags(self.immediate, self.unordered, self.begin, self.end);
         let length = (DATA_HEADER_LEN + self.payload.len()) as u16;
         let mut header = [0; DATA_HEADER_LEN];

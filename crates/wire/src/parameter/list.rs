@@ -33,8 +33,8 @@ impl<'a> Parameters<'a> {
     /// malformed is an error too, and the walk goes on behind it.
     pub fn iter(&self) -> ParametersIter<'a> {
         match self.0 {
-            Source::Wire(bytes) => ParametersIter::Wire(Tlvs::new(bytes)),
-            Source::Values(values) => ParametersIter::Values(values.iter()),
+            Source::Wire(bytes) => ParametersIter(IterSource::Wire(Tlvs::new(bytes))),
+            Source::Values(values) => ParametersIter(IterSource::Values(values.iter())),
         }
     }
 
@@ -95,10 +95,11 @@ impl<'a> IntoIterator for Parameters<'a> {
 
 /// Iterator over the parameters of a chunk.
 #[derive(Clone, Debug)]
-pub enum ParametersIter<'a> {
-    /// Of a received chunk.
+pub struct ParametersIter<'a>(IterSource<'a>);
+
+#[derive(Clone, Debug)]
+enum IterSource<'a> {
     Wire(Tlvs<'a>),
-    /// Of a chunk to be sent.
     Values(std::slice::Iter<'a, Parameter<'a>>),
 }
 
@@ -106,9 +107,9 @@ impl<'a> Iterator for ParametersIter<'a> {
     type Item = Result<Parameter<'a>, ParameterError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            ParametersIter::Wire(tlvs) => tlvs.next().map(|tlv| Parameter::parse(tlv?)),
-            ParametersIter::Values(values) => values.next().copied().map(Ok),
+        match &mut self.0 {
+            IterSource::Wire(tlvs) => tlvs.next().map(|tlv| Parameter::parse(tlv?)),
+            IterSource::Values(values) => values.next().copied().map(Ok),
         }
     }
 }
