@@ -22,7 +22,8 @@ impl<'a> Causes<'a> {
     /// No causes.
     pub const EMPTY: Causes<'a> = Causes(Source::Wire(&[]));
 
-    pub(crate) const fn from_wire(bytes: &'a [u8]) -> Causes<'a> {
+    /// The causes in `bytes`, as a packet carries them. Nothing is checked until they are walked.
+    pub const fn from_wire(bytes: &'a [u8]) -> Causes<'a> {
         Causes(Source::Wire(bytes))
     }
 

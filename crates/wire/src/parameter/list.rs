@@ -23,7 +23,8 @@ impl<'a> Parameters<'a> {
     /// No parameters.
     pub const EMPTY: Parameters<'a> = Parameters(Source::Wire(&[]));
 
-    pub(crate) const fn from_wire(bytes: &'a [u8]) -> Parameters<'a> {
+    /// The parameters in `bytes`, as a packet carries them. Nothing is checked until they are walked.
+    pub const fn from_wire(bytes: &'a [u8]) -> Parameters<'a> {
         Parameters(Source::Wire(bytes))
     }
 
