@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where a kernel with SCTP shows itself: the first while the protocol is registered in this network
-/// namespace, the second while the module is loaded.
-const SIGNS: [&str; 2] = ["/proc/net/sctp", "/sys/module/sctp"];
+/// Where a kernel with SCTP shows itself: the first while the protocol is registered in the thread's
+/// network namespace, the second while the module is loaded.
+const SIGNS: [&str; 2] = ["/proc/thread-self/net/sctp", "/sys/module/sctp"];
 
 /// The kernel's own SCTP is active and answers the packets of [`RawCarrier`](crate::RawCarrier)'s peers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

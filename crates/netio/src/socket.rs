@@ -328,3 +328,36 @@ fn may_be_pending(error: &io::Error) -> bool {
         )
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_loopback() -> (Socket, u16) {
+        let socket = Socket::open(Kind::Udp, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = socket2::SockRef::from(&socket.outlets.main()).local_addr().unwrap();
+        (socket, port.as_socket().unwrap().port())
+    }
+
+    #[test]
+    fn a_train_that_the_kernel_refuses_goes_packet_by_packet_and_so_does_the_next_at_once() {
+        let ((mut sender, _), (mut receiver, peer_port)) = (on_loopback(), on_loopback());
+        // Without checksums the kernel takes no trains, but packets.
+        sys::set_int(sender.outlets.main(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        let route = Route { local: loopback, remote: loopback, carrier: Carrier::Udp { peer_port } };
+        let bytes: Vec<u8> = (0..=255).collect();
+        for (round, send_calls) in [(1, 2), (2, 3)] {
+            sender.send(&route, None, Ecn::NotEct, 100, &bytes).unwrap();
+            let mut arrived = Vec::new();
+            receiver.recv(&mut |_, _, packet| arrived.push(packet.to_vec())).unwrap();
+            assert_eq!(arrived, bytes.chunks(100).collect::<Vec<_>>());
+            let counters = sender.counters();
+            assert_eq!(
+                (counters.gso_batches, counters.gso_refusals, counters.packets_sent),
+                (0, 1, round * 3)
+            );
+            assert_eq!(counters.send_calls, send_calls);
+        }
+    }
+}

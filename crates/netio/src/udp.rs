@@ -61,6 +61,7 @@ impl UdpCarrier {
 
     /// Calls `f` with each SCTP packet that has arrived, up to
     /// [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) datagrams (of up to 64 packets each) per family.
+    /// The bytes are unchecked; both addresses of the route are unicast.
     ///
     /// # Errors
     /// Those of recvmmsg(2); an empty socket is no error.

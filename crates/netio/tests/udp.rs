@@ -160,8 +160,8 @@ fn a_small_link_behind_a_router_is_reported_and_larger_packets_still_leave() {
     let mut sender = a.udp();
     for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
         let route = udp_route(from, to);
-        for _ in 0..2 {
-            sender.send(&route, None, Ecn::NotEct, 1400, &pattern(1400)).unwrap();
+        for len in [1400, 1400, 4200] {
+            sender.send(&route, None, Ecn::NotEct, 1400, &pattern(len)).unwrap();
             let (reported, kind, quoted) = path_error(&mut sender);
             assert_eq!((reported, kind), (route, PathErrorKind::FragmentationNeeded { mtu: Some(1300) }));
             assert!(quoted.len() >= 12);
