@@ -1,3 +1,37 @@
-//! The SCTP protocol engine, without sockets, clock or threads.
+//! The SCTP protocol engine (RFC 9260), without sockets, clock or threads.
+//!
+//! An [`Endpoint`] owns any number of associations. It is driven from outside:
+//!
+//! * in: [`Endpoint::handle_datagram`], [`Endpoint::handle_timeout`], [`Endpoint::handle_path_error`], and commands
+//!   such as [`Endpoint::connect`] and [`Endpoint::send`];
+//! * out: [`Endpoint::poll_transmit`], [`Endpoint::poll_event`], [`Endpoint::recv`] and [`Endpoint::next_timeout`].
+//!
+//! After each input the driver polls until nothing more comes out. Time is what the caller says it is
+//! ([`base::Time`]), randomness comes from one seed, and nothing depends on the order of a hash map: the same
+//! inputs give the same packets, bit for bit.
+//!
+//! Begin reading at [`Endpoint`]; then `association/mod.rs`, whose parts are the protocol's own: `table` (which chunk
+//! does what in which state), `setup`, `shutdown`, `assemble` (packets out), `tx` (sending data), `rx` (receiving
+//! data), and `path` (one way to the peer: RTO, congestion window, heartbeats).
 
 #![forbid(unsafe_code)]
+
+mod association;
+mod config;
+mod cookie;
+mod endpoint;
+mod error;
+mod event;
+mod info;
+mod negotiation;
+mod path;
+mod random;
+mod rx;
+mod tx;
+
+pub use config::{AssociationConfig, EndpointConfig, Limits, Timing};
+pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
+pub use error::{ConnectError, SendError};
+pub use event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};
+pub use info::{AssociationInfo, Counters, EndpointCounters, PathInfo, PathState, StateName};
+pub use wire::{Ppid, StreamId};

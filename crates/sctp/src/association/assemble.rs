@@ -1,0 +1,234 @@
+//! Packets out: small fillers, called in a fixed order.
+//!
+//! Begin at [`Association::poll_transmit`]. Each packet of a train has the length of the first, but the last may be
+//! shorter, so that the kernel can cut the train (GSO).
+
+use base::{Route, Time};
+use smallvec::SmallVec;
+use wire::{
+    Causes, Chunk, CookieEcho, DATA_HEADER_LEN, Data, ErrorChunk, GapBlock, Heartbeat, PacketWriter, Sack,
+    Shutdown, Tsn,
+};
+
+use super::heartbeat::info;
+use super::{Association, Context, Control, State};
+use crate::info::PathState;
+use crate::path::PathIndex;
+use crate::tx::Fragment;
+
+/// Packets in one train.
+const TRAIN_MAX: usize = 64;
+
+/// A train of packets written into the caller's buffer.
+#[derive(Debug)]
+pub(crate) struct Train {
+    pub(crate) route: Route,
+    pub(crate) len: usize,
+    pub(crate) segment_size: usize,
+}
+
+impl Association {
+    /// Writes the next packets, all for one path.
+    pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
+        if matches!(self.state, State::Closed) {
+            return None;
+        }
+        self.queue_heartbeats(ctx);
+        let path = self.next_path()?;
+        let max = self.paths.get(path).packet_size();
+        let (mut len, mut segment_size, mut packets) = (0, max, 0);
+        while packets < TRAIN_MAX && len + segment_size <= buf.len() {
+            let written = self.write_packet(path, &mut buf[len..len + segment_size], ctx.now);
+            if written == 0 {
+                break;
+            }
+            if packets == 0 {
+                segment_size = written;
+            }
+            packets += 1;
+            len += written;
+            if written < segment_size {
+                break;
+            }
+        }
+        let path = self.paths.get_mut(path);
+        path.counters.packets_sent += packets as u64;
+        path.counters.bytes_sent += len as u64;
+        (packets > 0).then_some(Train { route: path.route, len, segment_size })
+    }
+
+    /// The path that has something to carry: control chunks first, then SACKs that are due, then data.
+    fn next_path(&self) -> Option<PathIndex> {
+        if let Some((path, _)) = self.control.front() {
+            return Some(*path);
+        }
+        if self.state.acknowledges() && self.inbound.ack.is_due() {
+            return Some(self.sack_path());
+        }
+        if !self.state.sends_data() {
+            return None;
+        }
+        if let Some(path) = self.retransmission_path() {
+            return self.window_allows(path).then_some(path);
+        }
+        let path = self.paths.current();
+        self.next_new_length(path).map(|_| path)
+    }
+
+    /// SACKs go where the data came from (RFC 9260 section 6.2), or where they may get through if duplicates say that
+    /// they do not.
+    fn sack_path(&self) -> PathIndex {
+        let path = self.data_path;
+        if self.paths.get(path).state() == PathState::Active && !self.inbound.has_duplicates() {
+            path
+        } else {
+            self.paths.alternate(path)
+        }
+    }
+
+    fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], now: Time) -> usize {
+        let mut packet = PacketWriter::new(buf, self.header());
+        self.fill_control(path, &mut packet);
+        self.fill_sack(path, &mut packet);
+        if self.state.sends_data() {
+            self.fill_retransmissions(path, &mut packet, now);
+            self.fill_new_data(path, &mut packet, now);
+        }
+        if packet.is_empty() { 0 } else { packet.finish() }
+    }
+
+    fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
+        while let Some((_, control)) = self.control.front().filter(|(p, _)| *p == path) {
+            let pushed = match control {
+                Control::CookieEcho => self.push_cookie_echo(packet),
+                Control::CookieAck => packet.push(&Chunk::CookieAck).is_ok(),
+                Control::Heartbeat { nonce } => {
+                    packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(path, *nonce) })).is_ok()
+                }
+                Control::HeartbeatAck(info) => packet.push(&Chunk::HeartbeatAck(Heartbeat { info })).is_ok(),
+                Control::Error(causes) => {
+                    packet.push(&ErrorChunk { causes: Causes::from_wire(causes) }).is_ok()
+                }
+                Control::Shutdown => {
+                    let cumulative_tsn = self.inbound.cumulative_tsn();
+                    packet.push(&Chunk::Shutdown(Shutdown { cumulative_tsn })).is_ok()
+                }
+                Control::ShutdownAck => packet.push(&Chunk::ShutdownAck).is_ok(),
+            };
+            // What does not even fit into an empty packet never will.
+            if pushed || packet.is_empty() {
+                self.control.pop_front();
+            }
+            if !pushed {
+                break;
+            }
+        }
+    }
+
+    fn push_cookie_echo(&self, packet: &mut PacketWriter<'_>) -> bool {
+        match &self.state {
+            State::CookieEchoed { cookie, .. } => {
+                packet.push(&Chunk::CookieEcho(CookieEcho { cookie })).is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    /// A SACK that is due, or one that was waiting and can ride along.
+    fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
+        let rides = !packet.is_empty() || self.next_new_length(path).is_some();
+        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && rides);
+        if !self.state.acknowledges() || !wanted || path != self.sack_path() {
+            return;
+        }
+        let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
+        let room = packet.remaining().saturating_sub(16 + 4 * duplicates.len()) / 4;
+        let gaps: SmallVec<[GapBlock; 32]> = self.inbound.gap_blocks(room).collect();
+        let sack = Sack {
+            cumulative_tsn: self.inbound.cumulative_tsn(),
+            a_rwnd: self.inbound.advertise(),
+            gaps: (&gaps[..]).into(),
+            duplicates: (&duplicates[..]).into(),
+        };
+        if packet.push(&Chunk::Sack(sack)).is_ok() {
+            self.counters.sacks_sent += 1;
+            self.inbound.on_sack_sent();
+        }
+    }
+
+    /// The path for the earliest lost chunk.
+    fn retransmission_path(&self) -> Option<PathIndex> {
+        let (_, _, last) = self.outstanding.first_lost()?;
+        let active = self.paths.get(last).state() == PathState::Active;
+        Some(if active { last } else { self.paths.alternate(last) })
+    }
+
+    /// RFC 9260 section 6.1 B: the window may be passed by less than one packet.
+    fn window_allows(&self, path: PathIndex) -> bool {
+        self.outstanding.flight(path) < self.paths.get(path).congestion.cwnd()
+    }
+
+    fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        while self.retransmission_path() == Some(path) && self.window_allows(path) {
+            let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
+            let length = fragment.payload.len();
+            let chunk = data_chunk(fragment, seq.tsn(self.initial_tsn), false);
+            if packet.push_data(&chunk).is_err() {
+                break;
+            }
+            self.outstanding.on_retransmit(seq, path, now);
+            self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
+            self.counters.data_retransmitted += 1;
+            let path = self.paths.get_mut(path);
+            path.counters.retransmissions += 1;
+            path.on_data_sent(now);
+        }
+    }
+
+    /// The length of the next new chunk, if windows allow it on `path` (RFC 9260 section 6.1 A and B).
+    fn next_new_length(&self, path: PathIndex) -> Option<usize> {
+        if path != self.paths.current() || self.outstanding.has_lost() || !self.state.sends_data() {
+            return None;
+        }
+        let length = self.queue.next_length(self.fragment_size())?;
+        // With nothing in flight one chunk may probe a closed window.
+        let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
+        (window_open && self.window_allows(path)).then_some(length)
+    }
+
+    fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        let flight = self.outstanding.flight(path);
+        self.paths.get_mut(path).before_data(now, flight);
+        let max = self.fragment_size();
+        while let Some(length) = self.next_new_length(path) {
+            if packet.remaining() < wire::padded(DATA_HEADER_LEN + length) {
+                break;
+            }
+            let Some(fragment) = self.queue.next_fragment(max) else { break };
+            let tsn = self.outstanding.next().tsn(self.initial_tsn);
+            self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
+            self.outstanding.push(fragment.clone(), path, now);
+            self.paths.get_mut(path).on_data_sent(now);
+            self.counters.data_sent += 1;
+            // The sender can do no more before a SACK: ask for it at once (RFC 7053).
+            let immediate = self.next_new_length(path).is_none()
+                && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            let pushed = packet.push_data(&data_chunk(&fragment, tsn, immediate));
+            debug_assert!(pushed.is_ok(), "the room was checked");
+        }
+    }
+}
+
+fn data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> Data<'_> {
+    Data {
+        immediate,
+        unordered: fragment.unordered,
+        begin: fragment.begin,
+        end: fragment.end,
+        tsn,
+        stream: fragment.stream,
+        ssn: fragment.ssn,
+        ppid: fragment.ppid,
+        payload: &fragment.payload,
+    }
+}

@@ -1,0 +1,172 @@
+//! DATA and SACK (RFC 9260 section 6).
+
+use smallvec::SmallVec;
+use wire::{Cause, Data, Sack, Tsn};
+
+use super::{Association, Context, State};
+use crate::event::Event;
+use crate::path::{Acked, PathIndex};
+use crate::rx::DataOutcome;
+use crate::tx::{PathAcks, Seq};
+
+impl Association {
+    pub(super) fn on_data(&mut self, path: PathIndex, data: &Data<'_>, ctx: &mut Context<'_>) {
+        if !self.state.receives_data() {
+            return;
+        }
+        // RFC 9260 section 6.2: DATA without user data ends the association.
+        if data.payload.is_empty() {
+            let cause = Cause::NoUserData { tsn: data.tsn };
+            let reason = data.tsn.0.to_be_bytes().to_vec().into();
+            return self.abort(crate::event::AbortCause { code: cause.code(), reason }, ctx);
+        }
+        self.data_path = path;
+        let had_ready = self.inbound.has_ready();
+        if data.stream.0 >= self.inbound_streams {
+            self.on_data_of_no_stream(path, data, ctx);
+            return;
+        }
+        match self.inbound.on_data(data, ctx.now, &self.config.timing) {
+            DataOutcome::Taken => {
+                self.counters.data_received += 1;
+                self.counters.bytes_received += data.payload.len() as u64;
+            }
+            DataOutcome::Duplicate => self.counters.data_duplicate += 1,
+            DataOutcome::Dropped => self.counters.data_dropped += 1,
+        }
+        if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
+            self.events.push_back(Event::Readable);
+        }
+    }
+
+    /// RFC 9260 section 6.5: acknowledged, reported, and dropped.
+    fn on_data_of_no_stream(&mut self, path: PathIndex, data: &Data<'_>, ctx: &mut Context<'_>) {
+        if self.inbound.on_discarded(data.tsn) == DataOutcome::Taken {
+            self.report(path, &Cause::InvalidStreamIdentifier { stream: data.stream }, ctx);
+        }
+    }
+
+    pub(super) fn on_sack(&mut self, sack: &Sack<'_>, ctx: &mut Context<'_>) {
+        match self.state {
+            State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
+            State::Established
+            | State::ShutdownPending
+            | State::ShutdownSent { .. }
+            | State::ShutdownReceived
+            | State::ShutdownAckSent { .. } => {}
+        }
+        self.counters.sacks_received += 1;
+        let Some(first) = self.sequence_after(sack.cumulative_tsn) else { return };
+        let Some(gaps) = gap_ranges(first, sack) else {
+            return self.violation("SACK with impossible gap blocks", ctx);
+        };
+        if first < self.outstanding.first() {
+            return;
+        }
+        self.acknowledge(first, &gaps, sack.a_rwnd, ctx);
+    }
+
+    /// The sequence after `cumulative`, if it can lie in this association.
+    pub(super) fn sequence_after(&self, cumulative: Tsn) -> Option<Seq> {
+        self.outstanding.first().nearest(self.initial_tsn, cumulative.next())
+    }
+
+    /// Applies an acknowledgement; also that of a SHUTDOWN, which has no gaps and no window.
+    pub(super) fn acknowledge(
+        &mut self,
+        first: Seq,
+        gaps: &[(Seq, Seq)],
+        a_rwnd: u32,
+        ctx: &mut Context<'_>,
+    ) {
+        let advanced = first > self.outstanding.first();
+        let flights: SmallVec<[usize; 8]> =
+            self.paths.indices().map(|i| self.outstanding.flight(i)).collect();
+        let Ok(acks) = self.outstanding.on_sack(first, gaps, ctx.now) else {
+            return self.violation("SACK of data that was never sent", ctx);
+        };
+        for (index, acks) in acks.iter().enumerate() {
+            self.on_path_acks(PathIndex(index), acks, flights[index], advanced, ctx);
+        }
+        let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
+        self.counters.bytes_acknowledged += acknowledged as u64;
+        self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
+        // Answers to window probes prove that the peer lives (RFC 9260 section 6.1 A).
+        if acknowledged > 0 || a_rwnd == 0 {
+            self.errors = 0;
+        }
+        if a_rwnd == 0 {
+            let current = self.paths.current();
+            let transition = self.paths.get_mut(current).on_success();
+            self.report_transition(current, transition);
+        }
+        if self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4 {
+            self.writable_wanted = false;
+            if self.state.takes_data_to_send() {
+                self.events.push_back(Event::Writable);
+            }
+        }
+    }
+
+    fn on_path_acks(
+        &mut self,
+        index: PathIndex,
+        acks: &PathAcks,
+        flight_before: usize,
+        cumulative_advanced: bool,
+        ctx: &mut Context<'_>,
+    ) {
+        let (first, next) = (self.outstanding.first(), self.outstanding.next());
+        let flight = self.outstanding.flight(index);
+        let path = self.paths.get_mut(index);
+        path.congestion.on_cumulative(first);
+        if let Some((seq, rtt)) = acks.newest {
+            path.on_round_trip(seq, rtt, next, &self.config.timing);
+        }
+        if acks.lost > 0 && path.congestion.on_loss(next) {
+            self.counters.fast_recoveries += 1;
+        }
+        if acks.bytes > 0 {
+            path.congestion.on_ack(Acked {
+                bytes: acks.bytes,
+                flight_before,
+                cumulative_advanced,
+                all_acknowledged: flight == 0,
+            });
+        }
+        // RFC 9260 section 6.3.2, R2 and R3.
+        if flight == 0 {
+            path.t3 = None;
+        } else if acks.earliest || path.t3.is_none() {
+            path.t3 = Some(ctx.now + path.rto());
+        }
+        if acks.bytes > 0 {
+            let transition = path.on_success();
+            self.report_transition(index, transition);
+        }
+    }
+
+    /// Everything in flight on a path is given up: it is sent again by another.
+    pub(super) fn mark_lost_on(&mut self, index: PathIndex) {
+        let flight = self.outstanding.flight(index);
+        self.outstanding.on_timeout(index);
+        self.peer_rwnd += flight;
+        self.paths.get_mut(index).t3 = None;
+    }
+}
+
+/// Gap blocks as ranges of sequences, ends included; `None` if they are reversed, overlap or touch what is
+/// cumulatively acknowledged.
+fn gap_ranges(first: Seq, sack: &Sack<'_>) -> Option<SmallVec<[(Seq, Seq); 8]>> {
+    let mut ranges = SmallVec::new();
+    let mut least = 2;
+    for gap in sack.gaps() {
+        if gap.start < least || gap.end < gap.start {
+            return None;
+        }
+        // Offsets count from the cumulative TSN, which is just before `first`.
+        ranges.push((Seq(first.0 + u64::from(gap.start) - 1), Seq(first.0 + u64::from(gap.end) - 1)));
+        least = gap.end.saturating_add(1);
+    }
+    Some(ranges)
+}

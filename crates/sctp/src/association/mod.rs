@@ -1,0 +1,404 @@
+//! One association: its state, its paths, what it sends and what it receives.
+//!
+//! Begins where both sides' INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
+//! ([`Association::from_cookie`]). Its parts: `table` says which chunk does what in which state; `data` takes DATA and SACK;
+//! `shutdown` and `timers` are what their names say; `assemble` writes packets.
+
+mod assemble;
+mod data;
+mod heartbeat;
+mod opening;
+mod shutdown;
+mod state;
+mod table;
+mod timers;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use base::{Route, Time};
+use bytes::Bytes;
+use wire::{Ppid, StreamId, Tsn, VerificationTag};
+
+use crate::config::{AssociationConfig, Limits, Timing};
+use crate::cookie::Cookie;
+use crate::endpoint::Replies;
+use crate::error::SendError;
+use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions};
+use crate::info::{AssociationInfo, Counters, StateName};
+use crate::negotiation::PeerInit;
+use crate::path::{Path, PathIndex, Paths};
+use crate::random::Random;
+use crate::rx::Inbound;
+use crate::tx::{Outstanding, SendQueue};
+pub(crate) use opening::{INIT_PACKET_MAX, Opening, own_parameters};
+pub(crate) use state::State;
+pub(crate) use table::Verdict;
+
+/// What an association is lent while it works.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Time,
+    pub(crate) random: &'a mut Random,
+    pub(crate) limits: &'a Limits,
+    pub(crate) replies: &'a mut Replies,
+}
+
+/// A chunk that waits to be sent, other than DATA and SACK.
+#[derive(Clone, Debug)]
+enum Control {
+    CookieEcho,
+    CookieAck,
+    Heartbeat {
+        nonce: u64,
+    },
+    HeartbeatAck(Bytes),
+    /// Error causes, whole.
+    Error(Bytes),
+    Shutdown,
+    ShutdownAck,
+}
+
+/// An association beyond its INIT.
+pub(crate) struct Association {
+    config: AssociationConfig,
+    local_port: u16,
+    remote_port: u16,
+    local_tag: VerificationTag,
+    peer_tag: VerificationTag,
+    state: State,
+    adaptation: Option<u32>,
+    outbound_streams: u16,
+    inbound_streams: u16,
+    paths: Paths,
+    initial_tsn: Tsn,
+    queue: SendQueue,
+    outstanding: Outstanding,
+    /// The peer's a_rwnd less what is in flight.
+    peer_rwnd: usize,
+    /// Whether `send` refused and the driver waits for room.
+    writable_wanted: bool,
+    inbound: Inbound,
+    /// The path that DATA last came by: where SACKs go.
+    data_path: PathIndex,
+    control: VecDeque<(PathIndex, Control)>,
+    /// Timeouts in a row, over all paths.
+    errors: u8,
+    counters: Counters,
+    events: VecDeque<Event>,
+}
+
+/// What both ways of birth know.
+struct Birth<'a> {
+    config: AssociationConfig,
+    ports: (u16, u16),
+    tags: (VerificationTag, VerificationTag),
+    initial_tsns: (Tsn, Tsn),
+    streams: (u16, u16),
+    peer_rwnd: u32,
+    adaptation: Option<u32>,
+    route: Route,
+    local_addresses: &'a [IpAddr],
+    peer_addresses: &'a [IpAddr],
+    state: State,
+}
+
+impl Association {
+    /// The INIT that `opening` sent was answered: COOKIE ECHO goes out.
+    pub(crate) fn from_init_ack(
+        opening: Opening,
+        route: Route,
+        peer: &PeerInit<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Self {
+        let birth = Birth {
+            config: opening.config.clone(),
+            ports: (opening.local_port, opening.remote_port),
+            tags: (opening.local_tag, peer.tag),
+            initial_tsns: (opening.initial_tsn, peer.initial_tsn),
+            streams: (
+                opening.config.outbound_streams.min(peer.inbound_streams),
+                opening.config.inbound_streams.min(peer.outbound_streams),
+            ),
+            peer_rwnd: peer.a_rwnd,
+            adaptation: peer.adaptation,
+            route,
+            local_addresses: &opening.local_addresses.clone(),
+            peer_addresses: &peer.addresses,
+            state: State::CookieWaitOver,
+        };
+        let mut association = Association::new(birth, ctx);
+        association.echo_cookie(opening, peer.cookie.unwrap_or_default(), ctx);
+        association
+    }
+
+    /// A good cookie came back: the driver is asked.
+    pub(crate) fn from_cookie(cookie: &Cookie, config: AssociationConfig, ctx: &mut Context<'_>) -> Self {
+        let birth = Birth {
+            config,
+            ports: (cookie.local_port, cookie.remote_port),
+            tags: (cookie.local_tag, cookie.peer_tag),
+            initial_tsns: (cookie.local_initial_tsn, cookie.peer_initial_tsn),
+            streams: (cookie.outbound_streams, cookie.inbound_streams),
+            peer_rwnd: cookie.peer_rwnd,
+            adaptation: cookie.adaptation,
+            route: cookie.route,
+            local_addresses: &cookie.local_addresses,
+            peer_addresses: &cookie.peer_addresses,
+            state: State::Accepting,
+        };
+        Association::new(birth, ctx)
+    }
+
+    fn new(birth: Birth<'_>, ctx: &mut Context<'_>) -> Association {
+        let timing = &birth.config.timing;
+        let mut first = Path::new(birth.route, birth.config.mtu, ctx.now, timing);
+        first.confirm(ctx.now, timing, ctx.random);
+        let mut paths = Paths::new(first);
+        for route in routes(&birth) {
+            if paths.len() < ctx.limits.paths && paths.find(&route).is_none() {
+                paths.push(Path::new(route, birth.config.mtu, ctx.now, timing));
+            }
+        }
+        Association {
+            local_port: birth.ports.0,
+            remote_port: birth.ports.1,
+            local_tag: birth.tags.0,
+            peer_tag: birth.tags.1,
+            state: birth.state,
+            adaptation: birth.adaptation,
+            outbound_streams: birth.streams.0,
+            inbound_streams: birth.streams.1,
+            paths,
+            initial_tsn: birth.initial_tsns.0,
+            queue: SendQueue::default(),
+            outstanding: Outstanding::default(),
+            peer_rwnd: birth.peer_rwnd as usize,
+            writable_wanted: false,
+            inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, ctx.limits),
+            data_path: PathIndex(0),
+            control: VecDeque::new(),
+            errors: 0,
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            config: birth.config,
+        }
+    }
+
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.local_port, self.remote_port)
+    }
+
+    pub(crate) fn tags(&self) -> (VerificationTag, VerificationTag) {
+        (self.local_tag, self.peer_tag)
+    }
+
+    pub(crate) fn initial_tsn(&self) -> Tsn {
+        self.initial_tsn
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn config(&self) -> &AssociationConfig {
+        &self.config
+    }
+
+    /// The peer's addresses.
+    pub(crate) fn remote_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.paths.iter().map(|(_, p)| p.route.remote)
+    }
+
+    /// Our addresses.
+    pub(crate) fn local_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.paths.iter().map(|(_, p)| p.route.local)
+    }
+
+    pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
+        self.paths.knows_remote(address)
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Takes a message to be sent.
+    pub(crate) fn send(
+        &mut self,
+        stream: StreamId,
+        ppid: Ppid,
+        message: Bytes,
+        options: SendOptions,
+    ) -> Result<(), SendError> {
+        if !self.state.takes_data_to_send() {
+            return Err(SendError::Closed);
+        }
+        if message.is_empty() {
+            return Err(SendError::Empty);
+        }
+        if stream.0 >= self.outbound_streams {
+            return Err(SendError::NoSuchStream { stream: stream.0, streams: self.outbound_streams });
+        }
+        if message.len() > self.config.send_buffer {
+            return Err(SendError::TooLong { length: message.len(), max: self.config.send_buffer });
+        }
+        if message.len() > self.send_capacity() {
+            self.writable_wanted = true;
+            return Err(SendError::WouldBlock);
+        }
+        self.queue.push(stream, ppid, message, options.unordered);
+        Ok(())
+    }
+
+    /// Bytes that `send` would take now.
+    pub(crate) fn send_capacity(&self) -> usize {
+        self.config.send_buffer.saturating_sub(self.queue.bytes() + self.outstanding.bytes())
+    }
+
+    /// The next message, and whether the peer should hear of the room this made.
+    pub(crate) fn recv(&mut self) -> Option<Message> {
+        let (message, reopened) = self.inbound.read()?;
+        if reopened && self.state.receives_data() {
+            self.inbound.ack.on_irregular();
+        }
+        Some(message)
+    }
+
+    /// User bytes that fit into one DATA chunk of a full packet on every path in use.
+    pub(crate) fn fragment_size(&self) -> usize {
+        let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
+        let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
+        packet.saturating_sub(wire::COMMON_HEADER_LEN + wire::DATA_HEADER_LEN).max(4)
+    }
+
+    pub(crate) fn set_timing(&mut self, timing: Timing, ctx: &mut Context<'_>) {
+        self.config.timing = timing;
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).on_new_timing(ctx.now, &self.config.timing, ctx.random);
+        }
+    }
+
+    /// The driver ends the association.
+    pub(crate) fn abort(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
+        if !matches!(self.state, State::Closed) {
+            self.send_abort(&cause, ctx);
+            self.close(CloseReason::Aborted(cause));
+        }
+    }
+
+    fn send_abort(&self, cause: &AbortCause, ctx: &mut Context<'_>) {
+        let route = self.paths.get(self.paths.current()).route;
+        ctx.replies.abort(route, self.header(), cause);
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.state = State::Closed;
+        self.control.clear();
+        self.events.push_back(Event::Closed(reason));
+    }
+
+    /// The association is replaced by the peer's new one.
+    pub(crate) fn on_restart(&mut self) {
+        if !matches!(self.state, State::Closed) {
+            self.close(CloseReason::Restarted);
+        }
+    }
+
+    /// Chooses the path of new data anew and says so if it changed.
+    fn choose_path(&mut self) {
+        if let Some(old) = self.paths.choose() {
+            let (from, to) = (self.paths.get(old).route, self.paths.get(self.paths.current()).route);
+            self.events.push_back(Event::PathSwitched { from, to });
+        }
+    }
+
+    fn report_transition(&mut self, index: PathIndex, transition: Option<crate::path::Transition>) {
+        if let Some(t) = transition {
+            let route = self.paths.get(index).route;
+            self.events.push_back(Event::PathChanged { route, from: t.from, to: t.to });
+            self.choose_path();
+        }
+    }
+
+    /// ICMP about a packet of ours, whose tag was verified.
+    pub(crate) fn on_path_error(&mut self, route: &Route, error: PathError, ctx: &mut Context<'_>) {
+        let Some(index) = self.paths.find(route) else { return };
+        match error {
+            PathError::TooBig { mtu } => {
+                self.paths.get_mut(index).on_mtu(mtu);
+            }
+            PathError::Unreachable(_) => {
+                let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
+                self.report_transition(index, transition);
+                self.mark_lost_on(index);
+                let all_gone = self
+                    .paths
+                    .iter()
+                    .filter(|(_, p)| p.is_confirmed())
+                    .all(|(_, p)| p.state() == crate::info::PathState::Inactive);
+                if all_gone {
+                    self.send_abort(&AbortCause::default(), ctx);
+                    self.close(CloseReason::LostContact);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn info(&self) -> AssociationInfo {
+        let current = self.paths.current();
+        let path = |(i, p): (PathIndex, &Path)| p.info(i == current, self.outstanding.flight(i));
+        AssociationInfo {
+            state: self.state.name(),
+            local_port: self.local_port,
+            remote_port: self.remote_port,
+            local_tag: self.local_tag.0,
+            peer_tag: self.peer_tag.0,
+            adaptation: self.adaptation,
+            paths: self.paths.iter().map(path).collect(),
+            send_buffered: self.queue.bytes() + self.outstanding.bytes(),
+            receive_buffered: self.inbound.held(),
+            peer_rwnd: self.peer_rwnd,
+            counters: self.counters,
+        }
+    }
+
+    pub(crate) fn state_name(&self) -> StateName {
+        self.state.name()
+    }
+
+    /// Recounts everything that is counted.
+    pub(crate) fn check_invariants(&self) {
+        self.queue.check_invariants();
+        self.outstanding.check_invariants();
+        self.inbound.check_invariants();
+        for (index, path) in self.paths.iter() {
+            let flight = self.outstanding.flight(index);
+            if self.state.sends_data() {
+                assert_eq!(
+                    path.t3.is_some(),
+                    flight > 0,
+                    "T3 runs just while data is in flight on path {index:?}"
+                );
+            }
+        }
+    }
+}
+
+/// All pairs of our and the peer's addresses that can be paths, the handshake's own left out.
+fn routes(birth: &Birth<'_>) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for &remote in std::iter::once(&birth.route.remote).chain(birth.peer_addresses) {
+        for &local in std::iter::once(&birth.route.local).chain(birth.local_addresses) {
+            let route = Route { local, remote, carrier: birth.route.carrier };
+            if may_reach(local, remote) && route != birth.route && !routes.contains(&route) {
+                routes.push(route);
+            }
+        }
+    }
+    routes
+}
+
+/// Whether packets between these addresses can make sense: one family, and loopback only with loopback.
+fn may_reach(local: IpAddr, remote: IpAddr) -> bool {
+    local.is_ipv4() == remote.is_ipv4() && local.is_loopback() == remote.is_loopback()
+}

@@ -1,0 +1,225 @@
+//! COOKIE-WAIT and COOKIE-ECHOED: the active side's half of the handshake (RFC 9260 section 5.1).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::{Route, Time};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::{Cause, Chunk, CommonHeader, Init, PacketWriter, Parameter, Parameters, Tsn, VerificationTag};
+
+use super::state::Retry;
+use super::{Association, Context, Control, State};
+use crate::config::AssociationConfig;
+use crate::event::{CloseReason, Event, Unreachable};
+use crate::negotiation::address_parameter;
+use crate::path::PathIndex;
+
+/// Longest packet with an INIT or INIT ACK, in bytes.
+pub(crate) const INIT_PACKET_MAX: usize = 1400;
+
+/// An association that has sent INIT and knows nothing of its peer (COOKIE-WAIT).
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    pub(crate) config: AssociationConfig,
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) local_tag: VerificationTag,
+    pub(crate) initial_tsn: Tsn,
+    pub(crate) local_addresses: Vec<IpAddr>,
+    /// The ways that INIT goes, all at once; those that proved unreachable are taken out.
+    pub(crate) init_routes: Vec<Route>,
+    /// T1-init.
+    pub(crate) t1: Time,
+    pub(crate) rto: Duration,
+    pub(crate) retransmits: u8,
+    /// Cookie Preservative to ask for, in milliseconds; set after a stale cookie.
+    pub(crate) cookie_preservative: Option<u32>,
+    /// Whether INIT is to be sent on the routes from this one on.
+    pub(crate) unsent: usize,
+}
+
+impl Opening {
+    /// The INIT goes out (again) by every route.
+    pub(crate) fn begin_round(&mut self, now: Time) {
+        self.unsent = 0;
+        self.t1 = now + self.rto;
+    }
+
+    /// Writes the next INIT, if one is due.
+    pub(crate) fn poll_transmit(&mut self, buf: &mut [u8]) -> Option<(Route, usize)> {
+        let route = *self.init_routes.get(self.unsent)?;
+        self.unsent += 1;
+        let header = CommonHeader {
+            source_port: self.local_port,
+            destination_port: self.remote_port,
+            tag: VerificationTag(0),
+        };
+        let room = buf.len().min(INIT_PACKET_MAX);
+        let mut packet = PacketWriter::new(&mut buf[..room], header);
+        let parameters = self.parameters();
+        packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
+        Some((route, packet.finish()))
+    }
+
+    /// Our half of the negotiation, for INIT and for the INIT ACK of a collision.
+    pub(crate) fn init<'a>(&self, parameters: &'a [Parameter<'a>]) -> Init<'a> {
+        Init {
+            tag: self.local_tag,
+            a_rwnd: u32::try_from(self.config.receive_buffer).unwrap_or(u32::MAX),
+            outbound_streams: self.config.outbound_streams,
+            inbound_streams: self.config.inbound_streams,
+            initial_tsn: self.initial_tsn,
+            parameters: Parameters::from(parameters),
+        }
+    }
+
+    fn parameters(&self) -> SmallVec<[Parameter<'static>; 8]> {
+        let mut list = own_parameters(&self.local_addresses, self.config.adaptation);
+        list.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
+        list
+    }
+
+    /// T1-init expired; returns why to give up, if it is time.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> Option<CloseReason> {
+        if now < self.t1 {
+            return None;
+        }
+        if self.retransmits >= self.config.max_init_retransmits {
+            return Some(CloseReason::NoAnswer);
+        }
+        self.retransmits += 1;
+        self.rto = (self.rto * 2).min(self.config.timing.rto_max);
+        self.begin_round(now);
+        None
+    }
+
+    /// ICMP says that `route` leads nowhere; returns why to give up if none is left.
+    pub(crate) fn on_unreachable(&mut self, route: &Route, what: Unreachable) -> Option<CloseReason> {
+        let index = self.init_routes.iter().position(|r| r == route)?;
+        self.init_routes.remove(index);
+        if index < self.unsent {
+            self.unsent -= 1;
+        }
+        self.init_routes.is_empty().then_some(CloseReason::Unreachable(what))
+    }
+}
+
+/// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
+pub(crate) fn own_parameters<'a>(
+    addresses: &[IpAddr],
+    adaptation: Option<u32>,
+) -> SmallVec<[Parameter<'a>; 8]> {
+    let mut list = SmallVec::new();
+    if addresses.len() > 1 {
+        list.extend(addresses.iter().map(|&a| address_parameter(a)));
+    }
+    list.extend(adaptation.map(Parameter::AdaptationLayerIndication));
+    list
+}
+
+impl Association {
+    /// Enters COOKIE-ECHOED.
+    pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
+        let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
+        let cookie = Bytes::copy_from_slice(cookie);
+        self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening) };
+        self.control.push_back((PathIndex(0), Control::CookieEcho));
+    }
+
+    /// Parameters of an INIT ACK that we do not know go back in an ERROR, behind the COOKIE ECHO (RFC 9260 section 5.1 C).
+    pub(crate) fn report_unrecognized(&mut self, parameters: &[&[u8]], ctx: &Context<'_>) {
+        if parameters.is_empty() {
+            return;
+        }
+        let mut raw = Vec::new();
+        for parameter in parameters {
+            raw.resize(wire::padded(raw.len()), 0);
+            raw.extend_from_slice(parameter);
+        }
+        self.report(PathIndex(0), &Cause::UnrecognizedParameters(&raw), ctx);
+    }
+
+    /// COOKIE ACK came, or the peer's COOKIE ECHO of a collision: the association is up.
+    pub(super) fn establish(&mut self, ctx: &mut Context<'_>) {
+        self.control.retain(|(_, c)| !matches!(c, Control::CookieEcho));
+        self.state = State::Established;
+        for index in self.paths.indices() {
+            if !self.paths.get(index).is_confirmed() {
+                self.paths.get_mut(index).probe_now(ctx.now);
+            }
+        }
+        self.events.push_back(Event::Established {
+            route: self.paths.get(PathIndex(0)).route,
+            adaptation: self.adaptation,
+            outbound_streams: self.outbound_streams,
+            inbound_streams: self.inbound_streams,
+        });
+    }
+
+    /// Says to the driver that a peer waits.
+    pub(crate) fn announce(&mut self) {
+        self.events.push_back(Event::Incoming {
+            route: self.paths.get(PathIndex(0)).route,
+            local_port: self.local_port,
+            remote_port: self.remote_port,
+            adaptation: self.adaptation,
+        });
+    }
+
+    /// The driver accepts: COOKIE ACK goes out.
+    pub(crate) fn accept(&mut self, ctx: &mut Context<'_>) {
+        if matches!(self.state, State::Accepting) {
+            self.control.push_front((PathIndex(0), Control::CookieAck));
+            self.establish(ctx);
+            if self.inbound.has_ready() {
+                self.events.push_back(Event::Readable);
+            }
+        }
+    }
+
+    /// The peer's COOKIE ECHO says what we know already (RFC 9260 section 5.2.4, action D).
+    pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
+        match self.state {
+            State::CookieEchoed { .. } => {
+                self.establish(ctx);
+                self.control.push_front((path, Control::CookieAck));
+            }
+            State::CookieWaitOver | State::Accepting | State::Closed => {}
+            State::Established
+            | State::ShutdownPending
+            | State::ShutdownSent { .. }
+            | State::ShutdownReceived
+            | State::ShutdownAckSent { .. } => {
+                if !self.control.iter().any(|(_, c)| matches!(c, Control::CookieAck)) {
+                    self.control.push_front((path, Control::CookieAck));
+                }
+            }
+        }
+    }
+
+    /// The path of a packet that belongs here; the first one if the pair of addresses is not a path.
+    pub(crate) fn path_of(&mut self, route: &Route) -> PathIndex {
+        match self.paths.find(route) {
+            Some(index) => {
+                self.paths.learn_port(index, route);
+                index
+            }
+            None => self.paths.current(),
+        }
+    }
+
+    /// The cookie was stale: the INIT to begin again with, asking for `staleness` more time (RFC 9260 section 5.2.6).
+    /// `None` if this was tried already.
+    pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
+        let State::CookieEchoed { opening, .. } = &self.state else { return None };
+        if opening.cookie_preservative.is_some() {
+            return None;
+        }
+        let mut opening = (**opening).clone();
+        // One and a half times the staleness and a round trip, as milliseconds.
+        opening.cookie_preservative = Some(staleness_us / 1000 + staleness_us / 2000 + 1000);
+        opening.begin_round(now);
+        Some(opening)
+    }
+}

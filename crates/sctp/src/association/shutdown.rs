@@ -1,0 +1,123 @@
+//! The graceful end (RFC 9260 section 9.2).
+
+use wire::Tsn;
+
+use super::state::Retry;
+use super::{Association, Context, Control, State};
+use crate::event::{CloseReason, Event};
+use crate::path::PathIndex;
+
+impl Association {
+    /// The driver wants to end the association once everything is delivered.
+    pub(crate) fn shutdown(&mut self, ctx: &mut Context<'_>) {
+        match self.state {
+            State::Established => {
+                self.state = State::ShutdownPending;
+                self.after_data_moved(ctx.now);
+            }
+            // Not up yet: nothing to deliver to.
+            State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting => {
+                self.abort(crate::event::AbortCause::default(), ctx);
+            }
+            State::ShutdownPending
+            | State::ShutdownSent { .. }
+            | State::ShutdownReceived
+            | State::ShutdownAckSent { .. }
+            | State::Closed => {}
+        }
+    }
+
+    /// All data delivered while shutting down: the next step is due.
+    pub(super) fn after_data_moved(&mut self, now: base::Time) {
+        if !self.queue.is_empty() || !self.outstanding.is_empty() {
+            return;
+        }
+        match self.state {
+            State::ShutdownPending => self.send_shutdown(now),
+            State::ShutdownReceived => self.send_shutdown_ack(now),
+            State::CookieWaitOver
+            | State::CookieEchoed { .. }
+            | State::Accepting
+            | State::Established
+            | State::ShutdownSent { .. }
+            | State::ShutdownAckSent { .. }
+            | State::Closed => {}
+        }
+    }
+
+    fn send_shutdown(&mut self, now: base::Time) {
+        let guard = now + self.config.timing.shutdown_guard;
+        self.state = State::ShutdownSent { t2: self.t2(now), guard };
+        self.queue_shutdown(Control::Shutdown);
+    }
+
+    fn send_shutdown_ack(&mut self, now: base::Time) {
+        let guard = now + self.config.timing.shutdown_guard;
+        self.state = State::ShutdownAckSent { t2: self.t2(now), guard };
+        self.queue_shutdown(Control::ShutdownAck);
+    }
+
+    fn t2(&self, now: base::Time) -> Retry {
+        Retry { at: now + self.paths.get(self.paths.current()).rto(), count: 0 }
+    }
+
+    pub(super) fn queue_shutdown(&mut self, control: Control) {
+        self.control.retain(|(_, c)| !matches!(c, Control::Shutdown | Control::ShutdownAck));
+        self.control.push_back((self.paths.current(), control));
+    }
+
+    /// The peer sends no more.
+    pub(super) fn on_shutdown(&mut self, _path: PathIndex, cumulative: Tsn, ctx: &mut Context<'_>) {
+        match self.state {
+            State::Established | State::ShutdownPending => {
+                self.state = State::ShutdownReceived;
+                self.events.push_back(Event::PeerShutdown);
+            }
+            State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
+            State::ShutdownAckSent { .. } => return self.queue_shutdown(Control::ShutdownAck),
+            State::ShutdownReceived => {}
+            // RFC 9260 section 9.2: ignored before the association is up.
+            State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
+        }
+        if let Some(first) = self.sequence_after(cumulative).filter(|&f| f >= self.outstanding.first()) {
+            // A SHUTDOWN says nothing of the window: what it was, and what this frees.
+            let rwnd = self.peer_rwnd + self.outstanding.total_flight();
+            self.acknowledge(first, &[], u32::try_from(rwnd).unwrap_or(u32::MAX), ctx);
+        }
+    }
+
+    /// DATA came although we have sent SHUTDOWN: say again what arrived (RFC 9260 section 9.2).
+    pub(super) fn after_packet(&mut self, now: base::Time) {
+        if matches!(self.state, State::ShutdownSent { .. }) && self.inbound.ack.is_pending() {
+            self.queue_shutdown(Control::Shutdown);
+            let at = now + self.paths.get(self.paths.current()).rto();
+            if let State::ShutdownSent { t2, .. } = &mut self.state {
+                t2.at = at;
+            }
+            self.inbound.ack.on_irregular();
+        }
+        self.after_data_moved(now);
+    }
+
+    /// The last word: SHUTDOWN COMPLETE.
+    pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
+        let route = self.paths.get(path).route;
+        ctx.replies.shutdown_complete(route, self.header(), false);
+        self.close(CloseReason::Graceful);
+    }
+
+    pub(super) fn on_shutdown_complete(&mut self) {
+        if matches!(self.state, State::ShutdownAckSent { .. }) {
+            self.close(CloseReason::Graceful);
+        }
+    }
+
+    /// Whether SHUTDOWN ACK is out: a new INIT or COOKIE ECHO of the peer then only gets it again (section 9.2).
+    pub(crate) fn resend_shutdown_ack(&mut self) -> bool {
+        let is_waiting = matches!(self.state, State::ShutdownAckSent { .. });
+        if is_waiting {
+            self.queue_shutdown(Control::ShutdownAck);
+        }
+        is_waiting
+    }
+}

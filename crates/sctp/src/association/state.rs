@@ -1,0 +1,81 @@
+//! The states of an association (RFC 9260 section 4), each with what is true only in it.
+
+use base::Time;
+use bytes::Bytes;
+
+use super::Opening;
+use crate::info::StateName;
+
+/// A retransmission timer with its count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    pub(crate) at: Time,
+    pub(crate) count: u8,
+}
+
+/// State of an association beyond its INIT.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// The INIT ACK has come; nothing was sent yet. Lasts for one function call.
+    CookieWaitOver,
+    /// COOKIE ECHO sent; `opening` serves to begin again if the cookie is stale.
+    CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening> },
+    /// A good cookie came; the driver has not decided.
+    Accepting,
+    /// Up.
+    Established,
+    /// The driver wants to end it; data is outstanding.
+    ShutdownPending,
+    /// SHUTDOWN sent; `guard` is T5.
+    ShutdownSent { t2: Retry, guard: Time },
+    /// SHUTDOWN received; data is outstanding.
+    ShutdownReceived,
+    /// SHUTDOWN ACK sent.
+    ShutdownAckSent { t2: Retry, guard: Time },
+    /// Over.
+    Closed,
+}
+
+impl State {
+    pub(crate) fn name(&self) -> StateName {
+        match self {
+            State::CookieWaitOver => StateName::CookieWait,
+            State::CookieEchoed { .. } => StateName::CookieEchoed,
+            State::Accepting => StateName::Accepting,
+            State::Established => StateName::Established,
+            State::ShutdownPending => StateName::ShutdownPending,
+            State::ShutdownSent { .. } => StateName::ShutdownSent,
+            State::ShutdownReceived => StateName::ShutdownReceived,
+            State::ShutdownAckSent { .. } => StateName::ShutdownAckSent,
+            State::Closed => StateName::Closed,
+        }
+    }
+
+    /// Whether the driver may hand over more to send.
+    pub(crate) fn takes_data_to_send(&self) -> bool {
+        matches!(self, State::CookieEchoed { .. } | State::Accepting | State::Established)
+    }
+
+    /// Whether DATA may leave.
+    pub(crate) fn sends_data(&self) -> bool {
+        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
+    }
+
+    /// Whether DATA is taken (RFC 9260 section 6).
+    pub(crate) fn receives_data(&self) -> bool {
+        matches!(
+            self,
+            State::Accepting | State::Established | State::ShutdownPending | State::ShutdownSent { .. }
+        )
+    }
+
+    /// Whether SACKs may leave.
+    pub(crate) fn acknowledges(&self) -> bool {
+        self.receives_data() && !matches!(self, State::Accepting)
+    }
+
+    /// Whether paths are probed (RFC 9260 section 8.3).
+    pub(crate) fn probes_paths(&self) -> bool {
+        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
+    }
+}

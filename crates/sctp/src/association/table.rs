@@ -1,0 +1,188 @@
+//! What each chunk does in each state: one table, nothing left to chance.
+//!
+//! INIT and COOKIE ECHO concern the endpoint, which has the cookies and the other associations; they never come here.
+
+use base::Time;
+use bytes::Bytes;
+use wire::{Abort, Cause, Chunk, ChunkError, CommonHeader, ErrorChunk, RawChunk, UnrecognizedAction};
+
+use super::{Association, Context, Control, Opening, State};
+use crate::event::{AbortCause, CloseReason};
+use crate::path::PathIndex;
+
+/// What the endpoint must do after a packet.
+#[derive(Debug, Default)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    #[default]
+    Done,
+    /// Send INIT again: the cookie was stale.
+    BeginAgain(Box<Opening>),
+    /// The packet does not belong to this association: treat it as out of the blue.
+    OutOfTheBlue,
+}
+
+/// Whether to go on with the packet's next chunk.
+enum Next {
+    Go,
+    Stop(Verdict),
+}
+
+impl Association {
+    /// The header of every packet to the peer.
+    pub(super) fn header(&self) -> CommonHeader {
+        CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
+    }
+
+    /// Counts a packet that belongs here.
+    pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize) {
+        let counters = &mut self.paths.get_mut(path).counters;
+        counters.packets_received += 1;
+        counters.bytes_received += length as u64;
+        self.inbound.ack.on_packet();
+    }
+
+    /// Handles the chunks of a packet whose tag, ports and addresses are ours.
+    pub(crate) fn on_chunks<'a>(
+        &mut self,
+        path: PathIndex,
+        chunks: impl Iterator<Item = Result<RawChunk<'a>, ChunkError>>,
+        ctx: &mut Context<'_>,
+    ) -> Verdict {
+        for raw in chunks {
+            if matches!(self.state, State::Closed) {
+                break;
+            }
+            let chunk = match raw.and_then(|raw| raw.parse().map(|chunk| (raw, chunk))) {
+                Ok((raw, chunk)) => self.on_chunk(path, &raw, &chunk, ctx),
+                Err(error) => {
+                    self.on_malformed(&error, ctx);
+                    break;
+                }
+            };
+            match chunk {
+                Next::Go => {}
+                Next::Stop(verdict) => return verdict,
+            }
+        }
+        self.after_packet(ctx.now);
+        Verdict::Done
+    }
+
+    /// A chunk that cannot be read is a protocol violation (RFC 9260 section 3.3.10.13).
+    fn on_malformed(&mut self, error: &ChunkError, ctx: &mut Context<'_>) {
+        self.violation(error.to_string(), ctx);
+    }
+
+    /// The peer broke the protocol: ABORT.
+    pub(super) fn violation(&mut self, reason: impl Into<Bytes>, ctx: &mut Context<'_>) {
+        let cause = AbortCause { code: Cause::ProtocolViolation(&[]).code(), reason: reason.into() };
+        self.abort(cause, ctx);
+    }
+
+    fn on_chunk(
+        &mut self,
+        path: PathIndex,
+        raw: &RawChunk<'_>,
+        chunk: &Chunk<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Next {
+        match chunk {
+            Chunk::Data(data) => self.on_data(path, data, ctx),
+            Chunk::Sack(sack) => self.on_sack(sack, ctx),
+            Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat),
+            Chunk::HeartbeatAck(heartbeat) => self.on_heartbeat_ack(heartbeat, ctx),
+            Chunk::Abort(abort) => self.on_abort(abort),
+            Chunk::Shutdown(shutdown) => self.on_shutdown(path, shutdown.cumulative_tsn, ctx),
+            Chunk::ShutdownAck => return self.on_shutdown_ack(path, ctx),
+            Chunk::ShutdownComplete(_) => self.on_shutdown_complete(),
+            Chunk::Error(error) => return self.on_error_chunk(error, ctx.now),
+            Chunk::CookieAck => self.on_cookie_ack(ctx),
+            // RFC 9260 section 3: INIT and INIT ACK travel alone; bundled ones are dropped with the packet's rest.
+            // INIT ACK in any state but COOKIE-WAIT is dropped (section 5.2.3). A COOKIE ECHO that is not the first chunk
+            // is, too.
+            Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
+            // Not negotiated by us, so the peer must not send them.
+            Chunk::Ecne(_)
+            | Chunk::Cwr(_)
+            | Chunk::Auth(_)
+            | Chunk::Asconf(_)
+            | Chunk::AsconfAck(_)
+            | Chunk::ReConfig(_)
+            | Chunk::Pad(_)
+            | Chunk::ForwardTsn(_)
+            | Chunk::IData(_)
+            | Chunk::IForwardTsn(_)
+            | Chunk::Unknown(_) => return self.on_unrecognized(path, raw, ctx),
+        }
+        Next::Go
+    }
+
+    /// RFC 9260 section 3.2: the two highest bits of the type say what to do.
+    fn on_unrecognized(&mut self, path: PathIndex, raw: &RawChunk<'_>, ctx: &mut Context<'_>) -> Next {
+        let action = UnrecognizedAction::for_chunk(raw.chunk_type);
+        if action.reports() && raw.bytes.len() <= ctx.limits.reported_bytes {
+            self.report(path, &Cause::UnrecognizedChunkType(raw.bytes), ctx);
+        }
+        if action.stops() { Next::Stop(Verdict::Done) } else { Next::Go }
+    }
+
+    /// Queues an ERROR chunk.
+    pub(super) fn report(&mut self, path: PathIndex, cause: &Cause<'_>, ctx: &Context<'_>) {
+        let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::Error(_))).count();
+        let mut buf = vec![0; ctx.limits.reported_bytes + 64];
+        let mut out = wire::Writer::new(&mut buf);
+        if waiting < MAX_WAITING_ERRORS && cause.write(&mut out).is_ok() {
+            let bytes = Bytes::copy_from_slice(out.written());
+            self.control.push_back((path, Control::Error(bytes)));
+        }
+    }
+
+    fn on_cookie_ack(&mut self, ctx: &mut Context<'_>) {
+        if matches!(self.state, State::CookieEchoed { .. }) {
+            self.errors = 0;
+            self.establish(ctx);
+        }
+    }
+
+    /// RFC 9260 section 3.3.7: no state survives an ABORT with the right tag.
+    fn on_abort(&mut self, abort: &Abort<'_>) {
+        let cause = abort.causes.iter().find_map(Result::ok);
+        self.close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
+    }
+
+    /// RFC 9260 section 3.3.10: only a stale cookie asks for more than to be noted.
+    fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, now: Time) -> Next {
+        for cause in error.causes.iter().map_while(Result::ok) {
+            if let (Cause::StaleCookie { staleness }, State::CookieEchoed { .. }) = (cause, &self.state) {
+                return match self.after_stale_cookie(staleness, now) {
+                    Some(opening) => Next::Stop(Verdict::BeginAgain(Box::new(opening))),
+                    None => {
+                        self.close(CloseReason::NoAnswer);
+                        Next::Stop(Verdict::Done)
+                    }
+                };
+            }
+        }
+        Next::Go
+    }
+
+    fn on_shutdown_ack(&mut self, path: PathIndex, ctx: &mut Context<'_>) -> Next {
+        match self.state {
+            State::ShutdownSent { .. } | State::ShutdownAckSent { .. } => {
+                self.complete_shutdown(path, ctx);
+                Next::Go
+            }
+            // RFC 9260 section 8.5.1 E: SHUTDOWN ACK before the association is up is out of the blue.
+            State::CookieWaitOver | State::CookieEchoed { .. } => Next::Stop(Verdict::OutOfTheBlue),
+            State::Accepting
+            | State::Established
+            | State::ShutdownPending
+            | State::ShutdownReceived
+            | State::Closed => Next::Go,
+        }
+    }
+}
+
+/// ERROR chunks that may wait at once.
+const MAX_WAITING_ERRORS: usize = 8;

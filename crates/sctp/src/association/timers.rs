@@ -1,0 +1,133 @@
+//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK.
+
+use base::Time;
+
+use super::{Association, Context, Control, State};
+use crate::event::CloseReason;
+use crate::path::PathIndex;
+
+impl Association {
+    /// When the next timer expires.
+    pub(crate) fn next_timeout(&self) -> Time {
+        let heartbeats = self.state.probes_paths();
+        let paths = self.paths.iter().map(|(_, p)| p.next_timeout(heartbeats)).min().unwrap_or(Time::NEVER);
+        match self.state {
+            State::CookieEchoed { t1, .. } => t1.at,
+            State::ShutdownSent { t2, guard } | State::ShutdownAckSent { t2, guard } => {
+                t2.at.min(guard).min(self.inbound.ack.next_timeout())
+            }
+            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+                paths.min(self.inbound.ack.next_timeout())
+            }
+            State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
+        }
+    }
+
+    /// Serves every timer that has expired.
+    pub(crate) fn on_timeout(&mut self, ctx: &mut Context<'_>) {
+        self.inbound.ack.on_timeout(ctx.now);
+        match self.state {
+            State::CookieEchoed { t1, .. } if t1.at <= ctx.now => self.on_t1(ctx.now),
+            State::ShutdownSent { guard, .. } | State::ShutdownAckSent { guard, .. } if guard <= ctx.now => {
+                self.abort(crate::event::AbortCause::default(), ctx);
+            }
+            State::ShutdownSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::Shutdown, ctx.now),
+            State::ShutdownAckSent { t2, .. } if t2.at <= ctx.now => {
+                self.on_t2(Control::ShutdownAck, ctx.now)
+            }
+            State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_path_timers(ctx),
+            State::CookieWaitOver
+            | State::CookieEchoed { .. }
+            | State::Accepting
+            | State::ShutdownSent { .. }
+            | State::ShutdownAckSent { .. }
+            | State::Closed => {}
+        }
+    }
+
+    /// T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).
+    fn on_t1(&mut self, now: Time) {
+        let (max, ceiling) = (self.config.max_init_retransmits, self.config.timing.rto_max);
+        let State::CookieEchoed { t1, opening, .. } = &mut self.state else { return };
+        if t1.count >= max {
+            return self.close(CloseReason::NoAnswer);
+        }
+        t1.count += 1;
+        opening.rto = (opening.rto * 2).min(ceiling);
+        t1.at = now + opening.rto;
+        if self.control.is_empty() {
+            self.control.push_back((PathIndex(0), Control::CookieEcho));
+        }
+    }
+
+    /// T2-shutdown (RFC 9260 section 9.2): again, by another path if there is one.
+    fn on_t2(&mut self, control: Control, now: Time) {
+        if !self.count_error() {
+            return;
+        }
+        let current = self.paths.current();
+        let timing = &self.config.timing;
+        let path = self.paths.get_mut(current);
+        path.back_off(timing);
+        let rto = path.rto();
+        let transition = path.on_error(timing);
+        self.report_transition(current, transition);
+        if let State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2, .. } = &mut self.state {
+            t2.at = now + rto;
+            t2.count = t2.count.saturating_add(1);
+        }
+        self.queue_shutdown(control);
+    }
+
+    fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
+        for index in self.paths.indices() {
+            if self.paths.get(index).t3.is_some_and(|at| at <= ctx.now) {
+                self.on_t3(index, ctx.now);
+            }
+            if matches!(self.state, State::Closed) {
+                return;
+            }
+            if self.paths.get_mut(index).expire_heartbeat(ctx.now, &self.config.timing, ctx.random) {
+                self.on_path_silent(index);
+            }
+            if matches!(self.state, State::Closed) {
+                return;
+            }
+        }
+        self.queue_heartbeats(ctx);
+    }
+
+    /// T3-rtx (RFC 9260 section 6.3.3): the window closes, the timeout doubles, what was in flight is lost.
+    fn on_t3(&mut self, index: PathIndex, now: Time) {
+        self.counters.timeouts += 1;
+        // A window probe without room is no fault of the path (section 6.1 A); its SACK resets the count.
+        let path = self.paths.get_mut(index);
+        path.counters.timeouts += 1;
+        path.congestion.on_timeout();
+        path.back_off(&self.config.timing);
+        path.probe_now(now);
+        self.mark_lost_on(index);
+        self.on_path_silent(index);
+    }
+
+    /// A timeout on a path counts against it, and if it was ever proven, against the association (section 8.1).
+    fn on_path_silent(&mut self, index: PathIndex) {
+        let path = self.paths.get_mut(index);
+        let confirmed = path.is_confirmed();
+        let transition = path.on_error(&self.config.timing);
+        self.report_transition(index, transition);
+        if confirmed {
+            self.count_error();
+        }
+    }
+
+    /// Counts a timeout against the association; returns whether it survives.
+    fn count_error(&mut self) -> bool {
+        self.errors = self.errors.saturating_add(1);
+        let survives = self.errors <= self.config.timing.association_max_retrans;
+        if !survives {
+            self.close(CloseReason::LostContact);
+        }
+        survives
+    }
+}

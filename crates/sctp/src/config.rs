@@ -1,0 +1,138 @@
+//! Settings of an endpoint and of its associations, and every limit by name.
+
+use std::time::Duration;
+
+/// Settings of an [`Endpoint`](crate::Endpoint).
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// How long a state cookie is good for (Valid.Cookie.Life, RFC 9260 section 16).
+    pub cookie_lifetime: Duration,
+    /// How often the key that signs cookies is replaced; the previous one stays good for as long again.
+    pub cookie_key_lifetime: Duration,
+    /// What accepted associations get; [`Connect`](crate::Connect) brings its own.
+    pub association: AssociationConfig,
+    /// Bounds on memory and work.
+    pub limits: Limits,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        EndpointConfig {
+            cookie_lifetime: Duration::from_secs(60),
+            cookie_key_lifetime: Duration::from_secs(600),
+            association: AssociationConfig::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Settings of one association.
+#[derive(Clone, Debug)]
+pub struct AssociationConfig {
+    /// Timers and thresholds.
+    pub timing: Timing,
+    /// Outbound streams to ask for, 1 to 65,535.
+    pub outbound_streams: u16,
+    /// Inbound streams to allow, 1 to 65,535.
+    pub inbound_streams: u16,
+    /// Bytes of user data that may wait to be sent or acknowledged before [`send`](crate::Endpoint::send) refuses.
+    pub send_buffer: usize,
+    /// Bytes of user data that may wait to be read; what is left of it is advertised as a_rwnd.
+    pub receive_buffer: usize,
+    /// MTU of the links, IP header included, in bytes.
+    pub mtu: u16,
+    /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
+    pub adaptation: Option<u32>,
+    /// INIT retransmissions before giving up (Max.Init.Retransmits).
+    pub max_init_retransmits: u8,
+}
+
+impl Default for AssociationConfig {
+    fn default() -> Self {
+        AssociationConfig {
+            timing: Timing::default(),
+            outbound_streams: 16,
+            inbound_streams: 2048,
+            send_buffer: 1 << 20,
+            receive_buffer: 1 << 20,
+            mtu: 1500,
+            adaptation: None,
+            max_init_retransmits: 8,
+        }
+    }
+}
+
+/// Timers and thresholds of an association; the defaults are those of RFC 9260 section 16.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// RTO before the first measurement (RTO.Initial).
+    pub rto_initial: Duration,
+    /// Least RTO (RTO.Min).
+    pub rto_min: Duration,
+    /// Greatest RTO (RTO.Max).
+    pub rto_max: Duration,
+    /// How long a SACK may wait for company; at most 500 ms (RFC 9260 section 6.2).
+    pub sack_delay: Duration,
+    /// Pause between heartbeats on an idle path, to which its RTO is added (HB.Interval).
+    pub heartbeat_interval: Duration,
+    /// Timeouts in a row after which a path is inactive (Path.Max.Retrans).
+    pub path_max_retrans: u8,
+    /// Timeouts in a row after which a path is potentially failed (PFMR, RFC 7829); `None`: never.
+    pub potentially_failed_max_retrans: Option<u8>,
+    /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
+    pub association_max_retrans: u8,
+    /// How long a shutdown may take in all (T5-shutdown-guard).
+    pub shutdown_guard: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_secs(1),
+            rto_max: Duration::from_secs(60),
+            sack_delay: Duration::from_millis(200),
+            heartbeat_interval: Duration::from_secs(30),
+            path_max_retrans: 5,
+            potentially_failed_max_retrans: Some(0),
+            association_max_retrans: 10,
+            shutdown_guard: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Bounds on memory and work that no peer can move.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Associations of the endpoint.
+    pub associations: usize,
+    /// Addresses taken from one INIT or INIT ACK; the rest are ignored.
+    pub peer_addresses: usize,
+    /// Paths of one association.
+    pub paths: usize,
+    /// Replies to packets of no association that wait to be sent; further ones are dropped.
+    pub queued_replies: usize,
+    /// Gap ack blocks in one SACK, and separate ranges of TSNs kept above the cumulative TSN.
+    pub gap_ranges: usize,
+    /// Duplicate TSNs reported in one SACK.
+    pub duplicates: usize,
+    /// Bytes of unrecognized parameters or chunks reported back in one packet.
+    pub reported_bytes: usize,
+    /// Messages kept while they wait for earlier ones of their stream or for missing fragments.
+    pub parked_messages: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            associations: 65_536,
+            peer_addresses: 16,
+            paths: 32,
+            queued_replies: 256,
+            gap_ranges: 256,
+            duplicates: 16,
+            reported_bytes: 512,
+            parked_messages: 16_384,
+        }
+    }
+}

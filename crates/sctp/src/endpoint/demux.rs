@@ -1,0 +1,186 @@
+//! Which association a packet belongs to, and what becomes of one that belongs to none (RFC 9260 sections 8.4 and 8.5).
+
+use base::{Ecn, Route, Time};
+use wire::{Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, RawChunk};
+
+use super::slots::Slot;
+use super::{AssociationId, Endpoint, Listener};
+use crate::association::Verdict;
+use crate::event::{CloseReason, PathError};
+
+impl Endpoint {
+    /// Takes a packet that came by `route` (whose `remote` is the packet's source).
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        route: &Route,
+        _ecn: Ecn,
+        packet: &[u8],
+        listener: &mut dyn Listener,
+    ) {
+        let Ok(parsed) = Packet::parse(packet, ChecksumMode::Verify) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(Ok(first)) = parsed.raw_chunks().next() else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if !is_unicast(route) {
+            return;
+        }
+        match first.chunk_type {
+            ChunkType::INIT => self.on_init_packet(now, route, &parsed, &first, listener),
+            ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, &first, packet.len()),
+            _ => match self.find(&parsed.header, route, &first) {
+                Some(id) => self.dispatch(now, id, route, &parsed, packet.len(), 0),
+                None => self.on_out_of_the_blue(route, &parsed),
+            },
+        }
+    }
+
+    /// The association with this tag and these ports, or the one that a reflected tag speaks of (section 8.5.1 B and C).
+    fn find(&mut self, header: &CommonHeader, route: &Route, first: &RawChunk<'_>) -> Option<AssociationId> {
+        if let Some(id) = self.slots.by_tag(header.tag) {
+            return self.ports_match(id, header).then_some(id);
+        }
+        let reflected = match first.parse() {
+            Ok(Chunk::Abort(abort)) => abort.tag_reflected,
+            Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
+            _ => false,
+        };
+        let id = self.slots.by_peer(header.destination_port, header.source_port, route.remote)?;
+        let is_peers_tag = self.association(id).is_some_and(|a| a.tags().1 == header.tag);
+        (reflected && is_peers_tag).then_some(id)
+    }
+
+    fn ports_match(&self, id: AssociationId, header: &CommonHeader) -> bool {
+        let ports = match self.slots.get(id) {
+            Some(Slot::Opening(o)) => (o.local_port, o.remote_port),
+            Some(Slot::Association(a)) => a.ports(),
+            Some(Slot::Finished) | None => return false,
+        };
+        ports == (header.destination_port, header.source_port)
+    }
+
+    /// Gives an association the chunks of a packet from the `skip`th on.
+    pub(super) fn dispatch(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        route: &Route,
+        packet: &Packet<'_>,
+        length: usize,
+        skip: usize,
+    ) {
+        if let Some(Slot::Opening(_)) = self.slots.get(id) {
+            return self.on_packet_for_opening(now, id, route, packet);
+        }
+        if !self.association(id).is_some_and(|a| a.knows_remote(route.remote)) {
+            // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
+            self.counters.out_of_the_blue += 1;
+            return;
+        }
+        let verdict = self.with(id, now, |association, ctx| {
+            let path = association.path_of(route);
+            association.on_packet(path, length);
+            association.on_chunks(path, packet.raw_chunks().skip(skip), ctx)
+        });
+        match verdict {
+            Some(Verdict::BeginAgain(opening)) => {
+                self.slots.replace(id, Slot::Opening(opening));
+                self.settle(id);
+            }
+            Some(Verdict::OutOfTheBlue) => self.on_out_of_the_blue(route, packet),
+            Some(Verdict::Done) | None => {}
+        }
+        self.forget_if_closed(id);
+    }
+
+    /// A packet for an association in COOKIE-WAIT: INIT ACK, or ABORT; anything else is not for it.
+    fn on_packet_for_opening(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
+        match packet.chunks().next() {
+            Some(Ok(Chunk::InitAck(init))) => self.on_init_ack(now, id, route, &init),
+            Some(Ok(Chunk::Abort(abort))) => {
+                let cause = abort.causes.iter().find_map(Result::ok);
+                let cause = cause.map(|c| crate::event::AbortCause::from_wire(&c)).unwrap_or_default();
+                self.close_opening(id, CloseReason::PeerAborted(cause));
+            }
+            Some(Ok(Chunk::ShutdownAck)) => self.on_out_of_the_blue(route, packet),
+            _ => {}
+        }
+    }
+
+    /// RFC 9260 section 8.4, in its order.
+    fn on_out_of_the_blue(&mut self, route: &Route, packet: &Packet<'_>) {
+        self.counters.out_of_the_blue += 1;
+        let header = reflect(&packet.header);
+        let mut has_shutdown_ack = false;
+        for chunk in packet.chunks() {
+            match chunk {
+                Ok(Chunk::Abort(_) | Chunk::ShutdownComplete(_) | Chunk::CookieAck) | Err(_) => return,
+                Ok(Chunk::Error(error)) => {
+                    let stale = |c: Cause<'_>| matches!(c, Cause::StaleCookie { .. });
+                    if error.causes.iter().map_while(Result::ok).any(stale) {
+                        return;
+                    }
+                }
+                Ok(Chunk::ShutdownAck) => has_shutdown_ack = true,
+                Ok(_) => {}
+            }
+        }
+        if has_shutdown_ack {
+            self.replies.shutdown_complete(*route, header, true);
+        } else {
+            self.replies.abort_reflecting(*route, header);
+        }
+    }
+
+    /// What ICMP, or the kernel on sending, said of a packet of ours that went by `route`. `quoted` is the beginning of
+    /// that packet, from the SCTP header on: at least its ports and tag must be there and right, for anybody can forge
+    /// ICMP (RFC 9260 section 10).
+    pub fn handle_path_error(&mut self, now: Time, route: &Route, error: PathError, quoted: &[u8]) {
+        let Some(header) = CommonHeader::peek(quoted) else { return };
+        let (local, remote) = (header.source_port, header.destination_port);
+        let Some(id) = self.slots.by_peer(local, remote, route.remote) else { return };
+        match self.slots.get_mut(id) {
+            Some(Slot::Opening(opening)) => {
+                // An INIT's tag is zero; its initiate tag follows if ICMP quotes enough.
+                let initiate_tag = quoted.get(16..20).is_none_or(|t| t == opening.local_tag.0.to_be_bytes());
+                let PathError::Unreachable(what) = error else { return };
+                if header.tag.0 == 0
+                    && initiate_tag
+                    && let Some(reason) = opening.on_unreachable(route, what)
+                {
+                    self.close_opening(id, reason);
+                }
+            }
+            Some(Slot::Association(association)) if association.tags().1 == header.tag => {
+                self.with(id, now, |a, ctx| a.on_path_error(route, error, ctx));
+                self.forget_if_closed(id);
+            }
+            Some(Slot::Association(_) | Slot::Finished) | None => {}
+        }
+    }
+
+    /// An association that is over gives its tag and peer free.
+    pub(super) fn forget_if_closed(&mut self, id: AssociationId) {
+        if self.association(id).is_some_and(|a| a.state_name() == crate::info::StateName::Closed) {
+            self.slots.forget_names(id);
+        }
+    }
+}
+
+/// The header of an answer to a packet that belongs to no association: its own ports turned round, its own tag.
+pub(super) fn reflect(header: &CommonHeader) -> CommonHeader {
+    CommonHeader {
+        source_port: header.destination_port,
+        destination_port: header.source_port,
+        tag: header.tag,
+    }
+}
+
+/// RFC 9260 section 8.4, rule 1: nothing from or to an address that is not unicast.
+fn is_unicast(route: &Route) -> bool {
+    !route.remote.is_multicast() && !route.remote.is_unspecified() && !route.local.is_multicast()
+}

@@ -1,0 +1,400 @@
+//! INIT, INIT ACK and COOKIE ECHO: where associations begin, collide and restart (RFC 9260 sections 5.1 and 5.2).
+
+use std::net::IpAddr;
+
+use base::{Route, Time};
+use smallvec::SmallVec;
+use wire::{Cause, Chunk, CommonHeader, Init, Packet, Parameter, Parameters, RawChunk, Tsn, VerificationTag};
+
+use super::demux::reflect;
+use super::slots::Slot;
+use super::{AssociationId, Endpoint, IncomingInit, InitDecision, Listener};
+use crate::association::{Association, Context, State, own_parameters};
+use crate::config::AssociationConfig;
+use crate::cookie::{Cookie, CookieError};
+use crate::event::CloseReason;
+use crate::negotiation::{self, PeerInit};
+
+/// What the INIT ACK says of us, and what the cookie remembers of an association that exists.
+struct Terms {
+    tag: VerificationTag,
+    initial_tsn: Tsn,
+    ties: (VerificationTag, VerificationTag),
+    local_addresses: SmallVec<[IpAddr; 4]>,
+    config: AssociationConfig,
+}
+
+impl Endpoint {
+    pub(super) fn on_init_packet(
+        &mut self,
+        now: Time,
+        route: &Route,
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
+        listener: &mut dyn Listener,
+    ) {
+        self.counters.inits_received += 1;
+        // RFC 9260 section 8.5.1 A: the tag is zero, and the INIT is alone.
+        if packet.header.tag.0 != 0 || packet.raw_chunks().count() != 1 {
+            self.counters.bad_tag += 1;
+            return;
+        }
+        let Ok(Chunk::Init(init)) = first.parse() else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
+        match negotiation::read(&init, &self.config.limits) {
+            Ok(peer) => self.on_init(now, route, header, &peer, listener),
+            // A zero tag cannot be answered (section 3.3.2).
+            Err(_) if init.tag.0 == 0 => self.counters.malformed += 1,
+            Err(cause) => self.replies.refuse(*route, header, &[cause]),
+        }
+    }
+
+    /// `header` is that of the answer.
+    fn on_init(
+        &mut self,
+        now: Time,
+        route: &Route,
+        header: CommonHeader,
+        peer: &PeerInit<'_>,
+        listener: &mut dyn Listener,
+    ) {
+        let existing = self.slots.by_peer(header.source_port, header.destination_port, route.remote);
+        let terms = match existing {
+            None => self.terms_for_new(route, header, peer, listener),
+            Some(id) => self.terms_for_existing(id, route, header, peer),
+        };
+        if let Some(terms) = terms {
+            self.send_init_ack(now, route, header, peer, &terms);
+        }
+    }
+
+    fn terms_for_new(
+        &mut self,
+        route: &Route,
+        header: CommonHeader,
+        peer: &PeerInit<'_>,
+        listener: &mut dyn Listener,
+    ) -> Option<Terms> {
+        let init = IncomingInit {
+            route: *route,
+            local_port: header.source_port,
+            remote_port: header.destination_port,
+            adaptation: peer.adaptation,
+        };
+        match listener.on_init(&init) {
+            InitDecision::Accept { local_addresses } => Some(Terms {
+                tag: self.new_tag(),
+                initial_tsn: self.random.tsn(),
+                ties: (VerificationTag(0), VerificationTag(0)),
+                local_addresses: local_addresses.into(),
+                config: self.config.association.clone(),
+            }),
+            InitDecision::Refuse => {
+                self.replies.refuse(*route, header, &[]);
+                None
+            }
+            InitDecision::Ignore => None,
+        }
+    }
+
+    /// An INIT from a peer that we have an association with, or are opening one to (RFC 9260 sections 5.2.1 and 5.2.2).
+    fn terms_for_existing(
+        &mut self,
+        id: AssociationId,
+        route: &Route,
+        header: CommonHeader,
+        peer: &PeerInit<'_>,
+    ) -> Option<Terms> {
+        let new_tag = self.new_tag();
+        let new_tsn = self.random.tsn();
+        match self.slots.get_mut(id)? {
+            Slot::Opening(opening) => Some(Terms {
+                tag: opening.local_tag,
+                initial_tsn: opening.initial_tsn,
+                ties: (VerificationTag(0), VerificationTag(0)),
+                local_addresses: opening.local_addresses.iter().copied().collect(),
+                config: opening.config.clone(),
+            }),
+            Slot::Association(association) => {
+                let added = added_addresses(association, route, peer);
+                if !added.is_empty() {
+                    let mut buf = [0; 512];
+                    let raw = write_addresses(&added, &mut buf);
+                    self.replies.refuse(*route, header, &[Cause::RestartWithNewAddresses(raw)]);
+                    return None;
+                }
+                if association.resend_shutdown_ack() {
+                    self.settle(id);
+                    return None;
+                }
+                // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
+                let echoed = matches!(association.state(), State::CookieEchoed { .. });
+                let (tag, initial_tsn) = if echoed {
+                    (association.tags().0, association.initial_tsn())
+                } else {
+                    (new_tag, new_tsn)
+                };
+                let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();
+                for address in association.local_addresses() {
+                    if !local_addresses.contains(&address) {
+                        local_addresses.push(address);
+                    }
+                }
+                let (ties, config) = (association.tags(), association.config().clone());
+                Some(Terms { tag, initial_tsn, ties, local_addresses, config })
+            }
+            Slot::Finished => None,
+        }
+    }
+
+    fn send_init_ack(
+        &mut self,
+        now: Time,
+        route: &Route,
+        header: CommonHeader,
+        peer: &PeerInit<'_>,
+        terms: &Terms,
+    ) {
+        let config = &terms.config;
+        // RFC 9260 section 5.2.6: the peer may ask for a longer life, within reason.
+        let wish = std::time::Duration::from_millis(peer.cookie_preservative.into());
+        let cookie = Cookie {
+            created: now,
+            lifetime: self.config.cookie_lifetime + wish.min(self.config.cookie_lifetime),
+            local_port: header.source_port,
+            remote_port: header.destination_port,
+            local_tag: terms.tag,
+            peer_tag: peer.tag,
+            local_tie: terms.ties.0,
+            peer_tie: terms.ties.1,
+            local_initial_tsn: terms.initial_tsn,
+            peer_initial_tsn: peer.initial_tsn,
+            peer_rwnd: peer.a_rwnd,
+            outbound_streams: config.outbound_streams.min(peer.inbound_streams),
+            inbound_streams: config.inbound_streams.min(peer.outbound_streams),
+            adaptation: peer.adaptation,
+            route: *route,
+            local_addresses: terms.local_addresses.clone(),
+            peer_addresses: peer.addresses.clone(),
+        };
+        let sealed = self.cookies.seal(&cookie, now, &mut self.random);
+        let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
+        parameters.push(Parameter::StateCookie(&sealed));
+        parameters.extend(own_parameters(&terms.local_addresses, config.adaptation));
+        parameters.extend(peer.unrecognized.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
+        let init_ack = Init {
+            tag: terms.tag,
+            a_rwnd: u32::try_from(config.receive_buffer).unwrap_or(u32::MAX),
+            outbound_streams: config.outbound_streams.min(peer.inbound_streams),
+            inbound_streams: config.inbound_streams,
+            initial_tsn: terms.initial_tsn,
+            parameters: Parameters::from(&parameters[..]),
+        };
+        self.replies.push(*route, header, &Chunk::InitAck(init_ack));
+    }
+
+    pub(super) fn on_init_ack(&mut self, now: Time, id: AssociationId, route: &Route, init: &Init<'_>) {
+        let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
+        // Only by a carrier and from an address that the INIT went to; the carrier of the first answer wins.
+        let carrier = std::mem::discriminant(&route.carrier);
+        let expected = |r: &Route| r.remote == route.remote && std::mem::discriminant(&r.carrier) == carrier;
+        if !opening.init_routes.iter().any(expected) {
+            return;
+        }
+        let header = CommonHeader {
+            source_port: opening.local_port,
+            destination_port: opening.remote_port,
+            tag: init.tag,
+        };
+        let peer = match negotiation::read(init, &self.config.limits) {
+            Ok(peer) if peer.cookie.is_some() => peer,
+            Ok(_) => return self.refuse_init_ack(id, route, header, &missing_cookie()),
+            Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
+        };
+        let opening = (**opening).clone();
+        let mut ctx = Context {
+            now,
+            random: &mut self.random,
+            limits: &self.config.limits,
+            replies: &mut self.replies,
+        };
+        let mut association = Association::from_init_ack(opening, *route, &peer, &mut ctx);
+        association.report_unrecognized(&peer.unrecognized, &ctx);
+        self.slots.replace(id, Slot::Association(Box::new(association)));
+        self.settle(id);
+    }
+
+    fn refuse_init_ack(&mut self, id: AssociationId, route: &Route, header: CommonHeader, cause: &Cause<'_>) {
+        if header.tag.0 != 0 {
+            self.replies.refuse(*route, header, &[*cause]);
+        }
+        let cause = crate::event::AbortCause::from_wire(cause);
+        self.close_opening(id, CloseReason::Aborted(cause));
+    }
+
+    pub(super) fn on_cookie_echo(
+        &mut self,
+        now: Time,
+        route: &Route,
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
+        length: usize,
+    ) {
+        let header = packet.header;
+        let (cookie, staleness) = match self.cookies.open(first.value, now) {
+            Ok(cookie) => (cookie, None),
+            Err(CookieError::Stale(cookie, by)) => (*cookie, Some(by)),
+            Err(CookieError::Forged) => {
+                self.counters.bad_cookies += 1;
+                return;
+            }
+        };
+        // RFC 9260 section 5.1.5, steps 3 and 4.
+        let ports = (cookie.local_port, cookie.remote_port) == (header.destination_port, header.source_port);
+        if !ports || cookie.local_tag != header.tag {
+            self.counters.bad_tag += 1;
+            return;
+        }
+        let existing = self
+            .slots
+            .by_tag(cookie.local_tag)
+            .or_else(|| self.slots.by_peer(cookie.local_port, cookie.remote_port, cookie.route.remote));
+        let known = existing.and_then(|id| self.known_tags(id));
+        // A cookie of the association that exists is never stale (step 5).
+        if let (Some(by), true) = (staleness, known != Some((cookie.local_tag, Some(cookie.peer_tag)))) {
+            self.counters.stale_cookies += 1;
+            let answer = CommonHeader { tag: cookie.peer_tag, ..reflect(&header) };
+            let staleness = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+            return self.replies.error(*route, answer, &[Cause::StaleCookie { staleness }]);
+        }
+        if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
+            self.dispatch(now, id, route, packet, length, 1);
+        }
+    }
+
+    /// Our tag and, if known, the peer's.
+    fn known_tags(&self, id: AssociationId) -> Option<(VerificationTag, Option<VerificationTag>)> {
+        match self.slots.get(id)? {
+            Slot::Opening(opening) => Some((opening.local_tag, None)),
+            Slot::Association(a) => Some((a.tags().0, Some(a.tags().1))),
+            Slot::Finished => None,
+        }
+    }
+
+    /// RFC 9260 section 5.2.4, table 12: the association that the rest of the packet is for, if any.
+    fn place_cookie(
+        &mut self,
+        now: Time,
+        route: &Route,
+        cookie: &Cookie,
+        existing: Option<AssociationId>,
+    ) -> Option<AssociationId> {
+        let Some(id) = existing else { return self.begin_from_cookie(now, cookie) };
+        let (local, peer) = self.known_tags(id)?;
+        let ties_match = (cookie.local_tie, Some(cookie.peer_tie)) == (local, peer);
+        match (local == cookie.local_tag, peer == Some(cookie.peer_tag)) {
+            // D: the same association; its COOKIE ACK was lost, or ours crossed the peer's.
+            (true, true) => {
+                self.with(id, now, |a, ctx| {
+                    let path = a.path_of(route);
+                    a.on_duplicate_cookie(path, ctx);
+                });
+                Some(id)
+            }
+            // B: both sides opened at once; the peer's INIT came after ours had gone out.
+            (true, false) => self.collide(now, id, cookie),
+            // A: the peer has restarted.
+            (false, false) if ties_match && cookie.local_tie.0 != 0 => self.restart(now, route, id, cookie),
+            // C and all others: late, or a stranger's.
+            (false, _) => None,
+        }
+    }
+
+    fn begin_from_cookie(&mut self, now: Time, cookie: &Cookie) -> Option<AssociationId> {
+        if self.slots.len() >= self.config.limits.associations {
+            let header = CommonHeader {
+                source_port: cookie.local_port,
+                destination_port: cookie.remote_port,
+                tag: cookie.peer_tag,
+            };
+            self.replies.refuse(cookie.route, header, &[Cause::OutOfResource]);
+            return None;
+        }
+        let mut association = self.build(now, cookie, self.config.association.clone());
+        association.announce();
+        let id = self.slots.insert(Slot::Association(Box::new(association)));
+        self.settle(id);
+        Some(id)
+    }
+
+    fn build(&mut self, now: Time, cookie: &Cookie, config: AssociationConfig) -> Association {
+        let mut ctx = Context {
+            now,
+            random: &mut self.random,
+            limits: &self.config.limits,
+            replies: &mut self.replies,
+        };
+        Association::from_cookie(cookie, config, &mut ctx)
+    }
+
+    /// The driver asked for this association itself: nobody needs to accept it.
+    fn collide(&mut self, now: Time, id: AssociationId, cookie: &Cookie) -> Option<AssociationId> {
+        let config = match self.slots.get(id)? {
+            Slot::Opening(opening) => opening.config.clone(),
+            Slot::Association(a) if matches!(a.state(), State::CookieEchoed { .. }) => a.config().clone(),
+            Slot::Association(_) | Slot::Finished => return None,
+        };
+        let association = self.build(now, cookie, config);
+        self.slots.replace(id, Slot::Association(Box::new(association)));
+        self.with(id, now, |a, ctx| a.accept(ctx));
+        Some(id)
+    }
+
+    fn restart(
+        &mut self,
+        now: Time,
+        route: &Route,
+        id: AssociationId,
+        cookie: &Cookie,
+    ) -> Option<AssociationId> {
+        let closing = self.with(id, now, |a, _| a.resend_shutdown_ack());
+        if closing == Some(true) {
+            let header = CommonHeader {
+                source_port: cookie.local_port,
+                destination_port: cookie.remote_port,
+                tag: cookie.peer_tag,
+            };
+            self.replies.error(*route, header, &[Cause::CookieReceivedWhileShuttingDown]);
+            return None;
+        }
+        self.with(id, now, |a, _| a.on_restart());
+        self.slots.forget_names(id);
+        self.begin_from_cookie(now, cookie)
+    }
+}
+
+fn missing_cookie() -> Cause<'static> {
+    const STATE_COOKIE: &[u16] = &[7];
+    Cause::MissingMandatoryParameter { missing: STATE_COOKIE.into() }
+}
+
+/// Addresses of a restarting peer that the association does not have: accepting them would let it be hijacked.
+fn added_addresses(association: &Association, route: &Route, peer: &PeerInit<'_>) -> SmallVec<[IpAddr; 4]> {
+    let listed = peer.addresses.iter().copied().chain([route.remote]);
+    listed.filter(|&a| !association.knows_remote(a)).collect()
+}
+
+fn write_addresses<'b>(addresses: &[IpAddr], buf: &'b mut [u8]) -> &'b [u8] {
+    let mut length = 0;
+    for address in addresses {
+        let mut out = wire::Writer::new(&mut buf[length..]);
+        if negotiation::address_parameter(*address).write(&mut out).is_err() {
+            break;
+        }
+        length += out.written().len();
+    }
+    &buf[..length]
+}

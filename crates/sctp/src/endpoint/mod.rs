@@ -1,0 +1,382 @@
+//! An SCTP endpoint: all associations of one shard, and everything that belongs to none of them.
+//!
+//! Begin at [`Endpoint::handle_datagram`] and [`Endpoint::poll_transmit`].
+
+mod demux;
+mod handshake;
+mod replies;
+mod slots;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use base::{Ecn, Route, Time};
+use bytes::Bytes;
+use wire::{Ppid, StreamId};
+
+use crate::association::{Association, Context, Opening};
+use crate::config::{AssociationConfig, EndpointConfig, Timing};
+use crate::cookie::CookieJar;
+use crate::error::{ConnectError, SendError};
+use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
+use crate::info::{AssociationInfo, EndpointCounters, StateName};
+use crate::random::Random;
+pub(crate) use replies::Replies;
+pub use slots::AssociationId;
+use slots::{Slot, Slots};
+
+/// The engine: see the crate's documentation for how to drive it.
+pub struct Endpoint {
+    config: EndpointConfig,
+    random: Random,
+    cookies: CookieJar,
+    slots: Slots,
+    /// Associations that may have something to send.
+    ready: VecDeque<AssociationId>,
+    events: VecDeque<(AssociationId, Event)>,
+    replies: Replies,
+    counters: EndpointCounters,
+}
+
+/// What [`Endpoint::connect`] needs.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// Our SCTP port.
+    pub local_port: u16,
+    /// The peer's SCTP port.
+    pub remote_port: u16,
+    /// The ways to the peer: INIT goes by all of them at once, and the first INIT ACK decides carrier and first path.
+    pub init_routes: Vec<Route>,
+    /// Our addresses, announced to the peer; each pair of these and the peer's of one family is a path.
+    pub local_addresses: Vec<IpAddr>,
+    /// Settings.
+    pub config: AssociationConfig,
+}
+
+/// Decides which INITs are answered.
+pub trait Listener {
+    /// An INIT for a new association came; nothing is kept of it yet.
+    fn on_init(&mut self, init: &IncomingInit) -> InitDecision;
+}
+
+/// An INIT that asks for a new association.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingInit {
+    /// How it came.
+    pub route: Route,
+    /// Our SCTP port.
+    pub local_port: u16,
+    /// The peer's SCTP port.
+    pub remote_port: u16,
+    /// The peer's Adaptation Layer Indication.
+    pub adaptation: Option<u32>,
+}
+
+/// What to do with an INIT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InitDecision {
+    /// Answer it, announcing these addresses as ours.
+    Accept {
+        /// Our addresses; the one the INIT came to may be left out.
+        local_addresses: Vec<IpAddr>,
+    },
+    /// Answer with ABORT: nobody listens on this port.
+    Refuse,
+    /// Stay silent.
+    Ignore,
+}
+
+/// One packet or a train of them, written into the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The way to send it.
+    pub route: Route,
+    /// ECN bits to set.
+    pub ecn: Ecn,
+    /// Bytes written.
+    pub len: usize,
+    /// Length of each packet of the train; the last may be shorter.
+    pub segment_size: usize,
+}
+
+impl Endpoint {
+    /// An endpoint without associations. `seed` must be unpredictable to peers: tags and cookie keys come from it.
+    pub fn new(now: Time, config: EndpointConfig, seed: [u8; 32]) -> Endpoint {
+        let mut random = Random::new(seed);
+        Endpoint {
+            cookies: CookieJar::new(now, config.cookie_key_lifetime, &mut random),
+            slots: Slots::new(random.u64()),
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            replies: Replies::new(config.limits.queued_replies),
+            counters: EndpointCounters::default(),
+            random,
+            config,
+        }
+    }
+
+    /// Begins an association; [`Event::Established`] or [`Event::Closed`] follows.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(&mut self, now: Time, connect: Connect) -> Result<AssociationId, ConnectError> {
+        if connect.init_routes.is_empty() {
+            return Err(ConnectError::NoRoute);
+        }
+        if self.slots.len() >= self.config.limits.associations {
+            return Err(ConnectError::TooMany(self.config.limits.associations));
+        }
+        let remotes = connect.init_routes.iter().map(|r| r.remote);
+        for remote in remotes {
+            if self.slots.by_peer(connect.local_port, connect.remote_port, remote).is_some() {
+                return Err(ConnectError::Exists);
+            }
+        }
+        let mut opening = Opening {
+            local_port: connect.local_port,
+            remote_port: connect.remote_port,
+            local_tag: self.new_tag(),
+            initial_tsn: self.random.tsn(),
+            local_addresses: connect.local_addresses,
+            init_routes: connect.init_routes,
+            t1: Time::NEVER,
+            rto: connect.config.timing.rto_initial,
+            retransmits: 0,
+            cookie_preservative: None,
+            unsent: 0,
+            config: connect.config,
+        };
+        opening.begin_round(now);
+        let id = self.slots.insert(Slot::Opening(Box::new(opening)));
+        self.settle(id);
+        Ok(id)
+    }
+
+    /// A verification tag that no association has.
+    fn new_tag(&mut self) -> wire::VerificationTag {
+        loop {
+            let tag = self.random.tag();
+            if self.slots.by_tag(tag).is_none() {
+                return tag;
+            }
+        }
+    }
+
+    /// Serves every timer that has expired by `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(id) = self.slots.pop_expired(now) {
+            match self.slots.get_mut(id) {
+                Some(Slot::Opening(opening)) => {
+                    if let Some(reason) = opening.on_timeout(now) {
+                        self.close_opening(id, reason);
+                    }
+                }
+                Some(Slot::Association(_)) => {
+                    self.with(id, now, |a, ctx| a.on_timeout(ctx));
+                    continue;
+                }
+                Some(Slot::Finished) | None => {}
+            }
+            self.settle(id);
+        }
+    }
+
+    /// An association that never got an INIT ACK is over.
+    fn close_opening(&mut self, id: AssociationId, reason: CloseReason) {
+        self.slots.replace(id, Slot::Finished);
+        self.events.push_back((id, Event::Closed(reason)));
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs.
+    pub fn next_timeout(&self) -> Time {
+        self.slots.next_timeout()
+    }
+
+    /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. Call until
+    /// `None`.
+    pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some((route, packet)) = self.replies.pop() {
+            let room = buf.get_mut(..packet.len())?;
+            room.copy_from_slice(&packet);
+            return Some(Transmit { route, ecn: Ecn::NotEct, len: packet.len(), segment_size: packet.len() });
+        }
+        while let Some(&id) = self.ready.front() {
+            let sent = match self.slots.get_mut(id) {
+                Some(Slot::Opening(opening)) => {
+                    opening.poll_transmit(buf).map(|(route, len)| (route, len, len))
+                }
+                Some(Slot::Association(_)) => self
+                    .with(id, now, |a, ctx| a.poll_transmit(buf, ctx))
+                    .flatten()
+                    .map(|t| (t.route, t.len, t.segment_size)),
+                Some(Slot::Finished) | None => None,
+            };
+            match sent {
+                Some((route, len, segment_size)) => {
+                    // Others get their turn between two trains.
+                    self.ready.rotate_left(1);
+                    return Some(Transmit { route, ecn: Ecn::NotEct, len, segment_size });
+                }
+                None => {
+                    self.ready.pop_front();
+                    self.slots.set_ready(id, false);
+                }
+            }
+        }
+        None
+    }
+
+    /// What happened next, in order.
+    pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
+        self.events.pop_front()
+    }
+
+    /// Accepts an association after [`Event::Incoming`]: COOKIE ACK goes out and [`Event::Established`] follows.
+    pub fn accept(&mut self, now: Time, id: AssociationId) {
+        self.with(id, now, |a, ctx| a.accept(ctx));
+    }
+
+    /// Refuses an association after [`Event::Incoming`]: ABORT goes out and [`Event::Closed`] follows.
+    pub fn refuse(&mut self, now: Time, id: AssociationId, cause: AbortCause) {
+        self.abort(now, id, cause);
+    }
+
+    /// Hands over a message to be sent on `stream`.
+    ///
+    /// # Errors
+    /// See [`SendError`]; the message was then not taken.
+    pub fn send(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        stream: StreamId,
+        ppid: Ppid,
+        message: Bytes,
+        options: SendOptions,
+    ) -> Result<(), SendError> {
+        self.with(id, now, |a, _| a.send(stream, ppid, message, options)).unwrap_or(Err(SendError::Closed))
+    }
+
+    /// Bytes that [`send`](Self::send) would take now.
+    pub fn send_capacity(&self, id: AssociationId) -> usize {
+        self.association(id).map_or(0, Association::send_capacity)
+    }
+
+    /// The next message received. Reading makes room, of which the peer is told.
+    pub fn recv(&mut self, now: Time, id: AssociationId) -> Option<Message> {
+        self.with(id, now, |a, _| a.recv()).flatten()
+    }
+
+    /// User bytes that fit into one DATA chunk of a full packet: messages of just this length travel best.
+    pub fn fragment_size(&self, id: AssociationId) -> usize {
+        self.association(id).map_or(0, Association::fragment_size)
+    }
+
+    /// Ends an association once all its data is delivered.
+    pub fn shutdown(&mut self, now: Time, id: AssociationId) {
+        if let Some(Slot::Opening(_)) = self.slots.get(id) {
+            return self.abort(now, id, AbortCause::default());
+        }
+        self.with(id, now, |a, ctx| a.shutdown(ctx));
+    }
+
+    /// Ends an association at once, by ABORT with `cause`.
+    pub fn abort(&mut self, now: Time, id: AssociationId, cause: AbortCause) {
+        if let Some(Slot::Opening(_)) = self.slots.get(id) {
+            // The peer has kept nothing of our INIT: there is nobody to tell.
+            self.close_opening(id, CloseReason::Aborted(cause));
+            return self.settle(id);
+        }
+        self.with(id, now, |a, ctx| a.abort(cause, ctx));
+    }
+
+    /// Forgets an association. One that is not over yet is aborted.
+    pub fn release(&mut self, now: Time, id: AssociationId) {
+        self.abort(now, id, AbortCause::default());
+        self.slots.remove(id);
+    }
+
+    /// Changes the timers and thresholds of an association.
+    pub fn set_timing(&mut self, now: Time, id: AssociationId, timing: Timing) {
+        self.with(id, now, |a, ctx| a.set_timing(timing, ctx));
+    }
+
+    /// What can be seen of an association that is beyond its INIT.
+    pub fn info(&self, id: AssociationId) -> Option<AssociationInfo> {
+        self.association(id).map(Association::info)
+    }
+
+    /// The state of an association.
+    pub fn state(&self, id: AssociationId) -> Option<StateName> {
+        match self.slots.get(id)? {
+            Slot::Opening(_) => Some(StateName::CookieWait),
+            Slot::Association(a) => Some(a.state_name()),
+            Slot::Finished => Some(StateName::Closed),
+        }
+    }
+
+    /// All associations, in the order of their places.
+    pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
+        self.slots.ids()
+    }
+
+    /// What was counted beside the associations.
+    pub fn counters(&self) -> EndpointCounters {
+        EndpointCounters { replies_dropped: self.replies.dropped, ..self.counters }
+    }
+
+    /// Recounts everything that is counted; panics if a count is wrong. For tests and fuzzing.
+    pub fn check_invariants(&self) {
+        self.slots.check_invariants();
+        for id in self.slots.ids() {
+            if let Some(association) = self.association(id) {
+                association.check_invariants();
+            }
+        }
+    }
+
+    fn association(&self, id: AssociationId) -> Option<&Association> {
+        match self.slots.get(id)? {
+            Slot::Association(association) => Some(association),
+            Slot::Opening(_) | Slot::Finished => None,
+        }
+    }
+
+    /// Lets an association work, then sees to what came of it.
+    fn with<R>(
+        &mut self,
+        id: AssociationId,
+        now: Time,
+        work: impl FnOnce(&mut Association, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
+        let mut ctx = Context {
+            now,
+            random: &mut self.random,
+            limits: &self.config.limits,
+            replies: &mut self.replies,
+        };
+        let result = work(association, &mut ctx);
+        self.settle(id);
+        Some(result)
+    }
+
+    /// After an association worked: its events, its timer, its turn to send.
+    fn settle(&mut self, id: AssociationId) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        let next = match slot {
+            Slot::Opening(opening) => opening.t1,
+            Slot::Association(association) => {
+                while let Some(event) = association.poll_event() {
+                    self.events.push_back((id, event));
+                }
+                association.next_timeout()
+            }
+            Slot::Finished => Time::NEVER,
+        };
+        self.slots.set_timeout(id, next);
+        if self.slots.set_ready(id, true) {
+            self.ready.push_back(id);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Packets that belong to no association, or to one that ends with them: INIT ACK, ABORT, ERROR, SHUTDOWN COMPLETE.
+
+use std::collections::VecDeque;
+
+use base::Route;
+use wire::{Abort, Cause, Causes, Chunk, CommonHeader, ErrorChunk, PacketWriter, ShutdownComplete};
+
+use crate::association::INIT_PACKET_MAX;
+use crate::event::AbortCause;
+
+/// Packets waiting to be sent, up to a limit.
+pub(crate) struct Replies {
+    queue: VecDeque<(Route, Vec<u8>)>,
+    max: usize,
+    pub(crate) dropped: u64,
+}
+
+impl Replies {
+    pub(crate) fn new(max: usize) -> Replies {
+        Replies { queue: VecDeque::new(), max, dropped: 0 }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(Route, Vec<u8>)> {
+        self.queue.pop_front()
+    }
+
+    /// Queues a packet with one chunk; drops it if too many wait or it does not fit.
+    pub(crate) fn push(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>) {
+        if self.queue.len() >= self.max {
+            self.dropped += 1;
+            return;
+        }
+        let mut buf = vec![0; INIT_PACKET_MAX];
+        let mut packet = PacketWriter::new(&mut buf, header);
+        if packet.push(chunk).is_ok() {
+            let length = packet.finish();
+            buf.truncate(length);
+            self.queue.push_back((route, buf));
+        }
+    }
+
+    /// An ABORT to a peer whose tag is known.
+    pub(crate) fn abort(&mut self, route: Route, header: CommonHeader, cause: &AbortCause) {
+        // A reason longer than a packet is cut: the peer needs the code above all.
+        let reason = &cause.reason[..cause.reason.len().min(INIT_PACKET_MAX / 2)];
+        let causes: &[Cause<'_>] = match cause.code {
+            0 => &[],
+            12 => &[Cause::UserInitiatedAbort(reason)],
+            13 => &[Cause::ProtocolViolation(reason)],
+            code => &[Cause::Unknown { code, value: reason }],
+        };
+        self.push(route, header, &Chunk::Abort(Abort { tag_reflected: false, causes: Causes::from(causes) }));
+    }
+
+    /// An ABORT that reflects the tag of a packet out of the blue (RFC 9260 section 8.4, rule 8).
+    pub(crate) fn abort_reflecting(&mut self, route: Route, header: CommonHeader) {
+        self.push(route, header, &Chunk::Abort(Abort { tag_reflected: true, causes: Causes::EMPTY }));
+    }
+
+    /// An ABORT that refuses an INIT.
+    pub(crate) fn refuse(&mut self, route: Route, header: CommonHeader, causes: &[Cause<'_>]) {
+        self.push(route, header, &Chunk::Abort(Abort { tag_reflected: false, causes: Causes::from(causes) }));
+    }
+
+    pub(crate) fn error(&mut self, route: Route, header: CommonHeader, causes: &[Cause<'_>]) {
+        self.push(route, header, &Chunk::Error(ErrorChunk { causes: Causes::from(causes) }));
+    }
+
+    pub(crate) fn shutdown_complete(&mut self, route: Route, header: CommonHeader, tag_reflected: bool) {
+        self.push(route, header, &Chunk::ShutdownComplete(ShutdownComplete { tag_reflected }));
+    }
+}

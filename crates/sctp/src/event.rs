@@ -1,0 +1,175 @@
+//! What the engine tells its driver, and what the driver hands it.
+
+use base::Route;
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::{Cause, Ppid, StreamId};
+
+use crate::info::PathState;
+
+/// Something that happened to an association.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A peer's COOKIE ECHO was good: the association waits for [`accept`](crate::Endpoint::accept) or
+    /// [`refuse`](crate::Endpoint::refuse). The COOKIE ACK is held back until then.
+    Incoming {
+        /// How the COOKIE ECHO came.
+        route: Route,
+        /// Our SCTP port.
+        local_port: u16,
+        /// The peer's SCTP port.
+        remote_port: u16,
+        /// The peer's Adaptation Layer Indication.
+        adaptation: Option<u32>,
+    },
+    /// The association is up: data flows both ways.
+    Established {
+        /// The path that the handshake took.
+        route: Route,
+        /// The peer's Adaptation Layer Indication.
+        adaptation: Option<u32>,
+        /// Streams we may send on.
+        outbound_streams: u16,
+        /// Streams the peer may send on.
+        inbound_streams: u16,
+    },
+    /// [`recv`](crate::Endpoint::recv) has something, after it had nothing.
+    Readable,
+    /// The send buffer has room again, after [`send`](crate::Endpoint::send) had refused.
+    Writable,
+    /// A path changed its state.
+    PathChanged {
+        /// Which path.
+        route: Route,
+        /// Its state before.
+        from: PathState,
+        /// Its state now.
+        to: PathState,
+    },
+    /// New data now travels by another path.
+    PathSwitched {
+        /// The path used until now.
+        from: Route,
+        /// The path used from now on.
+        to: Route,
+    },
+    /// The peer will send no more data (it sent SHUTDOWN); what it sent before can be read.
+    PeerShutdown,
+    /// The association is over. What was received before can still be read; then
+    /// [`release`](crate::Endpoint::release) it.
+    Closed(CloseReason),
+}
+
+/// Why an association ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// Orderly, by SHUTDOWN: all data of both sides was delivered.
+    Graceful,
+    /// The peer sent ABORT.
+    PeerAborted(AbortCause),
+    /// We sent ABORT: the driver's wish, or the peer broke the protocol.
+    Aborted(AbortCause),
+    /// No answer to INIT or COOKIE ECHO.
+    NoAnswer,
+    /// ICMP said that the peer cannot be reached, before the association was up.
+    Unreachable(Unreachable),
+    /// All paths failed.
+    LostContact,
+    /// The peer restarted and began a new association in place of this one.
+    Restarted,
+}
+
+/// The error cause of an ABORT: its code (RFC 9260 section 3.3.10), and its text where it has one.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct AbortCause {
+    /// Cause code; 0 when the ABORT had none.
+    pub code: u16,
+    /// Upper layer reason or protocol violation text.
+    pub reason: Bytes,
+}
+
+/// A message, in or out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The stream it travelled on.
+    pub stream: StreamId,
+    /// Payload protocol identifier.
+    pub ppid: Ppid,
+    /// Whether it was sent without order.
+    pub unordered: bool,
+    /// Whether this is the beginning of the message; false for the later parts of one that is longer than the receive
+    /// buffer and therefore comes in parts.
+    pub begin: bool,
+    /// Whether this is the end of the message.
+    pub end: bool,
+    /// The bytes, in pieces as they came off the wire.
+    pub pieces: SmallVec<[Bytes; 1]>,
+}
+
+impl Message {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are no bytes; never true of a message that was received.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes in one piece, copied if they are in several.
+    pub fn into_bytes(mut self) -> Bytes {
+        if self.pieces.len() == 1 {
+            return self.pieces.remove(0);
+        }
+        self.pieces.concat().into()
+    }
+}
+
+/// How a message is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SendOptions {
+    /// Deliver without regard to the order of the stream.
+    pub unordered: bool,
+}
+
+/// What ICMP, or the kernel itself, reported about a packet of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathError {
+    /// The packet did not arrive.
+    Unreachable(Unreachable),
+    /// The packet is too long for the path, whose MTU (IP header included) is given.
+    TooBig {
+        /// Bytes, IP header included.
+        mtu: u16,
+    },
+}
+
+/// What could not be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// The network or host.
+    Host,
+    /// The protocol: the peer has no SCTP.
+    Protocol,
+    /// The (UDP) port: nobody listens for encapsulated SCTP.
+    Port,
+    /// A filter on the way forbids it.
+    Prohibited,
+}
+
+impl AbortCause {
+    /// User-Initiated Abort (RFC 9260 section 3.3.10.12) with `reason`.
+    pub fn user(reason: impl Into<Bytes>) -> AbortCause {
+        AbortCause { code: Cause::UserInitiatedAbort(&[]).code(), reason: reason.into() }
+    }
+
+    /// What a received cause says.
+    pub(crate) fn from_wire(cause: &Cause<'_>) -> AbortCause {
+        let reason = match cause {
+            Cause::UserInitiatedAbort(text) | Cause::ProtocolViolation(text) => Bytes::copy_from_slice(text),
+            _ => Bytes::new(),
+        };
+        AbortCause { code: cause.code(), reason }
+    }
+}

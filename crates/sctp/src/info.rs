@@ -1,0 +1,151 @@
+//! What can be seen of an association from outside.
+
+use std::time::Duration;
+
+use base::Route;
+
+/// The state of an association (RFC 9260 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StateName {
+    /// INIT sent.
+    CookieWait,
+    /// COOKIE ECHO sent.
+    CookieEchoed,
+    /// A good COOKIE ECHO came; the driver has not accepted yet.
+    Accepting,
+    /// Up.
+    Established,
+    /// Shutdown asked for; data is still outstanding.
+    ShutdownPending,
+    /// SHUTDOWN sent.
+    ShutdownSent,
+    /// SHUTDOWN received; data is still outstanding.
+    ShutdownReceived,
+    /// SHUTDOWN ACK sent.
+    ShutdownAckSent,
+    /// Over.
+    Closed,
+}
+
+/// The state of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathState {
+    /// Not proven by a HEARTBEAT yet; carries no data (RFC 9260 section 5.4).
+    Unconfirmed,
+    /// In use or ready to be used.
+    Active,
+    /// Timeouts on it; not used while another is active (RFC 7829).
+    PotentiallyFailed,
+    /// Failed (RFC 9260 section 8.2).
+    Inactive,
+}
+
+/// One path of an association.
+#[derive(Clone, Debug)]
+pub struct PathInfo {
+    /// Addresses and carrier.
+    pub route: Route,
+    /// Its state.
+    pub state: PathState,
+    /// Whether new data goes this way.
+    pub in_use: bool,
+    /// Smoothed round-trip time, once measured.
+    pub srtt: Option<Duration>,
+    /// Retransmission timeout.
+    pub rto: Duration,
+    /// Congestion window in bytes.
+    pub cwnd: usize,
+    /// Slow-start threshold in bytes.
+    pub ssthresh: usize,
+    /// Bytes in flight.
+    pub flight: usize,
+    /// MTU in bytes, IP header included.
+    pub mtu: u16,
+    /// Timeouts in a row.
+    pub errors: u8,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Bytes sent, SCTP headers included.
+    pub bytes_sent: u64,
+    /// Bytes received, SCTP headers included.
+    pub bytes_received: u64,
+    /// DATA chunks sent again.
+    pub retransmissions: u64,
+    /// T3 timeouts.
+    pub timeouts: u64,
+}
+
+/// One association.
+#[derive(Clone, Debug)]
+pub struct AssociationInfo {
+    /// Its state.
+    pub state: StateName,
+    /// Our SCTP port.
+    pub local_port: u16,
+    /// The peer's SCTP port.
+    pub remote_port: u16,
+    /// Our verification tag.
+    pub local_tag: u32,
+    /// The peer's verification tag.
+    pub peer_tag: u32,
+    /// The peer's Adaptation Layer Indication.
+    pub adaptation: Option<u32>,
+    /// The paths, in the order of their birth.
+    pub paths: Vec<PathInfo>,
+    /// Bytes given to `send` and not yet acknowledged.
+    pub send_buffered: usize,
+    /// Bytes received and not yet read.
+    pub receive_buffered: usize,
+    /// The peer's receive window as we know it, in bytes.
+    pub peer_rwnd: usize,
+    /// What was counted.
+    pub counters: Counters,
+}
+
+/// What an association counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// User bytes acknowledged by the peer.
+    pub bytes_acknowledged: u64,
+    /// User bytes received, without duplicates.
+    pub bytes_received: u64,
+    /// DATA chunks sent, first time.
+    pub data_sent: u64,
+    /// DATA chunks sent again.
+    pub data_retransmitted: u64,
+    /// DATA chunks received, without duplicates.
+    pub data_received: u64,
+    /// DATA chunks received more than once.
+    pub data_duplicate: u64,
+    /// DATA chunks dropped for lack of receive buffer.
+    pub data_dropped: u64,
+    /// SACKs sent.
+    pub sacks_sent: u64,
+    /// SACKs received.
+    pub sacks_received: u64,
+    /// Entries into fast recovery.
+    pub fast_recoveries: u64,
+    /// T3 timeouts.
+    pub timeouts: u64,
+}
+
+/// What an endpoint counts beside its associations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointCounters {
+    /// Packets that could not be parsed, or whose checksum was wrong.
+    pub malformed: u64,
+    /// Packets whose verification tag was wrong.
+    pub bad_tag: u64,
+    /// Packets of no association.
+    pub out_of_the_blue: u64,
+    /// INITs received.
+    pub inits_received: u64,
+    /// COOKIE ECHOs whose MAC or content was wrong.
+    pub bad_cookies: u64,
+    /// COOKIE ECHOs that came too late.
+    pub stale_cookies: u64,
+    /// Replies dropped because too many were waiting.
+    pub replies_dropped: u64,
+}

@@ -1,0 +1,105 @@
+//! What an INIT or INIT ACK says, judged once (RFC 9260 sections 3.3.2, 3.3.3 and 5.1).
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use wire::{Cause, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
+
+use crate::config::Limits;
+
+/// A peer's half of the negotiation.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerInit<'a> {
+    pub(crate) tag: VerificationTag,
+    pub(crate) initial_tsn: Tsn,
+    pub(crate) a_rwnd: u32,
+    pub(crate) outbound_streams: u16,
+    pub(crate) inbound_streams: u16,
+    /// Addresses it listed; the packet's source comes on top.
+    pub(crate) addresses: SmallVec<[IpAddr; 4]>,
+    pub(crate) adaptation: Option<u32>,
+    /// The cookie of an INIT ACK.
+    pub(crate) cookie: Option<&'a [u8]>,
+    /// Parameters to be reported back, whole.
+    pub(crate) unrecognized: SmallVec<[&'a [u8]; 2]>,
+    /// How much longer the peer wants its cookie to live, in milliseconds.
+    pub(crate) cookie_preservative: u32,
+}
+
+/// What is wrong with an INIT or INIT ACK, as the cause of the ABORT that answers it.
+pub(crate) type InitFault = Cause<'static>;
+
+/// Reads what `init` says.
+pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>, InitFault> {
+    // RFC 9260 section 3.3.2: a tag of zero, or no streams, and the association is refused.
+    if init.tag.0 == 0 || init.outbound_streams == 0 || init.inbound_streams == 0 {
+        return Err(Cause::InvalidMandatoryParameter);
+    }
+    let mut peer = PeerInit {
+        tag: init.tag,
+        initial_tsn: init.initial_tsn,
+        a_rwnd: init.a_rwnd,
+        outbound_streams: init.outbound_streams,
+        inbound_streams: init.inbound_streams,
+        addresses: SmallVec::new(),
+        adaptation: None,
+        cookie: None,
+        unrecognized: SmallVec::new(),
+        cookie_preservative: 0,
+    };
+    let mut reported = 0;
+    for (parameter, raw) in init.parameters.iter().zip(init.parameters.tlvs()) {
+        let (Ok(parameter), Ok(raw)) = (parameter, raw) else {
+            return Err(Cause::ProtocolViolation(b"malformed parameter"));
+        };
+        if peer.take(&parameter, limits)? {
+            continue;
+        }
+        let action = UnrecognizedAction::for_parameter(raw.kind);
+        if action.reports() && reported + raw.bytes.len() <= limits.reported_bytes {
+            reported += raw.bytes.len();
+            peer.unrecognized.push(raw.bytes);
+        }
+        if action.stops() {
+            break;
+        }
+    }
+    Ok(peer)
+}
+
+impl<'a> PeerInit<'a> {
+    /// Takes a parameter; returns whether it is one that we know.
+    fn take(&mut self, parameter: &Parameter<'a>, limits: &Limits) -> Result<bool, InitFault> {
+        match parameter {
+            Parameter::Ipv4Address(a) => self.take_address(IpAddr::V4(*a), limits),
+            Parameter::Ipv6Address(a) => self.take_address(IpAddr::V6(*a), limits),
+            Parameter::StateCookie(cookie) => self.cookie = Some(cookie),
+            Parameter::CookiePreservative(ms) => self.cookie_preservative = *ms,
+            Parameter::AdaptationLayerIndication(code) => self.adaptation = Some(*code),
+            Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
+            Parameter::SupportedAddressTypes(_)
+            | Parameter::UnrecognizedParameter(_)
+            | Parameter::SupportedExtensions(_)
+            | Parameter::Padding { .. } => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Only addresses that can be a peer's are taken: not multicast, not unspecified, not broadcast.
+    fn take_address(&mut self, address: IpAddr, limits: &Limits) {
+        let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
+        let usable = !address.is_multicast() && !address.is_unspecified() && !broadcast;
+        if usable && self.addresses.len() < limits.peer_addresses && !self.addresses.contains(&address) {
+            self.addresses.push(address);
+        }
+    }
+}
+
+/// The address as a parameter.
+pub(crate) fn address_parameter(address: IpAddr) -> Parameter<'static> {
+    match address {
+        IpAddr::V4(a) => Parameter::Ipv4Address(a),
+        IpAddr::V6(a) => Parameter::Ipv6Address(a),
+    }
+}

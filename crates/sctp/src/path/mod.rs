@@ -1,0 +1,295 @@
+//! One way to the peer: its state, RTO, congestion window and heartbeats; and the set of all ways.
+//!
+//! Never sends. Invariants: an unconfirmed path carries no data; `errors` is zero on an active path that has just
+//! been heard. Begin at [`Path`], then [`Paths::choose`].
+
+mod congestion;
+mod paths;
+mod rto;
+
+pub(crate) use congestion::{Acked, CongestionControl};
+pub(crate) use paths::Paths;
+
+use std::time::Duration;
+
+use base::{Carrier, Route, Time};
+
+use crate::config::Timing;
+use crate::info::{PathInfo, PathState};
+use crate::random::Random;
+use crate::tx::Seq;
+use rto::Rto;
+
+/// The place of a path in its association.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct PathIndex(pub(crate) usize);
+
+/// A change of a path's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Transition {
+    pub(crate) from: PathState,
+    pub(crate) to: PathState,
+}
+
+/// A heartbeat that was sent and not yet answered.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    nonce: u64,
+    sent_at: Time,
+    deadline: Time,
+}
+
+/// What a path counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathCounters {
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) retransmissions: u64,
+    pub(crate) timeouts: u64,
+}
+
+/// One pair of addresses with a carrier.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) route: Route,
+    state: PathState,
+    confirmed: bool,
+    mtu: u16,
+    errors: u8,
+    rto: Rto,
+    pub(crate) congestion: CongestionControl,
+    /// When T3-rtx expires.
+    pub(crate) t3: Option<Time>,
+    probe: Option<Probe>,
+    next_heartbeat: Time,
+    last_data: Time,
+    /// Chunks from this one on give the next round-trip sample: one sample a round trip (rule C4).
+    rtt_from: Seq,
+    pub(crate) counters: PathCounters,
+}
+
+/// Bytes below SCTP in each packet: IP header, and UDP header where there is one.
+fn overhead(route: &Route) -> u16 {
+    let ip = if route.remote.is_ipv4() { 20 } else { 40 };
+    match route.carrier {
+        Carrier::Ip => ip,
+        Carrier::Udp { .. } => ip + 8,
+    }
+}
+
+impl Path {
+    /// A path that has yet to be proven.
+    pub(crate) fn new(route: Route, mtu: u16, now: Time, timing: &Timing) -> Path {
+        Path {
+            route,
+            state: PathState::Unconfirmed,
+            confirmed: false,
+            mtu,
+            errors: 0,
+            rto: Rto::new(timing),
+            congestion: CongestionControl::new(usize::from(mtu.saturating_sub(overhead(&route)))),
+            t3: None,
+            probe: None,
+            next_heartbeat: now,
+            last_data: now,
+            rtt_from: Seq(0),
+            counters: PathCounters::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> PathState {
+        self.state
+    }
+
+    /// Whether the peer has proved to be at the other end.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    pub(crate) fn errors(&self) -> u8 {
+        self.errors
+    }
+
+    pub(crate) fn rto(&self) -> Duration {
+        self.rto.rto()
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.rto.srtt()
+    }
+
+    /// Bytes of SCTP packet that fit into one IP packet, a multiple of four.
+    pub(crate) fn packet_size(&self) -> usize {
+        usize::from(self.mtu.saturating_sub(overhead(&self.route)) & !3)
+    }
+
+    /// The handshake proved this path.
+    pub(crate) fn confirm(&mut self, now: Time, timing: &Timing, random: &mut Random) {
+        self.confirmed = true;
+        self.state = PathState::Active;
+        self.schedule_heartbeat(now, timing, random);
+    }
+
+    /// The peer acknowledged data, or answered a heartbeat, on this path (RFC 9260 section 8.1 and 8.2).
+    pub(crate) fn on_success(&mut self) -> Option<Transition> {
+        self.errors = 0;
+        let from = std::mem::replace(&mut self.state, PathState::Active);
+        self.confirmed = true;
+        (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// A timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3).
+    pub(crate) fn on_error(&mut self, timing: &Timing) -> Option<Transition> {
+        self.errors = self.errors.saturating_add(1);
+        let from = self.state;
+        let pf = timing.potentially_failed_max_retrans;
+        if self.errors > timing.path_max_retrans {
+            self.state = PathState::Inactive;
+        } else if self.state == PathState::Active && pf.is_some_and(|pf| self.errors > pf) {
+            self.state = PathState::PotentiallyFailed;
+        }
+        (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// ICMP proved that nobody is there.
+    pub(crate) fn on_unreachable(&mut self, timing: &Timing) -> Option<Transition> {
+        self.errors = self.errors.max(timing.path_max_retrans);
+        self.on_error(timing)
+    }
+
+    /// A round trip of a chunk up to `seq` was measured; `next` is the next chunk to be sent.
+    pub(crate) fn on_round_trip(&mut self, seq: Seq, rtt: Duration, next: Seq, timing: &Timing) {
+        if seq >= self.rtt_from {
+            self.rto.on_sample(rtt, timing);
+            self.rtt_from = next;
+        }
+    }
+
+    pub(crate) fn back_off(&mut self, timing: &Timing) {
+        self.rto.on_timeout(timing);
+    }
+
+    pub(crate) fn on_new_timing(&mut self, now: Time, timing: &Timing, random: &mut Random) {
+        self.rto.on_new_timing(timing);
+        if self.probe.is_none() && self.confirmed {
+            self.schedule_heartbeat(now, timing, random);
+        }
+    }
+
+    /// Data leaves by this path: an idle window shrinks first, the heartbeat is put off, T3 runs.
+    pub(crate) fn on_data_sent(&mut self, now: Time) {
+        self.last_data = now;
+        if self.t3.is_none() {
+            self.t3 = Some(now + self.rto());
+        }
+    }
+
+    /// Before data is sent after a pause (RFC 9260 section 7.2.1).
+    pub(crate) fn before_data(&mut self, now: Time, flight: usize) {
+        let rto = self.rto();
+        if flight == 0 && now - self.last_data > rto {
+            let rtos = (now - self.last_data).as_nanos() / rto.as_nanos().max(1);
+            self.congestion.on_idle(u32::try_from(rtos).unwrap_or(u32::MAX));
+            self.last_data = now;
+        }
+    }
+
+    /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself.
+    pub(crate) fn poll_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> Option<u64> {
+        if self.probe.is_some() || now < self.next_heartbeat {
+            return None;
+        }
+        if self.t3.is_some() && self.state == PathState::Active {
+            self.schedule_heartbeat(now, timing, random);
+            return None;
+        }
+        let nonce = random.u64();
+        self.probe = Some(Probe { nonce, sent_at: now, deadline: now + self.rto() });
+        Some(nonce)
+    }
+
+    /// A HEARTBEAT ACK with `nonce`; returns whether it answers ours.
+    pub(crate) fn on_heartbeat_ack(
+        &mut self,
+        nonce: u64,
+        now: Time,
+        timing: &Timing,
+        random: &mut Random,
+    ) -> bool {
+        let Some(probe) = self.probe.filter(|p| p.nonce == nonce) else { return false };
+        self.probe = None;
+        self.rto.on_sample(now - probe.sent_at, timing);
+        self.schedule_heartbeat(now, timing, random);
+        true
+    }
+
+    /// The answer to a heartbeat is overdue; returns whether it was.
+    pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
+        if self.probe.is_none_or(|p| p.deadline > now) {
+            return false;
+        }
+        self.probe = None;
+        self.rto.on_timeout(timing);
+        // Unconfirmed and potentially failed paths are probed once an RTO (RFC 9260 section 5.4, RFC 7829 section 3).
+        if matches!(self.state, PathState::Inactive) || self.errors >= timing.path_max_retrans {
+            self.schedule_heartbeat(now, timing, random);
+        } else {
+            self.next_heartbeat = now;
+        }
+        true
+    }
+
+    /// Asks for a heartbeat at once: the path has just become doubtful.
+    pub(crate) fn probe_now(&mut self, now: Time) {
+        self.next_heartbeat = self.next_heartbeat.min(now);
+    }
+
+    fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
+        self.next_heartbeat = now + timing.heartbeat_interval + random.jitter(self.rto());
+    }
+
+    /// When this path wants to be looked at.
+    pub(crate) fn next_timeout(&self, heartbeats: bool) -> Time {
+        let heartbeat = match (heartbeats, &self.probe) {
+            (false, _) => Time::NEVER,
+            (true, Some(probe)) => probe.deadline,
+            (true, None) => self.next_heartbeat,
+        };
+        self.t3.unwrap_or(Time::NEVER).min(heartbeat)
+    }
+
+    /// The path's MTU is `mtu` (RFC 8899 section 4.6.2 bounds what ICMP may say); returns whether that is less than before.
+    pub(crate) fn on_mtu(&mut self, mtu: u16) -> bool {
+        let least = if self.route.remote.is_ipv4() { 576 } else { 1280 };
+        let mtu = mtu.max(least);
+        let smaller = mtu < self.mtu;
+        if smaller {
+            self.mtu = mtu;
+            self.congestion.on_mtu(self.packet_size());
+        }
+        smaller
+    }
+
+    pub(crate) fn info(&self, in_use: bool, flight: usize) -> PathInfo {
+        PathInfo {
+            route: self.route,
+            state: self.state,
+            in_use,
+            srtt: self.rto.srtt(),
+            rto: self.rto.rto(),
+            cwnd: self.congestion.cwnd(),
+            ssthresh: self.congestion.ssthresh(),
+            flight,
+            mtu: self.mtu,
+            errors: self.errors,
+            packets_sent: self.counters.packets_sent,
+            packets_received: self.counters.packets_received,
+            bytes_sent: self.counters.bytes_sent,
+            bytes_received: self.counters.bytes_received,
+            retransmissions: self.counters.retransmissions,
+            timeouts: self.counters.timeouts,
+        }
+    }
+}

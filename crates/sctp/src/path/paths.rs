@@ -1,0 +1,197 @@
+//! All paths of an association, and which of them carries new data.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+
+use base::{Carrier, Route};
+
+use super::{Path, PathIndex};
+use crate::info::PathState;
+
+/// The paths, in the order of their birth; never empty.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    list: Vec<Path>,
+    primary: PathIndex,
+    current: PathIndex,
+}
+
+impl Paths {
+    /// Begins with the path that the handshake took, which is the primary one.
+    pub(crate) fn new(first: Path) -> Paths {
+        Paths { list: vec![first], primary: PathIndex(0), current: PathIndex(0) }
+    }
+
+    pub(crate) fn push(&mut self, path: Path) {
+        self.list.push(path);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn get(&self, index: PathIndex) -> &Path {
+        &self.list[index.0]
+    }
+
+    pub(crate) fn get_mut(&mut self, index: PathIndex) -> &mut Path {
+        &mut self.list[index.0]
+    }
+
+    pub(crate) fn try_get_mut(&mut self, index: PathIndex) -> Option<&mut Path> {
+        self.list.get_mut(index.0)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
+        self.list.iter().enumerate().map(|(i, p)| (PathIndex(i), p))
+    }
+
+    pub(crate) fn indices(&self) -> impl Iterator<Item = PathIndex> + use<> {
+        (0..self.list.len()).map(PathIndex)
+    }
+
+    /// The path of new data.
+    pub(crate) fn current(&self) -> PathIndex {
+        self.current
+    }
+
+    /// The path between these addresses by this kind of carrier, whatever the peer's UDP port.
+    pub(crate) fn find(&self, route: &Route) -> Option<PathIndex> {
+        let same = |p: &Path| {
+            p.route.remote == route.remote
+                && p.route.local == route.local
+                && std::mem::discriminant(&p.route.carrier) == std::mem::discriminant(&route.carrier)
+        };
+        self.list.iter().position(same).map(PathIndex)
+    }
+
+    /// Whether `address` is one of the peer's.
+    pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
+        self.list.iter().any(|p| p.route.remote == address)
+    }
+
+    /// The peer's UDP port has changed (RFC 6951 section 5.4): paths of the route's addresses follow it.
+    pub(crate) fn learn_port(&mut self, index: PathIndex, route: &Route) {
+        if let (Carrier::Udp { peer_port: port }, Carrier::Udp { peer_port }) =
+            (route.carrier, &mut self.list[index.0].route.carrier)
+        {
+            *peer_port = port;
+        }
+    }
+
+    /// Chooses the path of new data anew; returns the old one if it changed.
+    ///
+    /// The primary path while it is active; else the path in use while that is active; else the best active one; else
+    /// the potentially failed one with the fewest errors (RFC 7829 section 3); else, with all failed, the confirmed
+    /// one with the fewest errors (dormant state).
+    pub(crate) fn choose(&mut self) -> Option<PathIndex> {
+        let is_active = |i: PathIndex| self.get(i).state() == PathState::Active;
+        let chosen = if is_active(self.primary) {
+            self.primary
+        } else if is_active(self.current) {
+            self.current
+        } else {
+            self.best_except(self.current).unwrap_or(self.current)
+        };
+        let old = std::mem::replace(&mut self.current, chosen);
+        (old != chosen).then_some(old)
+    }
+
+    /// The best path for what was lost on `failed`: another one if any may carry data.
+    pub(crate) fn alternate(&self, failed: PathIndex) -> PathIndex {
+        if self.current != failed && self.get(self.current).state() == PathState::Active {
+            return self.current;
+        }
+        let alternate = self.best_except(failed).filter(|&i| self.get(i).state() == PathState::Active);
+        alternate.unwrap_or(self.current)
+    }
+
+    /// Active before potentially failed before inactive; then few errors; then far from `avoid`; then quick.
+    fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
+        let avoided = self.get(avoid).route;
+        let rank = |i: &PathIndex| {
+            let path = self.get(*i);
+            let state = match path.state() {
+                PathState::Active => 0,
+                PathState::PotentiallyFailed => 1,
+                PathState::Inactive | PathState::Unconfirmed => 2,
+            };
+            let apart = usize::from(path.route.local != avoided.local)
+                + usize::from(path.route.remote != avoided.remote);
+            let itself = *i == avoid;
+            (state, path.errors(), itself, Reverse(apart), path.srtt().is_none(), path.srtt())
+        };
+        self.indices().filter(|&i| self.get(i).is_confirmed()).min_by_key(rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Timing;
+    use crate::random::Random;
+    use base::Time;
+
+    fn three_active() -> Paths {
+        let timing = Timing::default();
+        let mut random = Random::new([1; 32]);
+        let mut path = |local: &str, remote: &str| {
+            let route = Route {
+                local: local.parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                carrier: Carrier::Ip,
+            };
+            let mut path = Path::new(route, 1500, Time::ZERO, &timing);
+            path.confirm(Time::ZERO, &timing, &mut random);
+            path
+        };
+        let mut paths = Paths::new(path("10.0.1.1", "10.0.1.2"));
+        paths.push(path("10.0.1.1", "10.0.2.2"));
+        paths.push(path("10.0.2.1", "10.0.2.2"));
+        paths
+    }
+
+    #[test]
+    fn data_moves_to_the_path_that_shares_least_with_the_failed_one_and_back_to_the_primary() {
+        let mut paths = three_active();
+        assert_eq!(paths.choose(), None);
+        paths.get_mut(PathIndex(0)).on_error(&Timing::default());
+        assert_eq!(paths.choose(), Some(PathIndex(0)));
+        assert_eq!(paths.current(), PathIndex(2));
+        paths.get_mut(PathIndex(0)).on_success();
+        assert_eq!(paths.choose(), Some(PathIndex(2)));
+        assert_eq!(paths.current(), PathIndex(0));
+    }
+
+    #[test]
+    fn with_every_path_doubtful_the_one_with_fewest_errors_is_used() {
+        let mut paths = three_active();
+        for (index, errors) in [(0, 3), (1, 1), (2, 2)] {
+            for _ in 0..errors {
+                paths.get_mut(PathIndex(index)).on_error(&Timing::default());
+            }
+        }
+        paths.choose();
+        assert_eq!(paths.current(), PathIndex(1));
+    }
+
+    #[test]
+    fn an_unconfirmed_path_is_never_chosen() {
+        let timing = Timing::default();
+        let mut paths = three_active();
+        let route = Route {
+            local: "10.0.3.1".parse().unwrap(),
+            remote: "10.0.3.2".parse().unwrap(),
+            carrier: Carrier::Ip,
+        };
+        paths.push(Path::new(route, 1500, Time::ZERO, &timing));
+        for index in 0..3 {
+            for _ in 0..10 {
+                paths.get_mut(PathIndex(index)).on_error(&timing);
+            }
+        }
+        paths.choose();
+        assert_ne!(paths.current(), PathIndex(3));
+        assert_ne!(paths.alternate(PathIndex(0)), PathIndex(3));
+    }
+}

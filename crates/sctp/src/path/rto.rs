@@ -1,0 +1,102 @@
+//! The retransmission timeout of one path (RFC 9260 section 6.3).
+//!
+//! Keeps SRTT, RTTVAR and RTO. Never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Begin at
+//! [`Rto::on_sample`].
+
+use std::time::Duration;
+
+use crate::config::Timing;
+
+/// RTO estimator.
+#[derive(Clone, Debug)]
+pub(crate) struct Rto {
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    rto: Duration,
+}
+
+impl Rto {
+    pub(crate) fn new(timing: &Timing) -> Rto {
+        Rto { srtt: None, rttvar: Duration::ZERO, rto: timing.rto_initial }
+    }
+
+    /// The timeout now.
+    pub(crate) fn rto(&self) -> Duration {
+        self.rto
+    }
+
+    /// The smoothed round-trip time, once measured.
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    /// A round trip was measured (rules C2 and C3, with RTO.Alpha = 1/8 and RTO.Beta = 1/4).
+    pub(crate) fn on_sample(&mut self, rtt: Duration, timing: &Timing) {
+        let srtt = match self.srtt {
+            None => {
+                self.rttvar = rtt / 2;
+                rtt
+            }
+            Some(srtt) => {
+                self.rttvar = self.rttvar * 3 / 4 + srtt.abs_diff(rtt) / 4;
+                srtt * 7 / 8 + rtt / 8
+            }
+        };
+        self.srtt = Some(srtt);
+        self.rto = (srtt + self.rttvar * 4).clamp(timing.rto_min, timing.rto_max);
+    }
+
+    /// The timer expired: back off (rule E2).
+    pub(crate) fn on_timeout(&mut self, timing: &Timing) {
+        self.rto = (self.rto * 2).min(timing.rto_max);
+    }
+
+    /// The bounds have changed: what was measured stays, the back-off goes.
+    pub(crate) fn on_new_timing(&mut self, timing: &Timing) {
+        self.rto = match self.srtt {
+            Some(srtt) => (srtt + self.rttvar * 4).clamp(timing.rto_min, timing.rto_max),
+            None => timing.rto_initial,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn the_first_sample_sets_srtt_and_three_times_it_as_rto() {
+        let timing = Timing { rto_min: MS(1), ..Timing::default() };
+        let mut rto = Rto::new(&timing);
+        assert_eq!(rto.rto(), timing.rto_initial);
+        rto.on_sample(MS(100), &timing);
+        assert_eq!((rto.srtt(), rto.rto()), (Some(MS(100)), MS(300)));
+    }
+
+    #[test]
+    fn steady_samples_bring_rto_down_to_its_floor_and_not_below() {
+        let timing = Timing::default();
+        let mut rto = Rto::new(&timing);
+        for _ in 0..100 {
+            rto.on_sample(MS(10), &timing);
+        }
+        assert_eq!(rto.rto(), timing.rto_min);
+    }
+
+    #[test]
+    fn timeouts_double_up_to_the_ceiling_and_a_sample_ends_the_back_off() {
+        let timing = Timing::default();
+        let mut rto = Rto::new(&timing);
+        rto.on_sample(MS(500), &timing);
+        rto.on_timeout(&timing);
+        assert_eq!(rto.rto(), MS(3000));
+        for _ in 0..10 {
+            rto.on_timeout(&timing);
+        }
+        assert_eq!(rto.rto(), timing.rto_max);
+        rto.on_sample(MS(500), &timing);
+        assert!(rto.rto() < MS(1500));
+    }
+}

@@ -1,0 +1,113 @@
+//! When to send a SACK (RFC 9260 section 6.2, RFC 7053).
+
+use base::Time;
+
+use crate::config::Timing;
+
+/// Packets with DATA after which a SACK goes out at once.
+const PACKETS_PER_SACK: u8 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Due {
+    #[default]
+    No,
+    At(Time),
+    Now,
+}
+
+/// Delayed-acknowledgement state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AckTimer {
+    due: Due,
+    packets: u8,
+    new_packet: bool,
+}
+
+impl AckTimer {
+    /// A packet begins; its DATA chunks count once together.
+    pub(crate) fn on_packet(&mut self) {
+        self.new_packet = true;
+    }
+
+    /// DATA came in order.
+    pub(crate) fn on_data(&mut self, immediate: bool, now: Time, timing: &Timing) {
+        if std::mem::take(&mut self.new_packet) {
+            self.packets = self.packets.saturating_add(1);
+        }
+        if immediate || self.packets >= PACKETS_PER_SACK {
+            self.due = Due::Now;
+        } else if self.due == Due::No {
+            self.due = Due::At(now + timing.sack_delay);
+        }
+    }
+
+    /// A gap, a duplicate, a drop, or a window that reopened: the peer should know at once.
+    pub(crate) fn on_irregular(&mut self) {
+        self.due = Due::Now;
+    }
+
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        if matches!(self.due, Due::At(at) if at <= now) {
+            self.due = Due::Now;
+        }
+    }
+
+    /// Whether a SACK must go out even if alone.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due == Due::Now
+    }
+
+    /// Whether a SACK would say something new to a packet that leaves anyway.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.due != Due::No
+    }
+
+    pub(crate) fn next_timeout(&self) -> Time {
+        match self.due {
+            Due::At(at) => at,
+            Due::No | Due::Now => Time::NEVER,
+        }
+    }
+
+    pub(crate) fn on_sent(&mut self) {
+        *self = AckTimer::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_packet_is_acknowledged_at_once_and_two_chunks_of_one_packet_are_not() {
+        let (mut ack, timing) = (AckTimer::default(), Timing::default());
+        ack.on_packet();
+        ack.on_data(false, Time::ZERO, &timing);
+        ack.on_data(false, Time::ZERO, &timing);
+        assert!(!ack.is_due() && ack.is_pending());
+        ack.on_packet();
+        ack.on_data(false, Time::ZERO, &timing);
+        assert!(ack.is_due());
+    }
+
+    #[test]
+    fn a_lone_packet_is_acknowledged_after_the_delay_and_not_before() {
+        let (mut ack, timing) = (AckTimer::default(), Timing::default());
+        ack.on_packet();
+        ack.on_data(false, Time::ZERO, &timing);
+        let due = Time::ZERO + timing.sack_delay;
+        assert_eq!(ack.next_timeout(), due);
+        ack.on_timeout(Time::from_nanos(due.as_nanos() - 1));
+        assert!(!ack.is_due());
+        ack.on_timeout(due);
+        assert!(ack.is_due());
+    }
+
+    #[test]
+    fn the_i_bit_asks_for_a_sack_at_once() {
+        let (mut ack, timing) = (AckTimer::default(), Timing::default());
+        ack.on_packet();
+        ack.on_data(true, Time::ZERO, &timing);
+        assert!(ack.is_due());
+    }
+}

@@ -1,0 +1,190 @@
+//! The receiving side of an association: which TSNs came ([`Tracker`]), when to say so ([`AckTimer`]), and the messages
+//! they make up ([`Reassembly`]).
+//!
+//! Begin at [`Inbound::on_data`].
+
+mod ack;
+mod arena;
+mod reassembly;
+mod tracker;
+
+use std::collections::VecDeque;
+
+use base::Time;
+use wire::{Data, GapBlock, Tsn};
+
+use crate::config::{Limits, Timing};
+use crate::event::Message;
+use crate::tx::Seq;
+pub(crate) use ack::AckTimer;
+use arena::Arena;
+use reassembly::Reassembly;
+use tracker::{Arrival, Tracker};
+
+/// What each message costs beside its bytes, so that tiny messages cannot outgrow the receive buffer.
+const MESSAGE_OVERHEAD: usize = 64;
+
+/// What a message takes of the receive buffer.
+fn cost(message: &Message) -> usize {
+    message.pieces.iter().map(|p| p.len() + MESSAGE_OVERHEAD).sum()
+}
+
+/// What became of a DATA chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DataOutcome {
+    /// Taken.
+    Taken,
+    /// Seen before.
+    Duplicate,
+    /// No room for it: it will have to be sent again.
+    Dropped,
+}
+
+/// Everything received and not yet read.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    initial: Tsn,
+    tracker: Tracker,
+    reassembly: Reassembly,
+    ready: VecDeque<Message>,
+    arena: Arena,
+    /// Bytes held, message overhead included.
+    held: usize,
+    capacity: usize,
+    /// The window that the last SACK advertised.
+    advertised: usize,
+    max_parked: usize,
+    pub(crate) ack: AckTimer,
+}
+
+impl Inbound {
+    /// `initial` is the peer's initial TSN.
+    pub(crate) fn new(initial: Tsn, capacity: usize, limits: &Limits) -> Inbound {
+        Inbound {
+            initial,
+            tracker: Tracker::new(limits.gap_ranges, limits.duplicates),
+            reassembly: Reassembly::default(),
+            ready: VecDeque::new(),
+            arena: Arena::default(),
+            held: 0,
+            capacity,
+            advertised: capacity,
+            max_parked: limits.parked_messages,
+            ack: AckTimer::default(),
+        }
+    }
+
+    /// Takes a DATA chunk whose stream is valid and whose payload is not empty.
+    pub(crate) fn on_data(&mut self, chunk: &Data<'_>, now: Time, timing: &Timing) -> DataOutcome {
+        let Some(seq) = self.tracker.first_missing().nearest(self.initial, chunk.tsn) else {
+            self.tracker.note_duplicate(chunk.tsn);
+            self.ack.on_irregular();
+            return DataOutcome::Duplicate;
+        };
+        if self.tracker.has(seq) {
+            self.tracker.note_duplicate(chunk.tsn);
+            self.ack.on_irregular();
+            return DataOutcome::Duplicate;
+        }
+        if !self.has_room(seq) {
+            self.ack.on_irregular();
+            return DataOutcome::Dropped;
+        }
+        match self.tracker.insert(seq) {
+            Arrival::Full => {
+                self.ack.on_irregular();
+                return DataOutcome::Dropped;
+            }
+            Arrival::InOrder if !self.tracker.has_gaps() => self.ack.on_data(chunk.immediate, now, timing),
+            Arrival::InOrder | Arrival::OutOfOrder => self.ack.on_irregular(),
+        }
+        let payload = self.arena.keep(chunk.payload);
+        self.held += payload.len() + MESSAGE_OVERHEAD;
+        if let Some(unplaceable) = self.reassembly.insert(seq, chunk, payload, &mut self.ready) {
+            self.held -= cost(&unplaceable);
+        }
+        if self.held > self.capacity / 2 && self.ready.is_empty() {
+            self.reassembly.deliver_partially(self.tracker.first_missing(), &mut self.ready);
+        }
+        DataOutcome::Taken
+    }
+
+    /// Notes a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).
+    pub(crate) fn on_discarded(&mut self, tsn: Tsn) -> DataOutcome {
+        self.ack.on_irregular();
+        let seq = self.tracker.first_missing().nearest(self.initial, tsn).filter(|&s| !self.tracker.has(s));
+        match seq.map(|seq| self.tracker.insert(seq)) {
+            None => DataOutcome::Duplicate,
+            Some(Arrival::Full) => DataOutcome::Dropped,
+            Some(Arrival::InOrder | Arrival::OutOfOrder) => DataOutcome::Taken,
+        }
+    }
+
+    /// The chunk that fills the first gap may use the last of the buffer: without it nothing would ever drain.
+    fn has_room(&self, seq: Seq) -> bool {
+        let parked = self.reassembly.parked();
+        if seq == self.tracker.first_missing() && self.ready.is_empty() {
+            return parked < 2 * self.max_parked;
+        }
+        self.held < self.capacity && parked < self.max_parked
+    }
+
+    /// The next message, and whether taking it reopened the window enough to tell the peer.
+    pub(crate) fn read(&mut self) -> Option<(Message, bool)> {
+        let message = self.ready.pop_front()?;
+        self.held -= cost(&message);
+        let window = self.window();
+        let reopened = window >= self.advertised + (self.capacity / 4).max(2 * 1452).min(self.capacity);
+        Some((message, reopened))
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Bytes held for the reader.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    fn window(&self) -> usize {
+        self.capacity.saturating_sub(self.held)
+    }
+
+    /// The a_rwnd to advertise; remembers it as told.
+    pub(crate) fn advertise(&mut self) -> u32 {
+        self.advertised = self.window();
+        u32::try_from(self.advertised).unwrap_or(u32::MAX)
+    }
+
+    /// The highest TSN up to which everything came.
+    pub(crate) fn cumulative_tsn(&self) -> Tsn {
+        self.tracker.first_missing().tsn(self.initial).prev()
+    }
+
+    /// Gap ack blocks, as offsets from the cumulative TSN, at most `max`.
+    pub(crate) fn gap_blocks(&self, max: usize) -> impl Iterator<Item = GapBlock> {
+        self.tracker.gap_blocks().take(max)
+    }
+
+    pub(crate) fn has_duplicates(&self) -> bool {
+        !self.tracker.duplicates().is_empty()
+    }
+
+    pub(crate) fn duplicates(&self) -> &[Tsn] {
+        self.tracker.duplicates()
+    }
+
+    /// A SACK was sent.
+    pub(crate) fn on_sack_sent(&mut self) {
+        self.tracker.forget_duplicates();
+        self.ack.on_sent();
+    }
+
+    /// Recounts what is held.
+    pub(crate) fn check_invariants(&self) {
+        let ready: usize = self.ready.iter().map(cost).sum();
+        assert_eq!(self.held, ready + self.reassembly.held(MESSAGE_OVERHEAD), "bytes held");
+        self.tracker.check_invariants();
+    }
+}

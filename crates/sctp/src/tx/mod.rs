@@ -1,0 +1,51 @@
+//! The sending side of an association: what waits ([`SendQueue`]) and what is in flight ([`Outstanding`]).
+//!
+//! Neither sends anything; `association/assemble.rs` takes from them and writes packets. Inside, TSNs are
+//! [`Seq`]: they do not wrap, so they may be compared and subtracted.
+
+mod outstanding;
+mod queue;
+
+pub(crate) use outstanding::{Outstanding, PathAcks};
+pub(crate) use queue::{Fragment, SendQueue};
+
+use wire::Tsn;
+
+/// A TSN counted from the initial TSN, without wrapping: the initial TSN is `Seq(0)`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct Seq(pub(crate) u64);
+
+impl Seq {
+    pub(crate) const fn next(self) -> Seq {
+        Seq(self.0 + 1)
+    }
+
+    /// The TSN on the wire.
+    #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
+    pub(crate) const fn tsn(self, initial: Tsn) -> Tsn {
+        initial.plus(self.0 as u32)
+    }
+
+    /// The sequence of `tsn`, taken as the one nearest to `self`; `None` if that lies before the initial TSN.
+    pub(crate) fn nearest(self, initial: Tsn, tsn: Tsn) -> Option<Seq> {
+        let here = self.tsn(initial);
+        let ahead = i64::from(here.distance_to(tsn).cast_signed());
+        self.0.checked_add_signed(ahead).map(Seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_follow_tsns_across_the_wrap_both_ways() {
+        let initial = Tsn(u32::MAX - 1);
+        assert_eq!(Seq(3).tsn(initial), Tsn(1));
+        assert_eq!(Seq(0).nearest(initial, Tsn(1)), Some(Seq(3)));
+        assert_eq!(Seq(3).nearest(initial, Tsn(u32::MAX)), Some(Seq(1)));
+        assert_eq!(Seq(3).nearest(initial, Tsn(u32::MAX - 2)), None);
+        let far = Seq(7 << 32);
+        assert_eq!(far.nearest(initial, far.tsn(initial).plus(5)), Some(Seq((7 << 32) + 5)));
+    }
+}
