@@ -32,10 +32,13 @@ const RING_MIB: &str = "128";
 const QUEUE_BYTES: &str = "536870912";
 /// How long `dumpcap` may take to begin or to end.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long `tshark` may take for one capture.
+const JUDGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running capture.
 #[derive(Debug)]
 pub struct Capture {
+    host: Host,
     process: Process,
     file: PathBuf,
 }
@@ -86,7 +89,7 @@ impl Capture {
         }
         let mut process = host.spawn(&format!("dumpcap-{name}"), command)?;
         process.wait_until("capture file", LIMIT, |process| process.stderr().contains("File: "))?;
-        Ok(Self { process, file })
+        Ok(Self { host: host.clone(), process, file })
     }
 
     /// Ends the capture and judges it.
@@ -98,7 +101,8 @@ impl Capture {
         std::thread::sleep(Duration::from_millis(200));
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
         let finished = self.process.finish(LIMIT)?;
-        let mut seen = judge_file(&self.file)?;
+        let judged = self.host.run("tshark", tshark(&self.file), JUDGE_LIMIT)?.good()?;
+        let mut seen = judgement(&judged.stdout)?;
         seen.missed = missed(&finished.stderr);
         std::fs::remove_file(&self.file).with_context(|| format!("cannot remove {}", self.file.display()))?;
         Ok(seen)
@@ -110,15 +114,22 @@ impl Capture {
 /// # Errors
 /// When `tshark` fails.
 pub fn judge_file(file: &Path) -> Result<Seen> {
+    judgement(&output_of(tshark(file))?)
+}
+
+fn tshark(file: &Path) -> Command {
     let mut command = Command::new("tshark");
     command.args(["-n", "-Q", "-o", "sctp.checksum:CRC 32c", "-T", "fields", "-E", "separator=/t"]);
     for field in PACKET_FIELDS.iter().chain(FAULT_FIELDS) {
         command.args(["-e", field]);
     }
     command.arg("-r").arg(file);
-    let text = output_of(command)?;
+    command
+}
+
+fn judgement(fields: &str) -> Result<Seen> {
     let mut seen = Seen::default();
-    for line in text.lines() {
+    for line in fields.lines() {
         count(&mut seen, line)?;
     }
     Ok(seen)

@@ -9,8 +9,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod c_programs;
 pub mod capture;
+pub mod cpu;
 pub mod daemon;
+pub mod delay;
 pub mod files;
 pub mod host;
 pub mod janitor;
@@ -21,6 +24,7 @@ pub mod programs;
 
 pub use capture::{Capture, Seen};
 pub use daemon::{Daemon, Programs};
+pub use delay::DelayedLink;
 pub use host::Host;
 pub use lab::Lab;
 pub use link::{Link, Offloads};

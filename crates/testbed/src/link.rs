@@ -36,9 +36,16 @@ impl Link {
             "link", "add", &name, "mtu", "1500", "type", "veth", "peer", &name, "mtu", "1500", "netns", there,
         ])?;
         debug_assert_ne!(here, there, "a link joins two hosts");
-        for (host, v4, v6) in
-            [(left, link.left_v4(), link.left_v6()), (right, link.right_v4(), link.right_v6())]
-        {
+        link.configure(offloads)?;
+        Ok(link)
+    }
+
+    /// Gives both ends, which exist and are down, their addresses, and sets them up.
+    pub(crate) fn configure(&self, offloads: Offloads) -> Result<()> {
+        let name = self.name();
+        let ends =
+            [(&self.left, self.left_v4(), self.left_v6()), (&self.right, self.right_v4(), self.right_v6())];
+        for (host, v4, v6) in ends {
             host.ip(&["addr", "add", &format!("{v4}/24"), "dev", &name])?;
             host.ip(&["addr", "add", &format!("{v6}/64"), "dev", &name, "nodad"])?;
             if offloads == Offloads::Off {
@@ -48,7 +55,12 @@ impl Link {
             }
             host.ip(&["link", "set", &name, "up"])?;
         }
-        Ok(link)
+        Ok(())
+    }
+
+    /// The link's name and ends, before its interfaces exist.
+    pub(crate) fn planned(left: &Host, right: &Host, number: u8) -> Self {
+        Self { number, left: left.clone(), right: right.clone() }
     }
 
     /// The interface's name, the same in both hosts.
@@ -105,4 +117,11 @@ impl Link {
     fn table(&self) -> String {
         format!("silent{}", self.number)
     }
+}
+
+/// Makes a veth pair, down and without addresses.
+pub(crate) fn make_pair(left: &Host, left_name: &str, right: &Host, right_name: &str) -> Result<()> {
+    let peer = ["peer", right_name, "mtu", "1500", "netns", right.namespace()];
+    left.ip(&[&["link", "add", left_name, "mtu", "1500", "type", "veth"], &peer[..]].concat())?;
+    Ok(())
 }

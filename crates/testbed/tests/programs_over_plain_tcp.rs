@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use testbed::files::{Growth, make_random, sha256};
 use testbed::programs::{Nginx, Roundtrip, Sshd, curl, roundtrip};
-use testbed::{Capture, Host, Lab, Link, Offloads};
+use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, c_programs};
 
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -109,4 +109,38 @@ fn a_lab_leaves_no_process_namespace_or_file_behind() {
     assert_eq!(lab.clear_up(), Vec::<String>::new());
     assert!(!dir.exists() && !namespace.exists());
     drop(nginx);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_delayed_link_adds_its_delay_to_every_round_trip() {
+    let lab = Lab::new().unwrap();
+    let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
+    let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25)).unwrap();
+    let to = delayed.link.right_v6().to_string();
+    let told = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
+    let times =
+        told.split("= ").last().unwrap().split('/').map(|word| word.parse::<f64>().unwrap_or(f64::MAX));
+    let [min, average, ..] = times.collect::<Vec<_>>()[..] else { panic!("ping printed {told}") };
+    assert!(min >= 50.0 && average < 60.0, "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn usrsctp_moves_bytes_and_the_capture_shows_sctp_without_a_fault() {
+    let (lab, alpha, beta, link) = two_hosts();
+    let program = c_programs::build("usrsctp_bulk", lab.dir(), &["usrsctp", "pthread"]).unwrap();
+    let capture = Capture::start(&alpha, "usrsctp", &[&link.name()]).unwrap();
+    let mut command = beta.command(&program);
+    command.args(["receive", "5003", "9899"]);
+    let mut server = beta.spawn("receiver", command).unwrap();
+    server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    let mut command = alpha.command(&program);
+    command.args(["send", &link.right_v4().to_string(), "5003", "9899", "0.1", "1024"]);
+    alpha.run("sender", command, LIMIT).unwrap().good().unwrap();
+    let told = server.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let bytes: u64 = told.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let seen = capture.judge().unwrap();
+    assert!(bytes > 100_000 && seen.sctp_udp_bytes > bytes, "{bytes} bytes, {seen:?}");
+    assert_eq!((seen.tcp, seen.faulty, seen.carrier()), (0, 0, "sctp-udp"), "{seen:?}");
 }

@@ -6,6 +6,7 @@
  * QUEUE_MAX frames each way, which is told on standard error. Frames larger than FRAME_MAX are not taken:
  * segmentation offload must be off at the far ends.
  */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>

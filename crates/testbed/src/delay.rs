@@ -1,0 +1,51 @@
+//! A link with a delay: the frames of a [`Link`] pass through a host between its ends, which holds each back.
+//!
+//! The kernel's own netem is not in every kernel, so a small program does it. Constant delay, no rate, no loss.
+
+use crate::c_programs;
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::link::{Link, Offloads, make_pair};
+use crate::process::Process;
+use anyhow::Result;
+use std::time::Duration;
+
+/// How long the program may take to begin.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A link and the program that delays its frames for as long as this lives.
+#[derive(Debug)]
+pub struct DelayedLink {
+    /// The link, with the usual names and addresses.
+    pub link: Link,
+    _program: Process,
+}
+
+impl DelayedLink {
+    /// Joins two hosts by link `number`, each frame arriving `one_way` later than without the delay.
+    ///
+    /// # Errors
+    /// When a tool fails, or the program does not build.
+    pub fn between(lab: &Lab, left: &Host, right: &Host, number: u8, one_way: Duration) -> Result<Self> {
+        let middle = lab.host(&format!("delay{number}"))?;
+        let link = Link::planned(left, right, number);
+        make_pair(left, &link.name(), &middle, "left")?;
+        make_pair(right, &link.name(), &middle, "right")?;
+        for (host, interface) in
+            [(left, &*link.name()), (right, &*link.name()), (&middle, "left"), (&middle, "right")]
+        {
+            // A frame is taken as it would be on a wire: cut to size, its checksum filled in.
+            host.tool("ethtool", &["-K", interface, "tx", "off"])?;
+        }
+        link.configure(Offloads::Off)?;
+        for interface in ["left", "right"] {
+            middle.ip(&["link", "set", interface, "up"])?;
+        }
+        let binary = c_programs::build("delay", &middle.dir()?, &[])?;
+        let mut command = middle.command(binary);
+        command.args(["left", "right", &one_way.as_micros().to_string()]);
+        let mut program = middle.spawn("delay", command)?;
+        program.wait_until("delaying", START_LIMIT, |process| process.stdout().contains("ready"))?;
+        Ok(Self { link, _program: program })
+    }
+}
