@@ -13,7 +13,7 @@ use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR};
 ///
 /// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
 #[derive(Parser, Debug)]
-#[command(name = "sctpify", version, max_term_width = 100)]
+#[command(name = "sctpify", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Sctpify {
     /// Control socket of the daemon
     #[arg(long, global = true, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
@@ -69,6 +69,7 @@ pub enum Command {
     /// Read the configuration and the rules again; connections go on
     Reload,
     /// Show or check the configuration file
+    #[command(disable_help_subcommand = true)]
     Config {
         /// What to do with it
         #[command(subcommand)]

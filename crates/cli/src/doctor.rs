@@ -68,7 +68,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
     let worst = report.worst();
     session.print(&Response::Doctor(report), show::answer)?;
     match worst {
-        Level::Missing => Err(CliError::Failed("something is missing: see above what to do".into())),
+        Level::Missing => Err(CliError::SomethingMissing),
         Level::Ok | Level::Warning => Ok(()),
     }
 }

@@ -23,6 +23,9 @@ pub enum CliError {
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
+    /// The doctor's report, already printed, says that something is missing.
+    #[error("something is missing: the report says what to do")]
+    SomethingMissing,
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
@@ -61,7 +64,8 @@ impl From<FileError> for CliError {
 impl CliError {
     fn exit_code(&self) -> u8 {
         match self {
-            CliError::Refused(_) | CliError::Client(_) | CliError::Failed(_) | CliError::Output(_) => 1,
+            CliError::Refused(_) | CliError::Client(_) | CliError::Failed(_) => 1,
+            CliError::SomethingMissing | CliError::Output(_) => 1,
             CliError::Usage(_) => 2,
             CliError::NoDaemon(_) => 3,
         }
@@ -72,7 +76,8 @@ impl CliError {
             CliError::Refused(refusal) => return refusal.clone(),
             CliError::NoDaemon(_) => ErrorCode::NoDaemon,
             CliError::Usage(_) => ErrorCode::BadRequest,
-            CliError::Client(_) | CliError::Failed(_) | CliError::Output(_) => ErrorCode::Failed,
+            CliError::Client(_) | CliError::Failed(_) => ErrorCode::Failed,
+            CliError::SomethingMissing | CliError::Output(_) => ErrorCode::Failed,
         };
         Refusal { code, message: self.to_string() }
     }
@@ -84,6 +89,9 @@ pub(crate) fn finish(result: Result<(), CliError>, json: bool) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     if matches!(&error, CliError::Output(e) if e.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
+    }
+    if json && matches!(error, CliError::SomethingMissing) {
+        return ExitCode::from(error.exit_code());
     }
     if json {
         let _ = write_response(&mut io::stdout().lock(), &Response::Error(error.refusal()));

@@ -98,26 +98,17 @@ impl Rulebook {
         })
     }
 
-    /// Changes the policy for connections that no rule names; the same as the setting
-    /// `default_local_enable` or `default_remote_enable`.
-    pub fn set_default_policy(&mut self, chain: Chain, policy: Policy) {
+    /// The name of the setting that holds a chain's default policy.
+    pub const fn default_setting(chain: Chain) -> &'static str {
         match chain {
-            Chain::Local => self.settings.default_local_enable = policy.is_enable(),
-            Chain::Remote => self.settings.default_remote_enable = policy.is_enable(),
+            Chain::Local => "default_local_enable",
+            Chain::Remote => "default_remote_enable",
         }
     }
 
     /// How many decisions fell to the default policy of this chain.
     pub fn default_hits(&self, chain: Chain) -> u64 {
         self.default_hits[slot(chain)]
-    }
-}
-
-/// The setting that holds a chain's default policy.
-const fn default_setting(chain: Chain) -> &'static str {
-    match chain {
-        Chain::Local => "default_local_enable",
-        Chain::Remote => "default_remote_enable",
     }
 }
 
@@ -141,7 +132,7 @@ impl fmt::Display for Because {
                 write!(
                     f,
                     "no {chain} rule matches, so the default policy holds (setting {})",
-                    default_setting(*chain)
+                    Rulebook::default_setting(*chain)
                 )
             }
             Because::Rule { chain, policy, number, text, .. } if text.is_empty() => {
@@ -181,7 +172,7 @@ mod tests {
         let rules = "-A -c remote -p disable -P 22\n-A -c remote -p enable -P 22\n";
         let mut book = book(rules);
         assert_eq!(decide(&mut book, Chain::Remote, "10.0.0.1", 22).policy, Policy::Enable);
-        book.set_default_policy(Chain::Remote, Policy::Enable);
+        book.settings.default_remote_enable = true;
         assert_eq!(decide(&mut book, Chain::Remote, "10.0.0.1", 22).policy, Policy::Disable);
         assert_eq!(decide(&mut book, Chain::Remote, "10.0.0.1", 23).policy, Policy::Enable);
     }

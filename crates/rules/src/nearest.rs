@@ -1,13 +1,17 @@
 //! The nearest known word to one that is not known, for error texts.
 
-/// The candidate nearest to `word`, if one is near enough to be what was meant: at most a third of the letters
-/// (and at least two) differ.
+/// The candidate nearest to `word`, if one is near enough to be what was meant: at most a third of its letters
+/// (two, if it is short) differ, or it is the beginning (three letters or more) of a candidate.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let limit = (word.chars().count() / 3).max(2);
+    let distance = |c: &str| match word.len() >= 3 && c.starts_with(&word) {
+        true => limit,
+        false => edit_distance(&word, c),
+    };
     candidates
         .into_iter()
-        .map(|c| (edit_distance(&word, c), c))
+        .map(|c| (distance(c), c))
         .filter(|&(d, _)| d <= limit)
         .min_by_key(|&(d, _)| d)
         .map(|(_, c)| c)
@@ -37,6 +41,11 @@ mod tests {
     fn a_slip_of_the_finger_finds_the_word() {
         assert_eq!(nearest("race_timer", ["udp_port", "race_timer_ms"]), Some("race_timer_ms"));
         assert_eq!(nearest("remot", ["local", "remote"]), Some("remote"));
+    }
+
+    #[test]
+    fn the_beginning_of_a_word_finds_it() {
+        assert_eq!(nearest("udp", ["enable", "udp_port"]), Some("udp_port"));
     }
 
     #[test]

@@ -1,0 +1,427 @@
+//! The commands against a peer that speaks the control socket's own protocol: output, error texts, exit status.
+
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use control::*;
+use rules::{Chain, Rulebook};
+use tempfile::TempDir;
+
+const SCTPIFY: &str = env!("CARGO_BIN_EXE_sctpify");
+const SHIMRULES: &str = env!("CARGO_BIN_EXE_shimrules");
+/// A process number that Linux never gives.
+const NO_SUCH_PID: u32 = u32::MAX;
+
+/// Held while a process starts or a program is written: a child that another test starts meanwhile would hold the
+/// program open for writing, and it could not be run ("text file busy").
+static FORKS: Mutex<()> = Mutex::new(());
+
+/// A daemon without a network: rules and settings are real, the rest is told.
+struct FakeDaemon {
+    dir: TempDir,
+    book: Arc<Mutex<Rulebook>>,
+}
+
+fn status() -> Status {
+    let path = |remote: &str, state| control::Path {
+        local: None,
+        remote: remote.parse().unwrap(),
+        carrier: Via::SctpUdp,
+        udp_port: Some(9899),
+        state,
+        primary: true,
+        in_use: true,
+        srtt_us: Some(20_400),
+        rto_ms: 200,
+        cwnd_bytes: 14_480,
+        flight_bytes: 0,
+        mtu_bytes: 1_500,
+        errors: 0,
+        last_switch_s: None,
+    };
+    Status {
+        version: "9.9.9".into(),
+        pid: NO_SUCH_PID,
+        uptime_s: 61,
+        enabled: true,
+        counters: Counters { connects_seen: 3, ..Counters::default() },
+        connections: vec![Connection {
+            id: 5,
+            role: Role::Client,
+            local: "10.0.1.1:40000".parse().unwrap(),
+            peer: "10.0.1.2:22".parse().unwrap(),
+            state: ShimState::Active,
+            carrier: Via::SctpUdp,
+            fallback: None,
+            bytes_sent: 64 << 20,
+            bytes_received: 100,
+            open: Direction::Both,
+            age_s: 12,
+            association: Some(1),
+        }],
+        associations: vec![Association {
+            id: 1,
+            state: "ESTABLISHED".into(),
+            local_port: 40_000,
+            peer_port: 22,
+            peer_is_sctpify: true,
+            age_s: 12,
+            bytes_sent: 0,
+            bytes_received: 0,
+            retransmissions: 0,
+            queued_bytes: 0,
+            peer_window_bytes: 0,
+            paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
+        }],
+        listeners: Vec::new(),
+        recent_fallbacks: vec![Fallback {
+            when_unix_ms: 0,
+            destination: "10.0.1.2:80".parse().unwrap(),
+            held_us: 250_000,
+            reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
+        }],
+    }
+}
+
+fn explain(book: &Rulebook, address: std::net::IpAddr, port: u16) -> Explanation {
+    let decision = book.explain(Chain::Remote, address, port);
+    let reason = FallbackReason::from_decision(&decision);
+    Explanation {
+        address,
+        port,
+        verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
+        because: decision.because.to_string(),
+        reason,
+        connections: 0,
+        past: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn answer(keeper: &RulesKeeper, book: &mut Rulebook, request: Request) -> Response {
+    if let Some(answer) = keeper.answer(book, &request) {
+        return answer;
+    }
+    match request {
+        Request::Status => Response::Status(Box::new(status())),
+        Request::Paths => Response::Paths(PathsReport { associations: status().associations }),
+        Request::Explain { address, port } => Response::Explanation(Box::new(explain(book, address, port))),
+        Request::Doctor { peer } => {
+            let found = peer.map_or("nobody".to_owned(), |p| p.to_string());
+            Response::Doctor(DoctorReport { checks: vec![Check::ok("asked about", found)] })
+        }
+        _ => Response::Done(Done::new("stopping")),
+    }
+}
+
+impl FakeDaemon {
+    fn start() -> FakeDaemon {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("control.sock");
+        let keeper =
+            RulesKeeper { config: dir.path().join("sctpify.toml"), rules_file: dir.path().join("rules") };
+        let book = Arc::new(Mutex::new(Rulebook::default()));
+        let shared = Arc::clone(&book);
+        let listener = UnixListener::bind(&socket).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mut is_shutdown = false;
+                let _ = serve(&stream, |request| {
+                    is_shutdown |= request == Request::Shutdown;
+                    answer(&keeper, &mut shared.lock().unwrap(), request)
+                });
+                if is_shutdown {
+                    return;
+                }
+            }
+        });
+        FakeDaemon { dir, book }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("control.sock")
+    }
+
+    fn run(&self, program: &str, args: &str) -> Ran {
+        run(program, &self.socket(), args)
+    }
+}
+
+/// What a command printed, and its exit status.
+struct Ran {
+    out: String,
+    err: String,
+    code: i32,
+}
+
+fn run(program: &str, socket: &Path, args: &str) -> Ran {
+    let mut command = Command::new(program);
+    command.args(args.split_whitespace()).env("SCTPIFY_CONTROL", socket);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _alone = FORKS.lock();
+        command.spawn().unwrap()
+    };
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { out: text(stdout), err: text(stderr), code: status.code().unwrap() }
+}
+
+fn nowhere() -> PathBuf {
+    PathBuf::from("/nonexistent/control.sock")
+}
+
+#[test]
+fn shimrules_adds_lists_and_deletes() {
+    let daemon = FakeDaemon::start();
+    let added = daemon.run(SHIMRULES, "-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh");
+    assert_eq!((added.out.as_str(), added.code), ("rule 1 of remote-enable added\n", 0), "{}", added.err);
+    daemon.run(SHIMRULES, "-A -clocal -penable -P1:1024");
+    daemon.book.lock().unwrap().decide(Chain::Remote, "10.1.2.3".parse().unwrap(), 22);
+    let listed = daemon.run(SHIMRULES, "-L");
+    let expected = "\
+default local  disable  0 hits; rules of local-enable are searched
+default remote disable  0 hits; rules of remote-enable are searched
+
+CHAIN   POLICY  NUMBER  ADDRESS      PORTS   HITS  NAME
+local   enable       1  any          1:1024     0
+remote  enable       1  10.1.2.0/24  22         1  ssh
+";
+    assert_eq!(listed.out, expected);
+    assert_eq!(daemon.run(SHIMRULES, "-D -c remote -p enable 1").code, 0);
+    assert_eq!(daemon.run(SHIMRULES, "-D -c local -p enable -P 1-1024").code, 0);
+    assert!(daemon.book.lock().unwrap().table.is_empty());
+}
+
+#[test]
+fn shimrules_gets_and_sets_default_policies() {
+    let daemon = FakeDaemon::start();
+    assert_eq!(daemon.run(SHIMRULES, "-G -cremote").out, "remote disable\n");
+    assert_eq!(daemon.run(SHIMRULES, "-S -cremote -penable").out, "remote enable\n");
+    assert!(daemon.book.lock().unwrap().settings.default_remote_enable);
+    assert_eq!(daemon.run(SCTPIFY, "get default_remote_enable").out, "1\n");
+}
+
+#[test]
+fn a_refusal_has_exit_status_1_and_says_what_to_do() {
+    let daemon = FakeDaemon::start();
+    let refused = daemon.run(SHIMRULES, "-D -c remote -p enable 7");
+    assert_eq!((refused.err.as_str(), refused.code), ("error: remote-enable has no rule 7: it has 0\n", 1));
+    let json = daemon.run(SHIMRULES, "-D -c remote -p enable 7 --json");
+    let expected = "{\"schema\":1,\"response\":\"error\",\"code\":\"refused\",\"message\":\"remote-enable has no rule 7: it has 0\"}\n";
+    assert_eq!((json.out.as_str(), json.code), (expected, 1));
+}
+
+#[test]
+fn wrong_usage_has_exit_status_2() {
+    for args in ["", "-A -c remote", "-A -c nowhere -p enable", "-L -F", "-A -c remote -p enable -P 70000"] {
+        let ran = run(SHIMRULES, &nowhere(), args);
+        assert_eq!(ran.code, 2, "{args}: {}", ran.err);
+    }
+    for args in ["", "explain 10.0.0.1", "set udp_port", "dance"] {
+        assert_eq!(run(SCTPIFY, &nowhere(), args).code, 2, "{args}");
+    }
+}
+
+#[test]
+fn no_daemon_has_exit_status_3_and_says_how_to_start_it() {
+    let expected = "no daemon is listening on /nonexistent/control.sock: start it with `sctpify up`\n";
+    for args in ["status", "paths", "get", "reload", "set enable=1", "explain 10.0.0.1:22", "doctor 10.0.0.1"]
+    {
+        let ran = run(SCTPIFY, &nowhere(), args);
+        assert!(ran.err.ends_with(expected), "{args}: {}", ran.err);
+        assert_eq!(ran.code, 3, "{args}");
+    }
+    assert_eq!(run(SHIMRULES, &nowhere(), "-L").code, 3);
+}
+
+#[test]
+fn json_errors_are_json_on_standard_output() {
+    let ran = run(SCTPIFY, &nowhere(), "status --json");
+    assert!(
+        ran.out.starts_with("{\"schema\":1,\"response\":\"error\",\"code\":\"no_daemon\""),
+        "{}",
+        ran.out
+    );
+    assert_eq!((ran.err.as_str(), ran.code), ("", 3));
+}
+
+#[test]
+fn status_shows_connections_associations_and_fallback_reasons() {
+    let daemon = FakeDaemon::start();
+    let status = daemon.run(SCTPIFY, "status").out;
+    for part in [
+        "sctpifyd 9.9.9, pid 4294967295, up 1 min 1 s, enabled",
+        "   5  client  10.0.1.1:40000  10.0.1.2:22  ACTIVE  sctp-udp  64.0 MiB     100 B  12 s      1",
+        "1 of 2 active",
+        "the peer did not answer by SCTP within 250 ms",
+        "Listeners that SCTP peers reach: none",
+    ] {
+        assert!(status.contains(part), "{part} is not in:\n{status}");
+    }
+}
+
+#[test]
+fn paths_shows_each_path_with_its_state() {
+    let daemon = FakeDaemon::start();
+    let paths = daemon.run(SCTPIFY, "paths").out;
+    assert!(paths.contains("10.0.2.2  sctp-udp:9899  potentially failed"), "{paths}");
+    assert_eq!(paths.lines().count(), 4, "{paths}");
+}
+
+#[test]
+fn status_as_json_reads_back_as_the_daemon_said_it() {
+    let daemon = FakeDaemon::start();
+    let json = daemon.run(SCTPIFY, "status --json").out;
+    let read = read_response(&mut json.as_bytes()).unwrap();
+    assert_eq!(read, Some(Response::Status(Box::new(status()))));
+}
+
+#[test]
+fn explain_names_the_rule_or_the_reason() {
+    let daemon = FakeDaemon::start();
+    let tcp = daemon.run(SCTPIFY, "explain 10.1.2.3:22").out;
+    assert!(tcp.starts_with("10.1.2.3:22: plain TCP\n"), "{tcp}");
+    assert!(tcp.contains("reason: no rule enables it, and the default of remote is disable"), "{tcp}");
+    daemon.run(SHIMRULES, "-A -c remote -p enable -P 22");
+    let sctp = daemon.run(SCTPIFY, "explain 10.1.2.3:22").out;
+    let expected = "10.1.2.3:22: SCTP is tried first, then TCP\n  because rule 1 of remote-enable: -P 22\n";
+    assert_eq!(sctp, expected);
+}
+
+#[test]
+fn set_changes_settings_and_says_what_waits_for_a_restart() {
+    let daemon = FakeDaemon::start();
+    let set = daemon.run(SCTPIFY, "set race_timer_ms=100 udp_port=9900");
+    let expected =
+        "race_timer_ms=100\nudp_port=9900 (holds from the next start: `sctpify down`, `sctpify up`)\n";
+    assert_eq!((set.out.as_str(), set.code), (expected, 0), "{}", set.err);
+    let file = load_config(&daemon.dir.path().join("sctpify.toml")).unwrap();
+    assert_eq!((file.race_timer_ms, file.udp_port), (100, 9900));
+}
+
+#[test]
+fn a_slip_in_one_of_several_settings_changes_none() {
+    let daemon = FakeDaemon::start();
+    let set = daemon.run(SCTPIFY, "set enable=0 race_timer=100");
+    let expected = "error: there is no setting `race_timer`; did you mean `race_timer_ms`?\n";
+    assert_eq!((set.err.as_str(), set.code), (expected, 1));
+    assert!(daemon.book.lock().unwrap().settings.enable);
+}
+
+#[test]
+fn doctor_asks_the_daemon_about_a_peer() {
+    let daemon = FakeDaemon::start();
+    let json = daemon.run(SCTPIFY, "doctor 10.1.2.3 --json").out;
+    let Some(Response::Doctor(report)) = read_response(&mut json.as_bytes()).unwrap() else {
+        panic!("{json}")
+    };
+    assert!(report.checks.contains(&Check::ok("asked about", "10.1.2.3")), "{json}");
+}
+
+#[test]
+fn up_finds_a_running_daemon_and_starts_no_second() {
+    let daemon = FakeDaemon::start();
+    let up = daemon.run(SCTPIFY, "up --state-dir /nonexistent");
+    assert_eq!(
+        (up.out.as_str(), up.code),
+        ("sctpifyd is running already (pid 4294967295)\n", 0),
+        "{}",
+        up.err
+    );
+}
+
+#[test]
+fn down_waits_until_the_daemon_is_gone_and_does_nothing_the_second_time() {
+    let daemon = FakeDaemon::start();
+    let down = daemon.run(SCTPIFY, "down");
+    assert_eq!((down.out.as_str(), down.code), ("sctpifyd is down (pid 4294967295)\n", 0), "{}", down.err);
+    assert!(UnixStream::connect(daemon.socket()).is_err());
+    assert_eq!(daemon.run(SCTPIFY, "down").code, 0);
+}
+
+/// A directory with a `sctpify` and, beside it, a `sctpifyd` that is this shell script.
+fn install_with_daemon(script: &str) -> TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let _alone = FORKS.lock();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(SCTPIFY, dir.path().join("sctpify")).unwrap();
+    let daemon = dir.path().join("sctpifyd");
+    std::fs::write(&daemon, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&daemon, PermissionsExt::from_mode(0o755)).unwrap();
+    dir
+}
+
+#[test]
+fn up_prints_the_own_words_of_a_daemon_that_does_not_start() {
+    let dir = install_with_daemon("echo 'cannot bind UDP port 9899: in use' >&2; exit 4");
+    let state = dir.path().join("state");
+    let args = format!("up --state-dir {}", state.display());
+    let up = run(dir.path().join("sctpify").to_str().unwrap(), &dir.path().join("control.sock"), &args);
+    assert!(up.err.contains("sctpifyd did not start (exit status: 4)"), "{}", up.err);
+    assert!(up.err.contains("  cannot bind UDP port 9899: in use\n"), "{}", up.err);
+    assert_eq!(up.code, 1);
+}
+
+#[test]
+fn up_in_the_foreground_is_the_daemon_with_its_arguments() {
+    let dir = install_with_daemon("echo \"$@\"; exit 5");
+    let socket = dir.path().join("control.sock");
+    let args = "up --foreground --config /c.toml --state-dir /s --log debug";
+    let up = run(dir.path().join("sctpify").to_str().unwrap(), &socket, args);
+    let expected = format!("--control {} --config /c.toml --state-dir /s --log debug\n", socket.display());
+    assert_eq!((up.out, up.code), (expected, 5), "{}", up.err);
+}
+
+#[test]
+fn a_hung_daemon_is_not_taken_for_a_missing_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("control.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let hung_up = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let _ = read_request(&mut std::io::BufReader::new(&stream));
+        stream.write_all(b"{\"schema\":1,").unwrap();
+    });
+    let ran = run(SCTPIFY, &socket, "status");
+    hung_up.join().unwrap();
+    assert!(ran.err.contains("closed the connection without an answer"), "{}", ran.err);
+    assert_eq!(ran.code, 1);
+}
+
+#[test]
+fn config_check_names_the_line_that_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sctpify.toml");
+    std::fs::write(&file, "enable = true\nforce_bindal = true\n").unwrap();
+    let checked = run(SCTPIFY, &nowhere(), &format!("config check --config {}", file.display()));
+    let expected = "line 2: unknown key `force_bindal`; did you mean `force_bindall`?\n";
+    assert!(checked.err.ends_with(expected), "{}", checked.err);
+    assert_eq!(checked.code, 1);
+}
+
+#[test]
+fn the_default_configuration_can_be_used_as_it_is_printed() {
+    let shown = run(SCTPIFY, &nowhere(), "config show --default").out;
+    assert_eq!(parse_config(&shown), Ok(rules::Settings::default()));
+}
+
+#[test]
+fn manual_pages_and_completions_come_for_all_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man");
+    assert_eq!(run(SCTPIFY, &nowhere(), &format!("man {}", pages.display())).code, 0);
+    for page in ["sctpify.8", "sctpify-explain.8", "shimrules.8", "sctpifyd.8", "sctpify.toml.5"] {
+        assert!(pages.join(page).exists(), "{page}");
+    }
+    for program in ["sctpify", "shimrules", "sctpifyd"] {
+        let completions = run(SCTPIFY, &nowhere(), &format!("completions bash --for {program}"));
+        assert!(completions.out.contains(&format!("_{program}()")), "{program}");
+    }
+}

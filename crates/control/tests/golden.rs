@@ -1,0 +1,244 @@
+//! The words of the control socket, byte for byte: scripts rely on them.
+//!
+//! A change here is a change for every script that reads `--json`. Adding a field changes the golden file; taking
+//! one away or changing its meaning changes `SCHEMA` too. `UPDATE_GOLDEN=1 cargo test -p control` writes the files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use control::*;
+use rules::{Chain, Policy, Rule, Rulebook, Settings, parse_table};
+
+fn rule() -> Rule {
+    Rule {
+        address: Some("10.1.2.0/24".parse().unwrap()),
+        ports: Some("1:1024".parse().unwrap()),
+        name: Some("low".into()),
+        comment: Some("the \"low\" ports".into()),
+    }
+}
+
+fn path() -> Path {
+    Path {
+        local: Some("10.0.1.1".parse().unwrap()),
+        remote: "10.0.1.2".parse().unwrap(),
+        carrier: Via::SctpUdp,
+        udp_port: Some(9899),
+        state: PathState::PotentiallyFailed,
+        primary: true,
+        in_use: false,
+        srtt_us: Some(20_400),
+        rto_ms: 200,
+        cwnd_bytes: 14_480,
+        flight_bytes: 1_448,
+        mtu_bytes: 1_500,
+        errors: 1,
+        last_switch_s: Some(7),
+    }
+}
+
+fn association() -> Association {
+    let second = Path { local: None, srtt_us: None, last_switch_s: None, udp_port: None, ..path() };
+    Association {
+        id: 1,
+        state: "ESTABLISHED".into(),
+        local_port: 40_000,
+        peer_port: 22,
+        peer_is_sctpify: true,
+        age_s: 12,
+        bytes_sent: 67_108_864,
+        bytes_received: 100,
+        retransmissions: 3,
+        queued_bytes: 0,
+        peer_window_bytes: 1_048_576,
+        paths: vec![path(), Path { carrier: Via::Sctp, state: PathState::Active, ..second }],
+    }
+}
+
+fn fallback(reason: FallbackReason) -> Fallback {
+    Fallback {
+        when_unix_ms: 1_700_000_000_000,
+        destination: "[2001:db8::2]:80".parse().unwrap(),
+        held_us: 250_100,
+        reason,
+    }
+}
+
+fn connection() -> Connection {
+    Connection {
+        id: 5,
+        role: Role::Client,
+        local: "10.0.1.1:40000".parse().unwrap(),
+        peer: "10.0.1.2:22".parse().unwrap(),
+        state: ShimState::Active,
+        carrier: Via::SctpUdp,
+        fallback: None,
+        bytes_sent: 67_108_864,
+        bytes_received: 100,
+        open: Direction::Both,
+        age_s: 12,
+        association: Some(1),
+    }
+}
+
+fn status() -> Status {
+    Status {
+        version: "0.1.0".into(),
+        pid: 4711,
+        uptime_s: 3600,
+        enabled: true,
+        counters: Counters {
+            connects_seen: 3,
+            connects_sctp: 1,
+            connects_fallback: 1,
+            ..Counters::default()
+        },
+        connections: vec![connection()],
+        associations: vec![association()],
+        listeners: vec![Listener {
+            address: "0.0.0.0:22".parse().unwrap(),
+            state: ShimState::Listen,
+            because: "rule 1 of local-enable: -P 22".into(),
+        }],
+        recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
+    }
+}
+
+fn reasons() -> Vec<FallbackReason> {
+    use FallbackReason as R;
+    vec![
+        R::NoSctpAnswer { waited_ms: 250 },
+        R::InitUnanswered { inits: 3 },
+        R::IcmpUnreachable { message: "port unreachable".into() },
+        R::PeerAborted { cause: "no cause given".into() },
+        R::RefusedByPeerRule,
+        R::LocalRule { chain: Chain::Remote, number: 2, rule: "-P 22".into() },
+        R::DefaultPolicy { chain: Chain::Remote },
+        R::DisabledGlobally,
+        R::LoopbackOrOwnAddress,
+        R::DeviceBoundSocket,
+        R::ForeignSource,
+        R::AssociationFailed { cause: "all paths failed".into() },
+        R::LimitReached { limit: "associations".into() },
+        R::DaemonStopping,
+        R::LocalError { error: "no buffer space".into() },
+    ]
+}
+
+fn requests() -> Vec<Request> {
+    let (chain, policy) = (Chain::Remote, Policy::Enable);
+    vec![
+        Request::Status,
+        Request::Paths,
+        Request::Explain { address: "10.1.2.3".parse().unwrap(), port: 22 },
+        Request::Settings,
+        Request::Get { name: "udp_port".into() },
+        Request::Set { name: "udp_port".into(), value: "9900".into() },
+        Request::RulesAdd { chain, policy, rule: rule() },
+        Request::RulesDelete { chain, policy, which: RuleSelector::Number(3) },
+        Request::RulesDelete { chain, policy, which: RuleSelector::Match(Rule::default()) },
+        Request::RulesList { chain: None, policy: Some(policy) },
+        Request::RulesFlush,
+        Request::DefaultGet { chain },
+        Request::DefaultSet { chain, policy },
+        Request::Reload,
+        Request::Shutdown,
+        Request::Doctor { peer: None },
+        Request::Doctor { peer: Some("2001:db8::2".parse().unwrap()) },
+    ]
+}
+
+fn responses() -> Vec<Response> {
+    let table = parse_table("-A -c local -p enable -P 22 --name ssh\n-A -c remote -p enable\n").unwrap();
+    let mut book = Rulebook::new(Settings::default(), table);
+    book.decide(Chain::Local, "10.0.0.1".parse().unwrap(), 22);
+    book.decide(Chain::Local, "10.0.0.1".parse().unwrap(), 23);
+    let explanation = Explanation {
+        address: "10.1.2.3".parse().unwrap(),
+        port: 22,
+        verdict: Verdict::SctpThenTcp,
+        because: "rule 1 of remote-enable: -P 22".into(),
+        reason: None,
+        connections: 1,
+        past: vec![
+            PastAttempt::Sctp { when_unix_ms: 1_700_000_000_000, setup_us: 900 },
+            PastAttempt::Tcp(fallback(FallbackReason::DaemonStopping)),
+        ],
+        notes: vec!["half-close is not possible with this peer".into()],
+    };
+    let checks = vec![
+        Check::ok("kernel", "Linux 6.1"),
+        Check::bad("carrier ip132", Level::Warning, "kernel SCTP is loaded", "modprobe -r sctp"),
+    ];
+    let mut responses = vec![
+        Response::Status(Box::new(status())),
+        Response::Paths(PathsReport { associations: vec![association()] }),
+        Response::Explanation(Box::new(explanation)),
+        Response::Settings(SettingsReport::all(&Settings::default())),
+        Response::Rules(RulesReport::new(&book, None, None)),
+        Response::DefaultPolicy(DefaultPolicy::of(&book, Chain::Local)),
+        Response::Doctor(DoctorReport { checks }),
+        Response::Done(Done { added: Some(Added::New(3)), ..Done::new("rule 3 of remote-enable added") }),
+        Response::Done(Done { removed: Some(2), ..Done::new("2 rules deleted") }),
+        Response::Done(Done::new("reloaded")),
+    ];
+    let codes = [ErrorCode::BadRequest, ErrorCode::NotPermitted, ErrorCode::Refused, ErrorCode::Failed];
+    responses.extend(codes.map(|code| Response::error(code, "what is wrong and what to do")));
+    responses
+}
+
+fn compare(file: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    for (i, (line, golden)) in text.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(line, golden, "{file}, line {}", i + 1);
+    }
+    assert_eq!(text.lines().count(), golden.lines().count(), "{file}");
+}
+
+#[test]
+fn requests_are_written_as_ever_and_read_back() {
+    let mut lines = Vec::new();
+    requests().iter().for_each(|r| write_request(&mut lines, r).unwrap());
+    compare("requests.jsonl", &String::from_utf8(lines.clone()).unwrap());
+    let mut from = &lines[..];
+    for request in requests() {
+        assert_eq!(read_request(&mut from).unwrap(), Some(request));
+    }
+}
+
+#[test]
+fn responses_are_written_as_ever_and_read_back() {
+    let mut lines = Vec::new();
+    responses().iter().for_each(|r| write_response(&mut lines, r).unwrap());
+    compare("responses.jsonl", &String::from_utf8(lines.clone()).unwrap());
+    let mut from = &lines[..];
+    for response in responses() {
+        assert_eq!(read_response(&mut from).unwrap(), Some(response));
+    }
+}
+
+#[test]
+fn reasons_are_written_and_worded_as_ever() {
+    let lines = reasons().into_iter().map(|r| format!("{}\t{r}\n", serde_json::to_string(&r).unwrap()));
+    compare("reasons.txt", &lines.collect::<String>());
+}
+
+#[test]
+fn a_reader_ignores_response_fields_it_does_not_know() {
+    let line = "{\"schema\":1,\"response\":\"done\",\"message\":\"x\",\"later_ms\":1}\n";
+    assert_eq!(read_response(&mut line.as_bytes()).unwrap(), Some(Response::Done(Done::new("x"))));
+}
+
+#[test]
+fn only_questions_are_read_only() {
+    let orders = ["set", "rules_add", "rules_delete", "rules_flush", "default_set", "reload", "shutdown"];
+    for request in requests() {
+        let json = serde_json::to_value(&request).unwrap();
+        let is_order = orders.contains(&json["request"].as_str().unwrap());
+        assert_eq!(request.is_read_only(), !is_order, "{json}");
+    }
+}
