@@ -11,11 +11,9 @@ mod rules;
 mod transfers;
 mod world;
 
-use crate::Outcome;
-use crate::tools::{cargo, succeeds};
-use anyhow::{Context, Result, ensure};
+use crate::{Outcome, optimised};
+use anyhow::Result;
 use row::Row;
-use std::path::PathBuf;
 use testbed::process::now;
 use world::World;
 
@@ -39,7 +37,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
         STEPS.iter().for_each(|(number, what, _)| println!("  {number}. {what}"));
         return Ok(Outcome::Bad);
     }
-    let programs = build()?;
+    let programs = optimised::daemon_and_commands()?;
     let start = now();
     println!("demo: making hosts alpha and beta, two links, and the servers");
     let mut world = World::new(programs)?;
@@ -75,22 +73,4 @@ fn nothing_left(world: World) -> Row {
     let left = world.clear_up();
     row.require(left.is_empty(), || format!("left behind: {}", left.join("; ")));
     row
-}
-
-/// Builds the programs a user would install, optimised. SCTPIFY_BIN_DIR names a directory of others to show.
-fn build() -> Result<testbed::Programs> {
-    if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
-        return testbed::Programs::find();
-    }
-    println!("demo: building sctpifyd, sctpify and shimrules (the first time takes minutes)");
-    let mut command = cargo(&["build", "--release", "--package", "sctpifyd", "--package", "cli", "--bins"]);
-    ensure!(succeeds(&mut command)?, "the programs do not build");
-    testbed::Programs::in_dir(&release_dir()?)
-}
-
-/// Where cargo puts optimised programs: beside the directory this program lies in.
-pub(crate) fn release_dir() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
-    let target = exe.parent().and_then(|dir| dir.parent()).context("this program lies nowhere")?;
-    Ok(target.join("release"))
 }

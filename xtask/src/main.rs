@@ -5,10 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod demo;
 mod doctor;
 mod layers;
+mod optimised;
 mod sources;
 mod tally;
 mod test;
@@ -34,6 +36,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ("test", "check, then every test; namespace tests too when root; one closing line of counts", test::run),
     ("check", "formatting, lints, layers, module docs, unsafe, licences", check::run),
     ("layers", "only the layer table against cargo metadata", layers::run),
+    (
+        "bench",
+        "`bench shim`: throughput, processor time and connect latency against TCP and usrsctp",
+        bench::run,
+    ),
     ("doctor", "what this host lacks, and how to get it", doctor::run),
 ];
 

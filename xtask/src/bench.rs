@@ -1,0 +1,50 @@
+//! `./x bench shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
+//! usrsctp, on the same link in one run; then connect latency through the shim against plain TCP.
+//!
+//! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
+//! status is 0 only when the shim moves at least [`GOAL`] times what usrsctp does in messages of 64 KiB.
+
+mod bulk;
+mod latency;
+mod pair;
+mod stats;
+
+use crate::tools::output;
+use crate::{Outcome, optimised};
+use anyhow::{Result, bail, ensure};
+use std::process::Command;
+use testbed::Lab;
+
+/// How many times usrsctp's throughput the shim must reach.
+const GOAL: f64 = 4.0;
+
+/// `./x bench`.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    match words {
+        [word] if word == "shim" => shim(),
+        _ => bail!("usage: ./x bench shim"),
+    }
+}
+
+fn shim() -> Result<Outcome> {
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench shim`");
+    let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let lab = Lab::new()?;
+    println!("bench: {}", machine());
+    let ratio = bulk::run(&lab, &tools)?;
+    latency::run(&lab, &tools)?;
+    let left = lab.clear_up();
+    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    println!("shim: {ratio:.2} x usrsctp at 65,536 bytes; the goal is {GOAL:.0}");
+    Ok(if ratio >= GOAL { Outcome::Good } else { Outcome::Bad })
+}
+
+/// What the figures depend on: commit, kernel, processors.
+fn machine() -> String {
+    let said = |program: &str, args: &[&str]| {
+        let text = output(Command::new(program).args(args).current_dir(crate::tools::root()));
+        text.map_or("unknown".to_owned(), |text| text.trim().to_owned())
+    };
+    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    format!("commit {commit}, Linux {}, {} processors", said("uname", &["-r"]), said("nproc", &[]))
+}

@@ -1,0 +1,94 @@
+//! Two hosts with a daemon in each, and the programs that measure.
+//!
+//! The daemons take connections to [`SHIM_PORT`] and leave all others alone, so plain TCP and the shim are
+//! measured on the same link with the same processes running.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use testbed::{Daemon, Host, Lab, Process, Programs};
+
+/// Connections to this port ride SCTP.
+pub(crate) const SHIM_PORT: u16 = 5002;
+/// Connections to this port do not.
+pub(crate) const TCP_PORT: u16 = 5001;
+/// How long a server may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Programs used by the measurements.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    pub(crate) programs: Programs,
+    pub(crate) bulk: PathBuf,
+}
+
+/// Two hosts; the left one connects.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) alpha: Host,
+    pub(crate) beta: Host,
+}
+
+/// The daemons of a pair.
+#[derive(Debug)]
+pub(crate) struct Daemons {
+    alphas: Daemon,
+    betas: Daemon,
+}
+
+impl Pair {
+    /// Two hosts whose names end in `name`, not joined yet.
+    pub(crate) fn new(lab: &Lab, name: &str) -> Result<Self> {
+        Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
+    }
+
+    /// Starts daemons that use UDP, with rules for [`SHIM_PORT`]. The hosts must be joined before.
+    pub(crate) fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
+        let configuration = "carriers = \"udp\"\n";
+        let port = SHIM_PORT.to_string();
+        let alphas = Daemon::start(&self.alpha, &tools.programs, configuration)
+            .context("sctpifyd does not run on alpha")?;
+        let betas = Daemon::start(&self.beta, &tools.programs, configuration)
+            .context("sctpifyd does not run on beta")?;
+        alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port])?.good()?;
+        betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port])?.good()?;
+        Ok(Daemons { alphas, betas })
+    }
+
+    /// Starts `bulk` on beta with these words; it listens when this returns.
+    pub(crate) fn serve(&self, program: &Path, args: &[&str]) -> Result<Process> {
+        let mut command = self.beta.command(program);
+        command.args(args);
+        let mut process = self.beta.spawn("server", command)?;
+        process.wait_until("listening", START_LIMIT, |process| process.stdout().contains("listening"))?;
+        Ok(process)
+    }
+}
+
+impl Daemons {
+    /// How many connections of alpha rode SCTP so far. A measurement that fell back to TCP must not count.
+    pub(crate) fn connects_sctp(&self) -> Result<u64> {
+        let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
+        let status: Value = serde_json::from_str(&text).context("sctpify status --json printed no JSON")?;
+        number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
+    }
+
+    /// Ends both.
+    pub(crate) fn stop(self) {
+        self.alphas.stop();
+        self.betas.stop();
+    }
+}
+
+/// The first number of this name, wherever it stands.
+fn number(value: &Value, name: &str) -> Option<u64> {
+    match value {
+        Value::Object(fields) => fields
+            .get(name)
+            .and_then(Value::as_u64)
+            .or_else(|| fields.values().find_map(|inner| number(inner, name))),
+        Value::Array(items) => items.iter().find_map(|inner| number(inner, name)),
+        _ => None,
+    }
+}

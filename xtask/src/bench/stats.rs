@@ -1,0 +1,31 @@
+//! Medians and percentiles of a few samples.
+
+/// The smallest sample that at least `percent` of all samples do not exceed; 0 for no samples.
+pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+/// "median (lowest-highest)".
+pub(crate) fn spread(samples: &[f64]) -> String {
+    format!("{:.2} ({:.2}-{:.2})", percentile(samples, 50), percentile(samples, 0), percentile(samples, 100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{percentile, spread};
+
+    #[test]
+    fn percentiles_are_samples_and_need_no_order() {
+        let samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!((percentile(&samples, 50), percentile(&samples, 99)), (50.0, 99.0));
+        assert_eq!((percentile(&samples, 0), percentile(&samples, 100)), (1.0, 100.0));
+    }
+
+    #[test]
+    fn the_spread_of_five_samples_has_the_middle_one_first() {
+        assert_eq!(spread(&[5.0, 1.0, 3.0, 2.0, 4.0]), "3.00 (1.00-5.00)");
+    }
+}

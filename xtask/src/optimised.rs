@@ -1,0 +1,30 @@
+//! The programs that demo and bench show: built optimised, as a user would install them.
+
+use crate::tools::{cargo, succeeds};
+use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+use testbed::Programs;
+
+/// Builds `sctpifyd`, `sctpify` and `shimrules`. SCTPIFY_BIN_DIR names a directory of others to take instead.
+pub(crate) fn daemon_and_commands() -> Result<Programs> {
+    if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
+        return Programs::find();
+    }
+    Programs::in_dir(&built(&["sctpifyd", "cli"])?)
+}
+
+/// Builds the program that sends and receives in bulk; gives its path.
+pub(crate) fn bulk() -> Result<PathBuf> {
+    Ok(built(&["testbed"])?.join("bulk"))
+}
+
+/// Builds the programs of some packages; gives the directory they are in, beside that of this program.
+fn built(packages: &[&str]) -> Result<PathBuf> {
+    println!("building {} (the first time takes minutes)", packages.join(" and "));
+    let mut command = cargo(&["build", "--quiet", "--release", "--bins"]);
+    packages.iter().for_each(|package| _ = command.args(["--package", package]));
+    ensure!(succeeds(&mut command)?, "{} does not build", packages.join(" and "));
+    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+    let target = exe.parent().and_then(|dir| dir.parent()).context("this program lies nowhere")?;
+    Ok(target.join("release"))
+}
