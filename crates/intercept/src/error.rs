@@ -99,12 +99,28 @@ pub enum DivertError {
     System(#[from] io::Error),
 }
 
-/// What could not be taken away again. All steps were tried.
+/// Why something could not be taken away again.
 #[derive(thiserror::Error, Debug)]
-#[error("could not {doing}: it is left behind on this host")]
-pub struct TearDownError {
-    /// The first step that failed.
-    pub doing: &'static str,
-    /// What the kernel answered.
-    pub source: io::Error,
+pub enum TearDownError {
+    /// A step failed; the others were tried all the same.
+    #[error("could not {doing}: it may be left behind on this host")]
+    Step {
+        /// The first step that failed.
+        doing: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// What was taken for leftovers belongs to a live process. Nothing was touched.
+    #[error("an sctpify still runs in this network namespace (netlink port {owner_port}): stop it first")]
+    StillRunning {
+        /// The owner's netlink port, which is most often its process id.
+        owner_port: u32,
+    },
+}
+
+impl TearDownError {
+    /// The error of the step `doing`.
+    pub(crate) fn step(doing: &'static str) -> impl FnOnce(io::Error) -> TearDownError {
+        move |source| TearDownError::Step { doing, source }
+    }
 }

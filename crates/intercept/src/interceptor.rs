@@ -62,7 +62,7 @@ impl Interceptor {
         // Before the veth goes, so that the reset of a connection nobody accepted still reaches its application.
         self.listeners.clear();
         let host = self.host.undo();
-        queue.map_err(|source| TearDownError { doing: "release all held SYNs", source }).and(host)
+        queue.map_err(TearDownError::step("release all held SYNs")).and(host)
     }
 
     fn release(&mut self) -> io::Result<()> {
@@ -141,12 +141,15 @@ impl Drop for Interceptor {
 /// Removes what an interceptor that was killed left on this host: policy rules, sysctls and, if the kernel has
 /// not done so yet, the veth pair. `sysctls` is what was read before that interceptor was set up.
 ///
-/// Must not be called while an interceptor lives in the same network namespace.
+/// Refused while an interceptor lives in the calling thread's network namespace.
 pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), TearDownError> {
-    let netlink = Netlink::open(NETLINK_ROUTE);
-    let netlink = netlink.map_err(|source| TearDownError { doing: "open a route netlink socket", source })?;
-    let home = namespace::current();
-    let home = home.map_err(|source| TearDownError { doing: "find this network namespace", source })?;
+    let step = TearDownError::step;
+    let mut netfilter = Netlink::open(NETLINK_NETFILTER).map_err(step("open a netfilter socket"))?;
+    if let Some(owner_port) = nft::owner_port(&mut netfilter) {
+        return Err(TearDownError::StillRunning { owner_port });
+    }
+    let netlink = Netlink::open(NETLINK_ROUTE).map_err(step("open a route netlink socket"))?;
+    let home = namespace::current().map_err(step("find this network namespace"))?;
     let ipv6 = sysctl::has_ipv6();
     let mut changes = HostChanges { netlink, home, config: config.clone(), sysctls: sysctls.clone(), ipv6 };
     changes.undo()
@@ -205,12 +208,13 @@ impl HostChanges {
     /// Tries every step, and reports the first that failed. Can be called again.
     fn undo(&mut self) -> Result<(), TearDownError> {
         let ends = links::families(self.ipv6);
+        let step = TearDownError::step;
         let rules = links::delete_mark_rules(&mut self.netlink, &self.config, ends)
-            .map_err(|source| TearDownError { doing: "remove the routing policy rules", source });
+            .map_err(step("remove the routing policy rules"));
         let veth = links::delete_veth(&mut self.netlink, &self.config.host_interface)
-            .map_err(|source| TearDownError { doing: "remove the veth pair", source });
+            .map_err(step("remove the veth pair"));
         let sysctls = namespace::run_in(&self.home, || self.sysctls.restore());
-        let sysctls = sysctls.map_err(|source| TearDownError { doing: "put the sysctls back", source });
+        let sysctls = sysctls.map_err(step("put the sysctls back"));
         rules.and(veth).and(sysctls)
     }
 }
@@ -266,6 +270,8 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
     let name = config.shim_interface.clone();
     let entered = namespace.run(move || {
         set_interface_sysctls(&name, ipv6)?;
+        // A client's port is free for its next connection one second after we closed first, not after 60.
+        sysctl::set("ipv4/tcp_tw_reuse", "1")?;
         let index = interface_index(&name)?;
         Ok((index, Netlink::open(NETLINK_ROUTE)?, Netlink::open(NETLINK_NETFILTER)?))
     });

@@ -28,6 +28,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("the user of a held SYN is known", user_is_known),
     ("loopback and the host's own addresses are not held", own_addresses_are_not_held),
     ("a socket with the daemon's own mark is not held", own_mark_is_not_held),
+    ("four numbers can be diverted again at once after a reset", again_after_reset),
+    ("four numbers can be diverted again while our end is in TIME-WAIT", again_in_time_wait),
     ("one source port to two destinations makes two diverted connections", one_port_two_destinations),
 ];
 
@@ -72,10 +74,8 @@ fn nothing_happens_while_held() {
     );
     assert!(!client.is_finished());
     interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-    // The application's kernel would send the SYN again 700 ms from now; this one is the first copy.
-    let begun = now();
-    connected(client);
-    assert!(begun.elapsed() < Duration::from_millis(400), "{:?} after the verdict", begun.elapsed());
+    let client = connected(client);
+    assert!(!has_retransmitted(&world.alpha, &client), "the SYN that was held is not the one that went out");
 }
 
 fn full_queue_passes() {
@@ -83,10 +83,9 @@ fn full_queue_passes() {
     let world = World::new();
     let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
     let mut interceptor = intercept(&world.alpha, Config { queue_length: LENGTH, ..Config::default() });
-    let begun = now();
     let _held: Vec<_> = (0..LENGTH).map(|_| begin(&world.alpha, at(BETA4, PORT))).collect();
-    connected(connect(&world.alpha, at(BETA4, PORT)));
-    assert!(begun.elapsed() < Duration::from_millis(900), "not the first copy of its SYN");
+    let passed = connected(connect(&world.alpha, at(BETA4, PORT)));
+    assert!(!has_retransmitted(&world.alpha, &passed), "its first SYN was lost");
     for _ in 0..LENGTH {
         held(&mut interceptor);
     }
@@ -173,7 +172,8 @@ fn dropped_is_retransmitted() {
     assert_eq!((second.flow, second.isn), (first.flow, first.isn));
     assert_ne!(second.id, first.id);
     interceptor.queue().verdict(second.id, Verdict::Accept).expect("a verdict");
-    connected(client);
+    let client = connected(client);
+    assert!(has_retransmitted(&world.alpha, &client));
 }
 
 fn undiverted_is_plain_tcp() {
@@ -271,21 +271,54 @@ fn own_mark_is_not_held() {
     assert_eq!(interceptor.queue().recv().expect("the queue"), None);
 }
 
+/// Connects from a port of the application's choice, diverted. Returns both ends.
+fn connect_diverted_from(
+    world: &World,
+    interceptor: &mut Interceptor,
+    port: u16,
+    server: SocketAddr,
+) -> (socket2::Socket, Arrival) {
+    let socket = client_socket(&world.alpha, server);
+    socket.set_reuse_address(true).expect("an option");
+    socket.bind(&at(ALPHA4, port).into()).expect("a port");
+    begin_with(&socket, server);
+    let syn = held(interceptor);
+    let arrival = divert(interceptor, &syn);
+    assert_eq!((arrival.flow.local(), arrival.flow.remote()), (at(ALPHA4, port), server));
+    (socket, arrival)
+}
+
+fn again_after_reset() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let (application, first) = connect_diverted_from(&world, &mut interceptor, 5000, at(BETA4, PORT));
+    application.set_linger(Some(Duration::ZERO)).expect("an option");
+    drop(application);
+    let error = blocking(first.stream).read(&mut [0]).expect_err("a reset");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    connect_diverted_from(&world, &mut interceptor, 5000, at(BETA4, PORT));
+}
+
+fn again_in_time_wait() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let (application, first) = connect_diverted_from(&world, &mut interceptor, 5000, at(BETA4, PORT));
+    disarm_linger(&first.stream).expect("disarming");
+    drop(first);
+    let mut application = std::net::TcpStream::from(application);
+    application.set_nonblocking(false).expect("a blocking socket");
+    assert_eq!(application.read(&mut [0]).expect("an end of stream"), 0);
+    drop(application);
+    connect_diverted_from(&world, &mut interceptor, 5000, at(BETA4, PORT));
+}
+
 fn one_port_two_destinations() {
     let world = World::new();
     run_ip(&world.beta, &["addr", "add", "10.71.0.3/24", "dev", "path0"]);
     let mut interceptor = world.intercept_alpha();
-    let mut clients = Vec::new();
-    for server in [at(BETA4, PORT), at("10.71.0.3", PORT)] {
-        let socket = client_socket(&world.alpha, server);
-        socket.set_reuse_address(true).expect("an option");
-        socket.bind(&at(ALPHA4, 5000).into()).expect("a port");
-        begin_with(&socket, server);
-        let syn = held(&mut interceptor);
-        let arrival = divert(&mut interceptor, &syn);
-        assert_eq!((arrival.flow.local(), arrival.flow.remote()), (at(ALPHA4, 5000), server));
-        clients.push((socket, arrival));
-    }
+    let first = connect_diverted_from(&world, &mut interceptor, 5000, at(BETA4, PORT));
+    let second = connect_diverted_from(&world, &mut interceptor, 5000, at("10.71.0.3", PORT));
+    assert_ne!(first.1.flow, second.1.flow);
 }
 
 /// A stream of std that waits.

@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a spoofed connection carries bytes both ways and ends in order", bytes_both_ways),
     ("a spoofed connection that is closed without a word is reset at the program", armed_is_reset),
     ("a client's port in use for the same program gives another port", port_in_use),
+    ("a client's port is free again a second after our end closed first", port_out_of_time_wait),
     ("a client whose port is the transparent listener's gets another port", port_of_the_listener),
     ("sock_diag tells what a connection would meet", what_it_would_meet),
     ("strict reverse path filtering lets both directions pass", strict_reverse_path_filter),
@@ -138,6 +139,23 @@ fn port_in_use() {
     assert_eq!(clients[0], at(BETA4, CLIENT_PORT));
     assert_eq!(clients[1].ip(), at(BETA4, 0).ip());
     assert!(![0, CLIENT_PORT].contains(&clients[1].port()), "{clients:?}");
+}
+
+fn port_out_of_time_wait() {
+    let world = World::new();
+    let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
+    let interceptor = world.intercept_alpha();
+    let daemon = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let (mut program, _) = listener.accept().expect("a connection");
+    intercept::disarm_linger(&daemon).expect("disarming");
+    drop(daemon);
+    assert_eq!(program.read(&mut [0]).expect("an end of stream"), 0);
+    drop(program);
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    let again = connect_as_beta(&interceptor);
+    assert_eq!(again.client, at(BETA4, CLIENT_PORT));
+    finish(again).expect("a connection");
+    assert_eq!(listener.accept().expect("a connection").1, at(BETA4, CLIENT_PORT));
 }
 
 fn port_of_the_listener() {

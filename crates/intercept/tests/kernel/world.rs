@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace, SetUpError, Verdict};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,9 +38,19 @@ impl World {
         );
         for (host, v4, v6) in [(&world.alpha, ALPHA4, ALPHA6), (&world.beta, BETA4, BETA6)] {
             run_ip(host, &["link", "set", "lo", "up"]);
-            run_ip(host, &["link", "set", "path0", "up"]);
+            // Without link-local addresses nothing changes by itself later, so that snapshots can be compared.
+            run_ip(host, &["link", "set", "path0", "addrgenmode", "none", "up"]);
             run_ip(host, &["addr", "add", &format!("{v4}/24"), "dev", "path0"]);
             run_ip(host, &["addr", "add", &format!("{v6}/64"), "dev", "path0", "nodad"]);
+        }
+        for (host, v6) in [(&world.alpha, ALPHA6), (&world.beta, BETA6)] {
+            wait_until("the path has a carrier and all its routes", || {
+                let link = run_ip(host, &["-br", "link", "show", "path0"]);
+                let routes = run_ip(host, &["route", "show", "table", "all"]);
+                link.contains(" UP ")
+                    && !routes.contains("linkdown")
+                    && routes.contains(&format!("local {v6} "))
+            });
         }
         world
     }
@@ -61,13 +71,25 @@ pub(crate) fn try_intercept(host: &Namespace, config: Config) -> Result<Intercep
 
 /// Runs `ip` in `host` and returns what it prints.
 pub(crate) fn run_ip(host: &Namespace, arguments: &[&str]) -> String {
+    run_program(host, "ip", arguments)
+}
+
+/// Whether a connection of `host` had to send something twice, its SYN too.
+pub(crate) fn has_retransmitted(host: &Namespace, connection: &TcpStream) -> bool {
+    let local = connection.local_addr().expect("an address");
+    let sockets = run_program(host, "ss", &["-tin", "sport", "=", &format!(":{}", local.port())]);
+    assert!(sockets.contains("rto:"), "no connection in {sockets}");
+    sockets.contains("retrans:")
+}
+
+fn run_program(host: &Namespace, program: &'static str, arguments: &[&str]) -> String {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let shown = arguments.join(" ");
     let output = host
-        .run(move || Command::new("ip").args(arguments).stderr(Stdio::inherit()).output())
+        .run(move || Command::new(program).args(arguments).stderr(Stdio::inherit()).output())
         .expect("the namespace's thread")
         .expect("iproute2 is installed");
-    assert!(output.status.success(), "ip {shown} failed");
+    assert!(output.status.success(), "{program} {shown} failed");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -113,10 +135,16 @@ pub(crate) fn begin_with(socket: &Socket, server: SocketAddr) {
     assert_eq!(error.raw_os_error(), Some(libc::EINPROGRESS));
 }
 
-/// The time, to tell a first SYN from a retransmission.
-#[allow(clippy::disallowed_methods)]
-pub(crate) fn now() -> Instant {
-    Instant::now()
+/// Waits for what the kernel does on its own.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    const STEP: Duration = Duration::from_millis(10);
+    for _ in 0..PATIENCE.div_duration_f32(STEP) as u32 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(STEP);
+    }
+    panic!("not within {PATIENCE:?}: {what}");
 }
 
 /// The result of a client's connecting.
