@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use control::{Done, Request, Response};
+use control::{ClientError, Done, Request, Response};
 
 use crate::session::{Session, unexpected};
 use crate::{CliError, UpArgs, show};
@@ -128,10 +128,14 @@ pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
         }
         Err(other) => return Err(other),
     };
-    session.ask(&Request::Shutdown)?;
+    let processes: Vec<u32> = [Some(pid), supervisor_of(pid)].into_iter().flatten().collect();
+    match session.ask(&Request::Shutdown) {
+        Ok(_) | Err(CliError::Client(ClientError::Closed { .. })) => {}
+        Err(other) => return Err(other),
+    }
     for _ in 0..LOOKS_DOWN {
         let is_silent = matches!(running_pid(session), Err(CliError::NoDaemon(_)));
-        if is_silent && !is_alive(pid) {
+        if is_silent && !processes.iter().any(|&p| is_alive(p)) {
             return done(session, format!("sctpifyd is down (pid {pid})"));
         }
         sleep(LOOK_EVERY);
@@ -143,16 +147,43 @@ pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
     )))
 }
 
+/// The process that watches the daemon and cleans up after it: its parent, if that is sctpifyd too.
+fn supervisor_of(pid: u32) -> Option<u32> {
+    let (_, parent) = state_and_parent(&stat(pid)?)?;
+    let is_daemon = stat(parent)?.starts_with(&format!("{parent} ({DAEMON}) "));
+    is_daemon.then_some(parent)
+}
+
 /// Whether the process runs; one that has ended and waits to be collected does not.
 fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    let state = stat(pid).and_then(|s| state_and_parent(&s));
+    state.is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+fn stat(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat")).ok()
+}
+
+/// The state letter and the parent in a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`.
+fn state_and_parent(stat: &str) -> Option<(char, u32)> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn state_and_parent_are_found_behind_any_name() {
+        assert_eq!(state_and_parent("12 (a) b) S 7 12 0"), Some(('S', 7)));
+        assert_eq!(state_and_parent("12 (cut"), None);
+    }
+
+    #[test]
+    fn a_process_with_another_parent_has_no_supervisor() {
+        assert_eq!(supervisor_of(std::process::id()), None);
+    }
 
     #[test]
     fn this_process_is_alive_and_an_ended_one_is_not() {

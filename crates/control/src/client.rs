@@ -31,7 +31,7 @@ pub enum ClientError {
         path: PathBuf,
     },
     /// The daemon is there and does not answer in time.
-    #[error("the daemon on {} gave no answer within {} s: it is overloaded or hung (`sctpify down`, then `sctpify up`)",
+    #[error("the daemon on {} gave no answer within {} s: it is overloaded or hung; ask again, or send sctpifyd a SIGTERM",
             .path.display(), .timeout.as_secs())]
     TimedOut {
         /// The control socket.

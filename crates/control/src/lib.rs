@@ -7,8 +7,7 @@
 //! Refuses lines over [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`], and configuration keys that no setting has.
 //! Invariant: a file is written whole or not at all.
 //!
-//! Begin with [`Request`]; a program that asks uses [`Client`], the daemon answers with [`serve`], and leaves
-//! all about rules and settings to [`RulesKeeper`].
+//! Begin with [`Request`]; a program that asks uses [`Client`], the daemon answers with [`serve`].
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +18,6 @@ mod doctor;
 mod explain;
 mod files;
 mod frame;
-mod keeper;
 mod reason;
 mod request;
 mod response;
@@ -33,7 +31,6 @@ pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting, write_whole};
 pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
 pub use frame::{write_request, write_response};
-pub use keeper::RulesKeeper;
 pub use reason::FallbackReason;
 pub use request::{Request, RuleSelector};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};

@@ -1,5 +1,7 @@
 //! The commands against a peer that speaks the control socket's own protocol: output, error texts, exit status.
 
+mod fake;
+
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -8,145 +10,20 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use control::*;
-use rules::{Chain, Rulebook};
+use control::{Check, Response, parse_config, read_request, read_response};
+use rules::Chain;
 use tempfile::TempDir;
+
+use fake::{FakeDaemon, answer_in, status};
 
 const SCTPIFY: &str = env!("CARGO_BIN_EXE_sctpify");
 const SHIMRULES: &str = env!("CARGO_BIN_EXE_shimrules");
-/// A process number that Linux never gives.
-const NO_SUCH_PID: u32 = u32::MAX;
 
 /// Held while a process starts or a program is written: a child that another test starts meanwhile would hold the
 /// program open for writing, and it could not be run ("text file busy").
 static FORKS: Mutex<()> = Mutex::new(());
 
-/// A daemon without a network: rules and settings are real, the rest is told.
-struct FakeDaemon {
-    dir: TempDir,
-    book: Arc<Mutex<Rulebook>>,
-}
-
-fn status() -> Status {
-    let path = |remote: &str, state| control::Path {
-        local: None,
-        remote: remote.parse().unwrap(),
-        carrier: Via::SctpUdp,
-        udp_port: Some(9899),
-        state,
-        primary: true,
-        in_use: true,
-        srtt_us: Some(20_400),
-        rto_ms: 200,
-        cwnd_bytes: 14_480,
-        flight_bytes: 0,
-        mtu_bytes: 1_500,
-        errors: 0,
-        last_switch_s: None,
-    };
-    Status {
-        version: "9.9.9".into(),
-        pid: NO_SUCH_PID,
-        uptime_s: 61,
-        enabled: true,
-        counters: Counters { connects_seen: 3, ..Counters::default() },
-        connections: vec![Connection {
-            id: 5,
-            role: Role::Client,
-            local: "10.0.1.1:40000".parse().unwrap(),
-            peer: "10.0.1.2:22".parse().unwrap(),
-            state: ShimState::Active,
-            carrier: Via::SctpUdp,
-            fallback: None,
-            bytes_sent: 64 << 20,
-            bytes_received: 100,
-            open: Direction::Both,
-            age_s: 12,
-            association: Some(1),
-        }],
-        associations: vec![Association {
-            id: 1,
-            state: "ESTABLISHED".into(),
-            local_port: 40_000,
-            peer_port: 22,
-            peer_is_sctpify: true,
-            age_s: 12,
-            bytes_sent: 0,
-            bytes_received: 0,
-            retransmissions: 0,
-            queued_bytes: 0,
-            peer_window_bytes: 0,
-            paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
-        }],
-        listeners: Vec::new(),
-        recent_fallbacks: vec![Fallback {
-            when_unix_ms: 0,
-            destination: "10.0.1.2:80".parse().unwrap(),
-            held_us: 250_000,
-            reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
-        }],
-    }
-}
-
-fn explain(book: &Rulebook, address: std::net::IpAddr, port: u16) -> Explanation {
-    let decision = book.explain(Chain::Remote, address, port);
-    let reason = FallbackReason::from_decision(&decision);
-    Explanation {
-        address,
-        port,
-        verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
-        because: decision.because.to_string(),
-        reason,
-        connections: 0,
-        past: Vec::new(),
-        notes: Vec::new(),
-    }
-}
-
-fn answer(keeper: &RulesKeeper, book: &mut Rulebook, request: Request) -> Response {
-    if let Some(answer) = keeper.answer(book, &request) {
-        return answer;
-    }
-    match request {
-        Request::Status => Response::Status(Box::new(status())),
-        Request::Paths => Response::Paths(PathsReport { associations: status().associations }),
-        Request::Explain { address, port } => Response::Explanation(Box::new(explain(book, address, port))),
-        Request::Doctor { peer } => {
-            let found = peer.map_or("nobody".to_owned(), |p| p.to_string());
-            Response::Doctor(DoctorReport { checks: vec![Check::ok("asked about", found)] })
-        }
-        _ => Response::Done(Done::new("stopping")),
-    }
-}
-
 impl FakeDaemon {
-    fn start() -> FakeDaemon {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("control.sock");
-        let keeper =
-            RulesKeeper { config: dir.path().join("sctpify.toml"), rules_file: dir.path().join("rules") };
-        let book = Arc::new(Mutex::new(Rulebook::default()));
-        let shared = Arc::clone(&book);
-        let listener = UnixListener::bind(&socket).unwrap();
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let mut is_shutdown = false;
-                let _ = serve(&stream, |request| {
-                    is_shutdown |= request == Request::Shutdown;
-                    answer(&keeper, &mut shared.lock().unwrap(), request)
-                });
-                if is_shutdown {
-                    return;
-                }
-            }
-        });
-        FakeDaemon { dir, book }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("control.sock")
-    }
-
     fn run(&self, program: &str, args: &str) -> Ran {
         run(program, &self.socket(), args)
     }
@@ -180,7 +57,7 @@ fn nowhere() -> PathBuf {
 fn shimrules_adds_lists_and_deletes() {
     let daemon = FakeDaemon::start();
     let added = daemon.run(SHIMRULES, "-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh");
-    assert_eq!((added.out.as_str(), added.code), ("rule 1 of remote-enable added\n", 0), "{}", added.err);
+    assert_eq!((added.out.as_str(), added.code), ("added to remote-enable\n", 0), "{}", added.err);
     daemon.run(SHIMRULES, "-A -clocal -penable -P1:1024");
     daemon.book.lock().unwrap().decide(Chain::Remote, "10.1.2.3".parse().unwrap(), 22);
     let listed = daemon.run(SHIMRULES, "-L");
@@ -301,8 +178,8 @@ fn set_changes_settings_and_says_what_waits_for_a_restart() {
     let expected =
         "race_timer_ms=100\nudp_port=9900 (holds from the next start: `sctpify down`, `sctpify up`)\n";
     assert_eq!((set.out.as_str(), set.code), (expected, 0), "{}", set.err);
-    let file = load_config(&daemon.dir.path().join("sctpify.toml")).unwrap();
-    assert_eq!((file.race_timer_ms, file.udp_port), (100, 9900));
+    let settings = daemon.book.lock().unwrap().settings.clone();
+    assert_eq!((settings.race_timer_ms, settings.udp_port), (100, 9900));
 }
 
 #[test]
@@ -366,6 +243,24 @@ fn up_prints_the_own_words_of_a_daemon_that_does_not_start() {
     assert!(up.err.contains("sctpifyd did not start (exit status: 4)"), "{}", up.err);
     assert!(up.err.contains("  cannot bind UDP port 9899: in use\n"), "{}", up.err);
     assert_eq!(up.code, 1);
+}
+
+#[test]
+fn up_returns_when_the_daemon_answers_and_leaves_it_running() {
+    let script = "cd \"${0%/*}\"; : > run; while [ -e run ]; do sleep 0.05; done; : > stopped";
+    let dir = install_with_daemon(script);
+    let here = dir.path().to_owned();
+    let starting = thread::spawn(move || {
+        while !here.join("run").exists() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        answer_in(&here, Arc::default());
+    });
+    let args = format!("up --state-dir {}", dir.path().display());
+    let up = run(dir.path().join("sctpify").to_str().unwrap(), &dir.path().join("control.sock"), &args);
+    starting.join().unwrap();
+    assert!(up.out.starts_with("sctpifyd is up (pid 4294967295); its log is "), "{}{}", up.out, up.err);
+    assert!(!dir.path().join("stopped").exists(), "the daemon outlives `sctpify up`");
 }
 
 #[test]

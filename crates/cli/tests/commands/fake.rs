@@ -1,0 +1,187 @@
+//! The daemon's side of the control socket, for the tests of the commands.
+
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use control::*;
+use rules::{Chain, Policy, Rule, Rulebook, Setting, find_setting};
+use tempfile::TempDir;
+
+/// A process number that Linux never gives.
+const NO_SUCH_PID: u32 = u32::MAX;
+
+/// A daemon without a network and without files: it keeps rules and settings in memory, the rest is told.
+pub(crate) struct FakeDaemon {
+    dir: TempDir,
+    pub(crate) book: Arc<Mutex<Rulebook>>,
+}
+
+pub(crate) fn status() -> Status {
+    let path = |remote: &str, state| control::Path {
+        local: None,
+        remote: remote.parse().unwrap(),
+        carrier: Via::SctpUdp,
+        udp_port: Some(9899),
+        state,
+        primary: true,
+        in_use: true,
+        srtt_us: Some(20_400),
+        rto_ms: 200,
+        cwnd_bytes: 14_480,
+        flight_bytes: 0,
+        mtu_bytes: 1_500,
+        errors: 0,
+        last_switch_s: None,
+    };
+    Status {
+        version: "9.9.9".into(),
+        pid: NO_SUCH_PID,
+        uptime_s: 61,
+        enabled: true,
+        counters: Counters { connects_seen: 3, ..Counters::default() },
+        connections: vec![Connection {
+            id: 5,
+            role: Role::Client,
+            local: "10.0.1.1:40000".parse().unwrap(),
+            peer: "10.0.1.2:22".parse().unwrap(),
+            state: ShimState::Active,
+            carrier: Via::SctpUdp,
+            fallback: None,
+            bytes_sent: 64 << 20,
+            bytes_received: 100,
+            open: Direction::Both,
+            age_s: 12,
+            association: Some(1),
+        }],
+        associations: vec![Association {
+            id: 1,
+            state: "ESTABLISHED".into(),
+            local_port: 40_000,
+            peer_port: 22,
+            peer_is_sctpify: true,
+            age_s: 12,
+            bytes_sent: 0,
+            bytes_received: 0,
+            retransmissions: 0,
+            queued_bytes: 0,
+            peer_window_bytes: 0,
+            paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
+        }],
+        listeners: Vec::new(),
+        recent_fallbacks: vec![Fallback {
+            when_unix_ms: 0,
+            destination: "10.0.1.2:80".parse().unwrap(),
+            held_us: 250_000,
+            reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
+        }],
+    }
+}
+
+fn explain(book: &Rulebook, address: std::net::IpAddr, port: u16) -> Explanation {
+    let decision = book.explain(Chain::Remote, address, port);
+    let reason = FallbackReason::from_decision(&decision);
+    Explanation {
+        address,
+        port,
+        verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
+        because: decision.because.to_string(),
+        reason,
+        connections: 0,
+        past: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn answer(book: &mut Rulebook, request: Request) -> Response {
+    let answer = match request {
+        Request::Settings => Ok(Response::Settings(SettingsReport::all(&book.settings))),
+        Request::Get { name } => find_setting(&name).map_err(to_text).map(|s| one(book, s)),
+        Request::Set { name, value } => {
+            book.settings.set(&name, &value).map_err(to_text).map(|s| one(book, s))
+        }
+        Request::RulesAdd { chain, policy, rule } => add(book, chain, policy, rule),
+        Request::RulesDelete { chain, policy, which } => delete(book, chain, policy, &which),
+        Request::RulesList { chain, policy } => Ok(Response::Rules(RulesReport::new(book, chain, policy))),
+        Request::DefaultGet { chain } => Ok(Response::DefaultPolicy(DefaultPolicy::of(book, chain))),
+        Request::DefaultSet { chain, policy } => {
+            let value = if policy.is_enable() { "1" } else { "0" };
+            let set = book.settings.set(Rulebook::default_setting(chain), value).map_err(to_text);
+            set.map(|_| Response::DefaultPolicy(DefaultPolicy::of(book, chain)))
+        }
+        Request::RulesFlush => {
+            Ok(Response::Done(Done { removed: Some(book.table.flush(None, None)), ..Done::new("flushed") }))
+        }
+        Request::Status => Ok(Response::Status(Box::new(status()))),
+        Request::Paths => Ok(Response::Paths(PathsReport { associations: status().associations })),
+        Request::Explain { address, port } => {
+            Ok(Response::Explanation(Box::new(explain(book, address, port))))
+        }
+        Request::Doctor { peer } => {
+            let found = peer.map_or("nobody".to_owned(), |p| p.to_string());
+            Ok(Response::Doctor(DoctorReport { checks: vec![Check::ok("asked about", found)] }))
+        }
+        Request::Reload => Ok(Response::Done(Done::new("read again"))),
+        Request::Shutdown => Ok(Response::Done(Done::new("stopping"))),
+    };
+    answer.unwrap_or_else(|text| Response::error(ErrorCode::Refused, text))
+}
+
+fn to_text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+fn one(book: &Rulebook, setting: &Setting) -> Response {
+    Response::Settings(SettingsReport::one(setting, &book.settings))
+}
+
+fn add(book: &mut Rulebook, chain: Chain, policy: Policy, rule: Rule) -> Result<Response, String> {
+    let added = Added::from(book.table.add(chain, policy, rule).map_err(to_text)?);
+    let message = format!("added to {chain}-{policy}");
+    Ok(Response::Done(Done { added: Some(added), ..Done::new(message) }))
+}
+
+fn delete(
+    book: &mut Rulebook,
+    chain: Chain,
+    policy: Policy,
+    which: &RuleSelector,
+) -> Result<Response, String> {
+    let deleted = match which {
+        RuleSelector::Number(number) => book.table.delete_number(chain, policy, *number),
+        RuleSelector::Match(rule) => book.table.delete(chain, policy, rule),
+    };
+    deleted.map_err(to_text)?;
+    Ok(Response::Done(Done { removed: Some(1), ..Done::new("deleted") }))
+}
+
+/// Listens on the control socket in a directory until it is asked to shut down.
+pub(crate) fn answer_in(dir: &std::path::Path, book: Arc<Mutex<Rulebook>>) {
+    let listener = UnixListener::bind(dir.join("control.sock")).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut is_shutdown = false;
+            let _ = serve(&stream, |request| {
+                is_shutdown |= request == Request::Shutdown;
+                answer(&mut book.lock().unwrap(), request)
+            });
+            if is_shutdown {
+                return;
+            }
+        }
+    });
+}
+
+impl FakeDaemon {
+    pub(crate) fn start() -> FakeDaemon {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Arc::new(Mutex::new(Rulebook::default()));
+        answer_in(dir.path(), Arc::clone(&book));
+        FakeDaemon { dir, book }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("control.sock")
+    }
+}
