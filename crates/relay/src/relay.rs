@@ -323,4 +323,9 @@ impl Relay {
     pub fn is_sending(&self) -> bool {
         self.sender.is_open()
     }
+
+    /// Whether the peer may still send.
+    pub fn is_receiving(&self) -> bool {
+        self.incoming == Incoming::Open
+    }
 }

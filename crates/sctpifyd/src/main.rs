@@ -1,3 +1,53 @@
-//! The daemon.
+//! The daemon: carries this host's TCP connections over SCTP, as the rules say.
+//!
+//! Two processes of one program. The [`supervisor`] only watches: it kills a worker that has stopped beating,
+//! removes what a killed one leaves behind, and passes signals on. The [`worker`] does everything else, in one
+//! event loop ([`shard`]) with a [`control_server`] beside it.
+//!
+//! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`], then
+//! [`client`] (a SYN becomes an association), [`server`] (an INIT becomes a local connection) and [`pump`]
+//! (bytes of a connection).
+//!
+//! Invariants: a held SYN always gets a verdict; after INIT ACK a failure is told to the peer before the SYN is
+//! released; a connection whose association is lost is reset, never ended.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod carriers;
+mod client;
+mod clock;
+mod connection;
+mod control_server;
+mod history;
+mod listeners;
+mod pump;
+mod report;
+mod rules_store;
+mod server;
+mod shard;
+mod supervisor;
+mod timers;
+mod timing;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use control::DaemonArgs;
+
+fn main() -> ExitCode {
+    let args = DaemonArgs::parse();
+    let outcome = if supervisor::is_worker() || args.no_supervisor {
+        worker::run(&args)
+    } else {
+        supervisor::run(&args)
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("sctpifyd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The addresses of this host: which are our own, which are offered to peers, and which interface has them.
+//!
+//! Follows changes by listing anew. Associations that are up keep the addresses they were set up with.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use netio::{LocalAddress, Monitor};
+
+/// Addresses offered to a peer at most.
+const OFFERED_MAX: usize = 16;
+/// Interfaces whose addresses mean nothing to other hosts, by the beginning of their names: our own, and bridges of
+/// containers and virtual machines.
+const SKIPPED: [&str; 4] = ["shim", "docker", "br-", "virbr"];
+/// The largest MTU assumed while nothing probes for larger ones.
+const MTU_MAX: u32 = 1500;
+/// The smallest MTU that IPv6 allows.
+const MTU_MIN: u32 = 1280;
+
+/// What is known of the host's addresses.
+pub(crate) struct AddressBook {
+    monitor: Monitor,
+    interfaces: BTreeMap<IpAddr, u32>,
+    usable: Vec<IpAddr>,
+    mtu: u16,
+}
+
+impl AddressBook {
+    /// Lists the addresses of the calling thread's network namespace, and watches them from now on.
+    pub(crate) fn open() -> Result<AddressBook> {
+        let monitor = Monitor::open(&SKIPPED).context("cannot watch this host's addresses")?;
+        let mut book =
+            AddressBook { monitor, interfaces: BTreeMap::new(), usable: Vec::new(), mtu: MTU_MAX as u16 };
+        book.list().context("cannot list this host's addresses")?;
+        Ok(book)
+    }
+
+    pub(crate) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut SourceFd(&self.monitor.as_raw_fd()), token, Interest::READABLE)
+    }
+
+    /// Takes changes in.
+    pub(crate) fn refresh(&mut self) {
+        let mut is_changed = false;
+        let polled = self.monitor.poll(|event| {
+            tracing::debug!(?event, "addresses");
+            is_changed = true;
+        });
+        let outcome = if is_changed { polled.and_then(|()| self.list()) } else { polled };
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "changes of this host's addresses may have been missed");
+        }
+    }
+
+    fn list(&mut self) -> io::Result<()> {
+        let found = netio::addresses(&SKIPPED)?;
+        self.interfaces = found.iter().map(|address| (address.addr, address.ifindex)).collect();
+        self.usable = found.iter().filter(|address| address.is_up).map(|address| address.addr).collect();
+        self.mtu = least_mtu(&found);
+        Ok(())
+    }
+
+    /// Whether the address is one of this host.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        self.interfaces.contains_key(&address.to_canonical())
+    }
+
+    /// The interface that has the address.
+    pub(crate) fn interface_of(&self, address: IpAddr) -> Option<u32> {
+        self.interfaces.get(&address).copied()
+    }
+
+    /// The addresses that peers may use, of both families.
+    pub(crate) fn usable(&self) -> &[IpAddr] {
+        &self.usable
+    }
+
+    /// The addresses to offer, this one first.
+    pub(crate) fn offered_first(&self, first: IpAddr) -> Vec<IpAddr> {
+        let others = self.usable.iter().copied().filter(|address| *address != first);
+        std::iter::once(first).chain(others).take(OFFERED_MAX).collect()
+    }
+
+    /// An MTU that all links have, in bytes with the IP header.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.mtu
+    }
+}
+
+fn least_mtu(found: &[LocalAddress]) -> u16 {
+    let least = found.iter().filter(|address| address.is_up).map(|address| address.mtu).min();
+    u16::try_from(least.unwrap_or(MTU_MAX).clamp(MTU_MIN, MTU_MAX)).unwrap_or(MTU_MIN as u16)
+}

@@ -1,0 +1,181 @@
+//! The open carriers, and the one batch of packets that waits when a send buffer is full.
+//!
+//! Invariant: while a batch waits, no other is asked of the engine, so packets leave in the order it made them.
+
+use std::io;
+
+use anyhow::{Context, Result};
+use base::{Ecn, Route, Time};
+use mio::{Registry, Token};
+use netio::{Carriers, PathErrorKind, RawCarrier, SendErrorKind, UdpCarrier};
+use rules::Settings;
+use sctp::{Endpoint, PathError, Transmit, Unreachable};
+
+use crate::addresses::AddressBook;
+
+/// Bytes of packets that go to the kernel in one call: a full train of GSO.
+const BATCH: usize = 64 * 1024;
+/// Batches sent in one turn of the loop at most, so that it stays responsive.
+const BATCHES_PER_TURN: usize = 32;
+/// Calls to the receive function in one turn of the loop and socket at most.
+const RECEIVES_PER_TURN: usize = 4;
+/// The smallest MTU that SCTP can work with, for links that do not tell theirs.
+const MTU_FALLBACK: u16 = 1280;
+
+/// The carriers with their batch.
+pub(crate) struct Outlet {
+    carriers: Carriers,
+    batch: Box<[u8]>,
+    /// What of the batch still waits, from which byte on.
+    waiting: Option<(Transmit, usize)>,
+    has_more: [bool; Carriers::TOKENS],
+    errors_waiting: bool,
+}
+
+impl Outlet {
+    /// Opens what the settings ask for, in the calling thread's network namespace.
+    pub(crate) fn open(settings: &Settings) -> Result<Outlet> {
+        let udp = settings.carriers.has_udp().then(|| UdpCarrier::bind(settings.udp_port));
+        let udp = udp.transpose().with_context(|| {
+            format!("cannot open UDP port {} for SCTP in UDP: see setting udp_port", settings.udp_port)
+        })?;
+        let raw = if settings.carriers.has_ip132() { open_raw()? } else { None };
+        Ok(Outlet {
+            carriers: Carriers::new(udp, raw),
+            batch: vec![0; BATCH].into(),
+            waiting: None,
+            has_more: [false; Carriers::TOKENS],
+            errors_waiting: false,
+        })
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
+        self.carriers.register(registry, first)
+    }
+
+    /// Whether packets can go this way at all.
+    pub(crate) fn has(&self, route: &Route) -> bool {
+        self.carriers.has(route)
+    }
+
+    /// The poll reported the socket at `place`.
+    pub(crate) fn on_ready(&mut self, place: usize) {
+        if let Some(flag) = self.has_more.get_mut(place) {
+            *flag = true;
+        }
+    }
+
+    /// Hands what has arrived to `f`; tells whether more may wait.
+    pub(crate) fn receive(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> bool {
+        for place in 0..Carriers::TOKENS {
+            for _ in 0..RECEIVES_PER_TURN {
+                if !self.has_more[place] {
+                    break;
+                }
+                match self.carriers.recv_at(place, &mut f) {
+                    Ok(received) => {
+                        self.has_more[place] = received.more;
+                        self.errors_waiting |= received.errors_waiting;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, place, "receiving packets failed");
+                        self.has_more[place] = false;
+                    }
+                }
+            }
+        }
+        self.has_more.contains(&true)
+    }
+
+    /// Tells the engine what ICMP reported.
+    pub(crate) fn report_errors(&mut self, now: Time, engine: &mut Endpoint) {
+        if self.errors_waiting {
+            self.errors_waiting = self.carriers.take_errors(|error| {
+                engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
+            });
+        }
+    }
+
+    /// Sends what the engine has; tells whether it may have more at once.
+    pub(crate) fn transmit(&mut self, now: Time, engine: &mut Endpoint, addresses: &AddressBook) -> bool {
+        for _ in 0..BATCHES_PER_TURN {
+            let (transmit, start) = match self.waiting.take() {
+                Some(waiting) => waiting,
+                None => match engine.poll_transmit(now, &mut self.batch) {
+                    Some(transmit) => (transmit, 0),
+                    None => return false,
+                },
+            };
+            if !self.send(now, engine, addresses, transmit, start) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends one batch; false if the send buffer is full.
+    fn send(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        book: &AddressBook,
+        batch: Transmit,
+        start: usize,
+    ) -> bool {
+        let bytes = &self.batch[start..batch.len];
+        let interface = book.interface_of(batch.route.local);
+        let sent = self.carriers.send(&batch.route, interface, batch.ecn, batch.segment_size, bytes);
+        let Err(error) = sent else { return true };
+        let unsent = start + error.sent;
+        match error.kind {
+            SendErrorKind::Full => {
+                self.waiting = Some((batch, unsent));
+                return false;
+            }
+            kind => {
+                tracing::debug!(%error, "packets not sent");
+                if let Some(known) = local_error(kind) {
+                    engine.handle_path_error(now, &batch.route, known, &self.batch[unsent..batch.len]);
+                }
+            }
+        }
+        self.errors_waiting = true;
+        true
+    }
+}
+
+/// What a refused send says about the path.
+fn local_error(kind: SendErrorKind) -> Option<PathError> {
+    match kind {
+        SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::Unreachable(Unreachable::Host)),
+        SendErrorKind::Forbidden => Some(PathError::Unreachable(Unreachable::Prohibited)),
+        SendErrorKind::TooLarge => Some(PathError::TooBig { mtu: MTU_FALLBACK }),
+        SendErrorKind::Full | SendErrorKind::Other => None,
+    }
+}
+
+fn path_error(kind: PathErrorKind) -> PathError {
+    PathError::Unreachable(match kind {
+        PathErrorKind::FragmentationNeeded { mtu } => {
+            let mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(MTU_FALLBACK);
+            return PathError::TooBig { mtu };
+        }
+        PathErrorKind::Unreachable(what) => match what {
+            netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
+            netio::Unreachable::Protocol => Unreachable::Protocol,
+            netio::Unreachable::Port => Unreachable::Port,
+            netio::Unreachable::Admin => Unreachable::Prohibited,
+        },
+    })
+}
+
+/// The raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
+fn open_raw() -> Result<Option<RawCarrier>> {
+    if let Some(found) = netio::kernel_sctp() {
+        tracing::warn!("IP protocol 132 stays closed: {found}");
+        return Ok(None);
+    }
+    RawCarrier::open()
+        .map(Some)
+        .context("cannot open IP protocol 132 (needs CAP_NET_RAW): see setting carriers")
+}

@@ -1,0 +1,355 @@
+//! The client's side: a held SYN becomes an association, or goes on as plain TCP.
+//!
+//! In order: looked at ([`Shard::on_syn`]), INIT sent, INIT ACK came ([`Shard::on_init_ack`]), up
+//! ([`Shard::on_client_up`]), claimed ([`Shard::on_arrival`]). Whatever fails before INIT ACK releases the SYN;
+//! whatever fails later sends ABORT first and releases it then, so that the server has forgotten the connection
+//! before the same addresses come again as TCP.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::{Carrier, Route};
+use control::{FallbackReason, Role};
+use intercept::{Arrival, ClientState, FourTuple, HeldSyn, Verdict};
+use relay::{Peer, Role as RelayRole};
+use rules::{Chain, Settings};
+use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
+
+use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
+use crate::shard::{Shard, Timer};
+use crate::timing;
+
+/// How long the handshake may take after INIT ACK.
+const COOKIE_LIMIT: Duration = Duration::from_secs(3);
+/// How long a released SYN may take to arrive in the private namespace.
+const CLAIM_LIMIT: Duration = Duration::from_secs(2);
+/// How long a diversion outlives its connection: the application's TIME-WAIT.
+const DIVERSION_LINGER: Duration = Duration::from_secs(60);
+/// Verdicts remembered at most, for SYNs that are sent again.
+const VERDICTS_MAX: usize = 8192;
+
+/// The verdicts on the last SYNs, so that a retransmission gets the same one.
+#[derive(Default)]
+pub(crate) struct Verdicts {
+    known: HashMap<FourTuple, (u32, Verdict)>,
+    order: VecDeque<(FourTuple, u32)>,
+}
+
+impl Verdicts {
+    fn find(&self, syn: &HeldSyn) -> Option<Verdict> {
+        self.known.get(&syn.flow).filter(|(isn, _)| *isn == syn.isn).map(|(_, verdict)| *verdict)
+    }
+
+    fn remember(&mut self, syn: &HeldSyn, verdict: Verdict) {
+        self.known.insert(syn.flow, (syn.isn, verdict));
+        self.order.push_back((syn.flow, syn.isn));
+        if self.order.len() > VERDICTS_MAX
+            && let Some((flow, isn)) = self.order.pop_front()
+            && self.known.get(&flow).is_some_and(|(known, _)| *known == isn)
+        {
+            self.known.remove(&flow);
+        }
+    }
+}
+
+impl Shard {
+    /// A SYN is held.
+    pub(crate) fn on_syn(&mut self, syn: HeldSyn) {
+        if let Some(verdict) = self.verdicts.find(&syn) {
+            self.give_verdict(&syn, verdict);
+            return;
+        }
+        self.history.counters.connects_seen += 1;
+        self.forget_flow(&syn.flow);
+        match self.begin(&syn) {
+            Ok(()) => {}
+            Err(Plain::ByRule) => {
+                self.history.counters.connects_by_rule_tcp += 1;
+                self.release_syn(&syn);
+            }
+            Err(Plain::Because(reason)) => self.fall_back(&syn, Duration::ZERO, reason),
+        }
+    }
+
+    /// Forgets an earlier connection with the same addresses.
+    fn forget_flow(&mut self, flow: &FourTuple) {
+        if let Some(old) = self.connections.of_client(flow) {
+            self.drop_connection(old);
+        }
+        if self.diverted.remove(flow).is_some() {
+            self.undivert(flow);
+        }
+    }
+
+    fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
+        let settings = self.decide(syn)?;
+        if self.find_client(syn)? == Waiting::No {
+            // Nobody waits for this connection; what sent the SYN gets plain TCP.
+            return Err(Plain::ByRule);
+        }
+        let association = self.connect(syn, &settings)?;
+        let connection = Connection::new(association, Role::Client, syn.flow, self.now, Stage::Init(*syn));
+        let id = self.connections.insert(connection);
+        self.awaiting_init_ack.insert(id);
+        let race = Duration::from_millis(u64::from(settings.race_timer_ms));
+        self.timers.set(self.now + race, Timer::Race(id));
+        Ok(())
+    }
+
+    /// Whether the connection may ride SCTP at all.
+    fn decide(&mut self, syn: &HeldSyn) -> Result<Settings, Plain> {
+        let (local, remote) = (syn.flow.local(), syn.flow.remote());
+        if remote.ip().is_loopback() || remote.ip().is_multicast() || self.addresses.is_own(remote.ip()) {
+            return Err(Plain::ByRule);
+        }
+        let settings = {
+            let mut book = self.rules.lock();
+            let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
+            if FallbackReason::from_decision(&decision).is_some() {
+                return Err(Plain::ByRule);
+            }
+            book.settings.clone()
+        };
+        if self.stopping {
+            return Err(Plain::Because(FallbackReason::DaemonStopping));
+        }
+        if !self.addresses.is_own(local.ip()) {
+            return Err(Plain::Because(FallbackReason::ForeignSource));
+        }
+        if self.connections.len() >= CONNECTIONS_MAX {
+            return Err(limit("connections"));
+        }
+        Ok(settings)
+    }
+
+    fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
+        match self.interceptor.find_client(&syn.flow, syn.out_interface) {
+            Ok(ClientState::SynSent { bound_interface: None, .. }) => Ok(Waiting::Yes),
+            Ok(ClientState::SynSent { bound_interface: Some(_), .. }) => {
+                Err(Plain::Because(FallbackReason::DeviceBoundSocket))
+            }
+            Ok(ClientState::Gone | ClientState::Other(_)) => Ok(Waiting::No),
+            Err(error) => Err(Plain::Because(FallbackReason::LocalError { error: error.to_string() })),
+        }
+    }
+
+    fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
+        let (local, remote) = (syn.flow.local(), syn.flow.remote());
+        let connect = Connect {
+            local_port: local.port(),
+            remote_port: remote.port(),
+            init_routes: self.init_routes(local.ip(), remote.ip(), settings),
+            local_addresses: self.addresses.offered_first(local.ip()),
+            config: timing::association_config(settings, self.addresses.mtu()),
+        };
+        self.engine.connect(self.now, connect).map_err(|error| match error {
+            ConnectError::TooMany(_) => limit("associations"),
+            error => Plain::Because(FallbackReason::LocalError { error: error.to_string() }),
+        })
+    }
+
+    /// The INIT goes by every open carrier at once.
+    fn init_routes(&self, local: IpAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
+        let carriers = [Carrier::Udp { peer_port: settings.udp_port }, Carrier::Ip];
+        let routes = carriers.map(|carrier| Route { local, remote, carrier });
+        routes.into_iter().filter(|route| self.outlet.has(route)).collect()
+    }
+
+    /// Looks which handshakes have got their INIT ACK; to be called before their COOKIE ECHO is transmitted.
+    pub(crate) fn look_for_init_acks(&mut self) {
+        let waiting: Vec<ConnectionId> = self.awaiting_init_ack.iter().copied().collect();
+        for id in waiting {
+            let association = self.connections.get(id).map(|connection| connection.association);
+            let state = association.and_then(|association| self.state_of(association));
+            if state != Some(StateName::CookieWait) {
+                self.awaiting_init_ack.remove(&id);
+            }
+            if state == Some(StateName::CookieEchoed) {
+                self.on_init_ack(id);
+            }
+        }
+    }
+
+    fn on_init_ack(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Stage::Init(syn) = connection.stage else { return };
+        connection.stage = Stage::Cookie(syn);
+        if matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
+            self.timers.set(self.now + COOKIE_LIMIT, Timer::Cookie(id));
+            return;
+        }
+        // The application went away: nobody is to accept a ghost on the other side.
+        self.drop_connection(id);
+        self.verdicts.remember(&syn, Verdict::Drop);
+        self.give_verdict(&syn, Verdict::Drop);
+    }
+
+    /// No INIT ACK came in time.
+    pub(crate) fn on_race_lost(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Stage::Init(syn) = connection.stage else { return };
+        let waited = self.now.since(connection.began);
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        self.abandon(id, &syn, FallbackReason::NoSctpAnswer { waited_ms });
+    }
+
+    /// The handshake stalls after INIT ACK.
+    pub(crate) fn on_cookie_late(&mut self, id: ConnectionId) {
+        let Some(Stage::Cookie(syn)) = self.connections.get(id).map(|connection| &connection.stage) else {
+            return;
+        };
+        let (syn, cause) = (*syn, "no COOKIE ACK came".to_owned());
+        self.abandon(id, &syn, FallbackReason::AssociationFailed { cause });
+    }
+
+    /// ABORT first, then the SYN is released as plain TCP.
+    fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason) {
+        let held = self.connections.get(id).map(|connection| self.now.since(connection.began));
+        self.drop_connection(id);
+        self.transmit();
+        self.fall_back(syn, held.unwrap_or_default(), reason);
+    }
+
+    /// The association of a held SYN is over before it was used.
+    pub(crate) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
+        let inits = self.rules.settings().init_rtx_max + 1;
+        let is_after_init_ack = self.connections.get(id).is_some_and(|c| matches!(c.stage, Stage::Cookie(_)));
+        let reason = match reason {
+            CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },
+            CloseReason::Unreachable(what) => {
+                FallbackReason::IcmpUnreachable { message: unreachable_text(*what).to_owned() }
+            }
+            CloseReason::NoAnswer if !is_after_init_ack => FallbackReason::InitUnanswered { inits },
+            other => FallbackReason::AssociationFailed { cause: format!("{other:?}") },
+        };
+        self.abandon(id, &syn, reason);
+    }
+
+    /// The association is up: the connection is led away, and its SYN released.
+    pub(crate) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer) {
+        if let Err(error) = self.interceptor.divert(&syn.flow) {
+            self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() });
+            return;
+        }
+        self.diverted.insert(syn.flow, base::Time::NEVER);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.stage = Stage::Diverted;
+        connection.peer = peer;
+        let setup_us = u64::try_from(self.now.since(connection.began).as_micros()).unwrap_or(u64::MAX);
+        self.history.succeeded(syn.flow.remote(), setup_us);
+        self.verdicts.remember(&syn, Verdict::Accept);
+        self.give_verdict(&syn, Verdict::Accept);
+        self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
+    }
+
+    /// A diverted connection has arrived in the private namespace.
+    pub(crate) fn on_arrival(&mut self, arrival: Arrival) {
+        let id = self.connections.of_client(&arrival.flow);
+        let awaited = |id: &ConnectionId| {
+            self.connections.get(*id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted))
+        };
+        match id.filter(awaited) {
+            Some(id) => self.begin_relay(id, arrival.stream, RelayRole::Initiator),
+            // Dropping the armed stream resets it.
+            None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
+        }
+    }
+
+    /// The application went away between its SYN and the handshake.
+    pub(crate) fn on_unclaimed(&mut self, id: ConnectionId) {
+        if self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted)) {
+            tracing::debug!("nobody claimed an association: aborting it");
+            self.drop_connection(id);
+        }
+    }
+
+    /// The connection is over; its addresses stay diverted for the application's TIME-WAIT.
+    pub(crate) fn end_diversion_later(&mut self, flow: FourTuple) {
+        if let Some(due) = self.diverted.get_mut(&flow) {
+            *due = self.now + DIVERSION_LINGER;
+            self.timers.set(*due, Timer::Undivert(flow));
+        }
+    }
+
+    /// The time of a diversion may be over.
+    pub(crate) fn on_diversion_over(&mut self, flow: FourTuple) {
+        if self.diverted.get(&flow).is_some_and(|due| *due <= self.now) {
+            self.diverted.remove(&flow);
+            self.undivert(&flow);
+        }
+    }
+
+    fn undivert(&mut self, flow: &FourTuple) {
+        if let Err(error) = self.interceptor.undivert(flow) {
+            tracing::warn!(%flow, %error, "a diversion stays in force");
+        }
+    }
+
+    /// Releases a SYN as plain TCP though SCTP was allowed.
+    fn fall_back(&mut self, syn: &HeldSyn, held: Duration, reason: FallbackReason) {
+        let held_us = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
+        self.history.fell_back(syn.flow.remote(), held_us, reason);
+        self.release_syn(syn);
+    }
+
+    fn release_syn(&mut self, syn: &HeldSyn) {
+        self.verdicts.remember(syn, Verdict::Accept);
+        self.give_verdict(syn, Verdict::Accept);
+    }
+
+    fn give_verdict(&mut self, syn: &HeldSyn, verdict: Verdict) {
+        if let Err(error) = self.interceptor.queue().verdict(syn.id, verdict) {
+            tracing::warn!(flow = %syn.flow, %error, "a verdict was not taken");
+        }
+    }
+
+    /// Gives up every handshake, for the daemon stops.
+    pub(crate) fn release_all_syns(&mut self) {
+        for id in self.connections.ids() {
+            let syn = match self.connections.get(id).map(|connection| &connection.stage) {
+                Some(Stage::Init(syn) | Stage::Cookie(syn)) => *syn,
+                _ => continue,
+            };
+            self.abandon(id, &syn, FallbackReason::DaemonStopping);
+        }
+    }
+}
+
+/// Whether the application still waits for its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Yes,
+    No,
+}
+
+/// Why a SYN goes on as plain TCP.
+enum Plain {
+    /// The rules, or what the connection is, say so; that is nothing to report.
+    ByRule,
+    /// The rules would allow SCTP.
+    Because(FallbackReason),
+}
+
+fn limit(what: &str) -> Plain {
+    Plain::Because(FallbackReason::LimitReached { limit: what.to_owned() })
+}
+
+/// An ABORT's cause, for people.
+pub(crate) fn cause_text(cause: &sctp::AbortCause) -> String {
+    let reason = String::from_utf8_lossy(&cause.reason);
+    match (cause.code, reason.is_empty()) {
+        (0, _) => "no cause given".to_owned(),
+        (code, true) => format!("cause {code}"),
+        (code, false) => format!("cause {code}: {reason}"),
+    }
+}
+
+fn unreachable_text(what: sctp::Unreachable) -> &'static str {
+    match what {
+        sctp::Unreachable::Host => "host unreachable",
+        sctp::Unreachable::Protocol => "protocol unreachable",
+        sctp::Unreachable::Port => "port unreachable",
+        sctp::Unreachable::Prohibited => "prohibited by a filter",
+    }
+}

@@ -1,0 +1,30 @@
+//! The real clocks: the only place of the daemon that reads them.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use base::Time;
+
+/// Tells the time since the daemon began.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    #[allow(clippy::disallowed_methods)]
+    pub(crate) fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        let nanos = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Time::from_nanos(nanos)
+    }
+}
+
+/// Milliseconds since 1970, for people and logs.
+#[allow(clippy::disallowed_methods)]
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

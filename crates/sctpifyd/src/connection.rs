@@ -1,0 +1,175 @@
+//! A connection of a local program, and the table of all of them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use base::Time;
+use control::Role;
+use intercept::{FourTuple, HeldSyn};
+use mio::net::TcpStream;
+use relay::{Closed, Peer, Relay};
+use sctp::AssociationId;
+
+/// Connections that ride SCTP or wait for it, at most; further ones are plain TCP.
+pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+
+/// The daemon's number for a connection; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) association: AssociationId,
+    pub(crate) role: Role,
+    /// As the local program sees it: its own address is the local one.
+    pub(crate) flow: FourTuple,
+    pub(crate) began: Time,
+    pub(crate) stage: Stage,
+    /// What the peer's Adaptation Layer Indication said, once it is known.
+    pub(crate) peer: Peer,
+    /// The peer sent SHUTDOWN before the relay began.
+    pub(crate) peer_shutdown: bool,
+    /// How the association ended, once it did.
+    pub(crate) closed: Option<Closed>,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+}
+
+/// How far a connection has come.
+pub(crate) enum Stage {
+    /// Client: the SYN is held, the INIT was sent.
+    Init(HeldSyn),
+    /// Client: the INIT ACK came; the SYN is still held.
+    Cookie(HeldSyn),
+    /// Client: the SYN was released into the private namespace, and is awaited there.
+    Diverted,
+    /// Server: the local listener is being connected to.
+    Connecting(TcpStream),
+    /// Server: connected; COOKIE ACK is under way.
+    Accepting(TcpStream),
+    /// Bytes flow.
+    Relaying(Box<Flowing>),
+}
+
+/// A connection whose bytes flow.
+pub(crate) struct Flowing {
+    pub(crate) stream: TcpStream,
+    pub(crate) relay: Relay,
+    /// TCP may have bytes for us.
+    pub(crate) readable: bool,
+    /// TCP may take bytes.
+    pub(crate) writable: bool,
+    /// TCP reported its end: it must be read until it says so itself.
+    pub(crate) hung_up: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        association: AssociationId,
+        role: Role,
+        flow: FourTuple,
+        began: Time,
+        stage: Stage,
+    ) -> Self {
+        Connection {
+            association,
+            role,
+            flow,
+            began,
+            stage,
+            peer: Peer::Native,
+            peer_shutdown: false,
+            closed: None,
+            bytes_sent: 0,
+            bytes_received: 0,
+        }
+    }
+
+    /// The local listener took the connection; COOKIE ACK may go.
+    pub(crate) fn set_accepting(&mut self) {
+        if let Stage::Connecting(stream) = std::mem::replace(&mut self.stage, Stage::Diverted) {
+            self.stage = Stage::Accepting(stream);
+        }
+    }
+
+    /// The socket of an accepted connection, whose relay may begin.
+    pub(crate) fn take_accepting(&mut self) -> Option<TcpStream> {
+        match std::mem::replace(&mut self.stage, Stage::Diverted) {
+            Stage::Accepting(stream) => Some(stream),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+}
+
+/// All connections, found by number, association or addresses.
+#[derive(Default)]
+pub(crate) struct Connections {
+    all: BTreeMap<ConnectionId, Connection>,
+    by_association: HashMap<AssociationId, ConnectionId>,
+    by_client_flow: HashMap<FourTuple, ConnectionId>,
+    last: u64,
+}
+
+impl Connections {
+    /// A number for a connection that is about to be inserted.
+    pub(crate) fn reserve(&mut self) -> ConnectionId {
+        self.last += 1;
+        ConnectionId(self.last)
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+        let id = self.reserve();
+        self.insert_as(id, connection);
+        id
+    }
+
+    /// Inserts a connection under its reserved number.
+    pub(crate) fn insert_as(&mut self, id: ConnectionId, connection: Connection) {
+        self.by_association.insert(connection.association, id);
+        if connection.role == Role::Client {
+            self.by_client_flow.insert(connection.flow, id);
+        }
+        self.all.insert(id, connection);
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.all.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.all.get_mut(&id)
+    }
+
+    pub(crate) fn of_association(&self, association: AssociationId) -> Option<ConnectionId> {
+        self.by_association.get(&association).copied()
+    }
+
+    /// The connection of a local client with these addresses.
+    pub(crate) fn of_client(&self, flow: &FourTuple) -> Option<ConnectionId> {
+        self.by_client_flow.get(flow).copied()
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        let connection = self.all.remove(&id)?;
+        self.by_association.remove(&connection.association);
+        if connection.role == Role::Client && self.by_client_flow.get(&connection.flow) == Some(&id) {
+            self.by_client_flow.remove(&connection.flow);
+        }
+        Some(connection)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// All of them, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+        self.all.iter().map(|(id, connection)| (*id, connection))
+    }
+
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
+        self.all.keys().copied().collect()
+    }
+}

@@ -1,0 +1,223 @@
+//! The control socket: who may ask what, and where the answer comes from.
+//!
+//! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's
+//! group, changing for root and the daemon's own user. The socket has mode 0660 from its first moment (umask before
+//! bind), its directory 0750.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use control::{
+    Added, DefaultPolicy, Done, ErrorCode, Request, Response, RuleSelector, RulesReport, SettingsReport,
+};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Uid, geteuid};
+use rules::{Chain, Policy, Rule, find_setting};
+
+use crate::rules_store::{RulesStore, StoreError};
+use crate::shard::{Command, Handle};
+
+/// Connections served at once at most.
+const SERVED_MAX: usize = 16;
+/// How long a client may take for a line.
+const CLIENT_LIMIT: Duration = Duration::from_secs(10);
+/// How long the shard may take for an answer.
+const SHARD_LIMIT: Duration = Duration::from_secs(5);
+
+/// The control socket.
+pub(crate) struct ControlServer {
+    listener: UnixListener,
+    desk: Desk,
+}
+
+/// What answers need.
+#[derive(Clone)]
+struct Desk {
+    rules: RulesStore,
+    shard: Handle,
+    served: Arc<AtomicUsize>,
+}
+
+impl ControlServer {
+    /// Makes the socket; takes the place of a dead daemon's, and refuses a live one's.
+    pub(crate) fn bind(path: &Path, rules: RulesStore, shard: Handle) -> Result<ControlServer> {
+        make_directory(path)?;
+        if UnixStream::connect(path).is_ok() {
+            bail!("another sctpifyd answers on {}: stop it with `sctpify down`", path.display());
+        }
+        if let Err(error) = fs::remove_file(path)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error).with_context(|| format!("cannot replace {}", path.display()));
+        }
+        let before = umask(Mode::from_bits_truncate(0o117));
+        let listener = UnixListener::bind(path);
+        umask(before);
+        let listener =
+            listener.with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        Ok(ControlServer { listener, desk: Desk { rules, shard, served: Arc::default() } })
+    }
+
+    /// Serves until the process ends.
+    pub(crate) fn run(self) {
+        for stream in self.listener.incoming() {
+            let Ok(stream) = stream else { continue };
+            let desk = self.desk.clone();
+            if desk.served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
+                desk.served.fetch_sub(1, Ordering::Relaxed);
+                tracing::warn!("too many control connections: one is turned away");
+                continue;
+            }
+            let serve = move || {
+                desk.serve(&stream);
+                desk.served.fetch_sub(1, Ordering::Relaxed);
+            };
+            if std::thread::Builder::new().name("control client".to_owned()).spawn(serve).is_err() {
+                self.desk.served.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    let directory: PathBuf = path.parent().unwrap_or(Path::new("/")).into();
+    if directory.as_os_str().is_empty() || directory.is_dir() {
+        return Ok(());
+    }
+    let made = fs::DirBuilder::new().mode(0o750).recursive(true).create(&directory);
+    made.with_context(|| format!("cannot make {}", directory.display()))
+}
+
+impl Desk {
+    fn serve(&self, stream: &UnixStream) {
+        let limits =
+            [stream.set_read_timeout(Some(CLIENT_LIMIT)), stream.set_write_timeout(Some(CLIENT_LIMIT))];
+        let Ok(caller) = getsockopt(stream, PeerCredentials) else { return };
+        if limits.iter().any(Result::is_err) {
+            return;
+        }
+        let caller = Uid::from_raw(caller.uid());
+        let outcome = control::serve(stream, |request| self.answer(caller, request));
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "control connection");
+        }
+    }
+
+    fn answer(&self, caller: Uid, request: Request) -> Response {
+        let may_change = caller.is_root() || caller == geteuid();
+        if !request.is_read_only() && !may_change {
+            let text = format!("user {caller} may look but not change: run this as root");
+            return Response::error(ErrorCode::NotPermitted, text);
+        }
+        match request {
+            Request::Settings => Response::Settings(SettingsReport::all(&self.rules.settings())),
+            Request::Get { name } => self.get(&name),
+            Request::Set { name, value } => self.set(&name, &value),
+            Request::RulesAdd { chain, policy, rule } => self.add_rule(chain, policy, rule),
+            Request::RulesDelete { chain, policy, which } => self.delete_rule(chain, policy, &which),
+            Request::RulesList { chain, policy } => {
+                Response::Rules(RulesReport::new(&self.rules.lock(), chain, policy))
+            }
+            Request::RulesFlush => self.flush(),
+            Request::DefaultGet { chain } => {
+                Response::DefaultPolicy(DefaultPolicy::of(&self.rules.lock(), chain))
+            }
+            Request::DefaultSet { chain, policy } => self.set_default(chain, policy),
+            Request::Reload => {
+                done(self.rules.reload().map(|()| Done::new("configuration and rules are read again")))
+            }
+            Request::Shutdown => {
+                self.shard.send(Command::Stop);
+                Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
+            }
+            Request::Status | Request::Paths | Request::Explain { .. } | Request::Doctor { .. } => {
+                self.ask_shard(request)
+            }
+        }
+    }
+
+    fn ask_shard(&self, request: Request) -> Response {
+        let (reply, answer) = channel();
+        self.shard.send(Command::Ask(request, reply));
+        answer.recv_timeout(SHARD_LIMIT).unwrap_or_else(|_| {
+            Response::error(ErrorCode::Failed, "the daemon is stopping or overloaded: no answer came from it")
+        })
+    }
+
+    fn get(&self, name: &str) -> Response {
+        match find_setting(name) {
+            Ok(setting) => Response::Settings(SettingsReport::one(setting, &self.rules.settings())),
+            Err(error) => Response::error(ErrorCode::Refused, error.to_string()),
+        }
+    }
+
+    fn set(&self, name: &str, value: &str) -> Response {
+        match self.rules.set(name, value) {
+            Ok(setting) => Response::Settings(SettingsReport::one(setting, &self.rules.settings())),
+            Err(error) => refusal(error),
+        }
+    }
+
+    fn add_rule(&self, chain: Chain, policy: Policy, rule: Rule) -> Response {
+        let check = rule.check();
+        if let Err(error) = check {
+            return Response::error(ErrorCode::Refused, error.to_string());
+        }
+        done(self.rules.change_table(|table| table.add(chain, policy, rule)).map(|added| {
+            let added = Added::from(added);
+            let message = match added {
+                Added::New(number) => format!("rule {number} of {chain}-{policy} added"),
+                Added::Same(number) => format!("rule {number} of {chain}-{policy} is there already"),
+                Added::Renamed(number) => {
+                    format!("rule {number} of {chain}-{policy} has its new name and comment")
+                }
+            };
+            Done { added: Some(added), ..Done::new(message) }
+        }))
+    }
+
+    fn delete_rule(&self, chain: Chain, policy: Policy, which: &RuleSelector) -> Response {
+        done(self.rules.change_table(|table| {
+            let removed = match which {
+                RuleSelector::Number(number) => table.delete_number(chain, policy, *number),
+                RuleSelector::Match(rule) => table.delete(chain, policy, rule),
+            };
+            removed
+                .map(|_| Done { removed: Some(1), ..Done::new(format!("rule of {chain}-{policy} deleted")) })
+        }))
+    }
+
+    fn flush(&self) -> Response {
+        done(self.rules.change_table(|table| {
+            let removed = table.flush(None, None);
+            Ok::<_, String>(Done { removed: Some(removed), ..Done::new(format!("{removed} rules deleted")) })
+        }))
+    }
+
+    fn set_default(&self, chain: Chain, policy: Policy) -> Response {
+        match self.rules.set_default(chain, policy) {
+            Ok(()) => Response::DefaultPolicy(DefaultPolicy::of(&self.rules.lock(), chain)),
+            Err(error) => refusal(error),
+        }
+    }
+}
+
+fn done(outcome: Result<Done, StoreError>) -> Response {
+    outcome.map_or_else(refusal, Response::Done)
+}
+
+fn refusal(error: StoreError) -> Response {
+    match error {
+        StoreError::Refused(text) => Response::error(ErrorCode::Refused, text),
+        StoreError::File(error) => Response::error(ErrorCode::Failed, error.to_string()),
+    }
+}

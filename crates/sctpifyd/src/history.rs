@@ -1,0 +1,77 @@
+//! What happened to the last connections, for `status` and `explain`.
+//!
+//! Invariant: at most [`KEPT`] attempts are remembered; the oldest go first.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use control::{Counters, Fallback, FallbackReason, PastAttempt};
+
+use crate::clock::unix_ms;
+
+/// Attempts remembered at most.
+const KEPT: usize = 512;
+/// Past attempts that `explain` shows at most.
+const EXPLAINED: usize = 5;
+/// Fallbacks that `status` shows at most.
+const SHOWN: usize = 32;
+
+/// The last attempts, latest first, and the sums of all.
+#[derive(Default)]
+pub(crate) struct History {
+    attempts: VecDeque<(SocketAddr, PastAttempt)>,
+    pub(crate) counters: Counters,
+}
+
+impl History {
+    /// A connection rides SCTP after `setup_us` microseconds.
+    pub(crate) fn succeeded(&mut self, destination: SocketAddr, setup_us: u64) {
+        self.counters.connects_sctp += 1;
+        self.remember(destination, PastAttempt::Sctp { when_unix_ms: unix_ms(), setup_us });
+    }
+
+    /// A connection that the rules allowed is plain TCP after all.
+    pub(crate) fn fell_back(&mut self, destination: SocketAddr, held_us: u64, reason: FallbackReason) {
+        self.counters.connects_fallback += 1;
+        tracing::info!(%destination, held_us, %reason, "plain TCP");
+        let fallback = Fallback { when_unix_ms: unix_ms(), destination, held_us, reason };
+        self.remember(destination, PastAttempt::Tcp(fallback));
+    }
+
+    /// The last attempts to this destination, latest first.
+    pub(crate) fn of(&self, destination: SocketAddr) -> Vec<PastAttempt> {
+        let same = self.attempts.iter().filter(|(to, _)| *to == destination);
+        same.take(EXPLAINED).map(|(_, attempt)| attempt.clone()).collect()
+    }
+
+    /// The last fallbacks, latest first.
+    pub(crate) fn fallbacks(&self) -> Vec<Fallback> {
+        let fallbacks = self.attempts.iter().filter_map(|(_, attempt)| match attempt {
+            PastAttempt::Tcp(fallback) => Some(fallback.clone()),
+            PastAttempt::Sctp { .. } => None,
+        });
+        fallbacks.take(SHOWN).collect()
+    }
+
+    fn remember(&mut self, destination: SocketAddr, attempt: PastAttempt) {
+        self.attempts.truncate(KEPT - 1);
+        self.attempts.push_front((destination, attempt));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_attempt_comes_first_and_old_ones_go() {
+        let mut history = History::default();
+        let to: SocketAddr = ([10, 0, 0, 1], 80).into();
+        for held_us in 0..2 * KEPT as u64 {
+            history.fell_back(to, held_us, FallbackReason::DaemonStopping);
+        }
+        assert_eq!(history.attempts.len(), KEPT);
+        assert_eq!(history.fallbacks()[0].held_us, 2 * KEPT as u64 - 1);
+        assert_eq!(history.of(([10, 0, 0, 2], 80).into()), []);
+    }
+}

@@ -1,0 +1,275 @@
+//! The bytes of a connection: between its TCP socket, its relay and its association.
+//!
+//! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so that one
+//! bulk transfer does not starve the others.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+
+use base::Time;
+use bytes::Bytes;
+use control::Role;
+use intercept::disarm_linger;
+use mio::Interest;
+use mio::net::TcpStream;
+use relay::{Action, Closed, Relay, Role as RelayRole, UNSENT_MAX};
+use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
+
+use crate::connection::{Connection, ConnectionId, Flowing, Stage};
+use crate::shard::{Shard, token_of, user_abort};
+
+/// Reads and writes of one connection in one turn at most.
+const ROUNDS: usize = 4;
+/// Slices of one write at most.
+const SLICES: usize = 64;
+/// Each connection uses one stream each way.
+const STREAM: StreamId = StreamId(0);
+
+impl Shard {
+    /// Joins a local TCP socket to the association of its connection.
+    pub(crate) fn begin_relay(&mut self, id: ConnectionId, mut stream: TcpStream, role: RelayRole) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if role == RelayRole::Initiator {
+            let interests = Interest::READABLE | Interest::WRITABLE;
+            if let Err(error) = self.poll.registry().register(&mut stream, token_of(id), interests) {
+                tracing::warn!(%error, "a connection cannot be polled");
+                self.drop_connection(id);
+                return;
+            }
+        }
+        let mut relay = Relay::new(connection.peer, role);
+        if connection.peer_shutdown {
+            relay.on_peer_shutdown();
+        }
+        if let Some(how) = connection.closed {
+            relay.on_closed(how);
+        }
+        let flowing = Flowing { stream, relay, readable: true, writable: true, hung_up: false };
+        connection.stage = Stage::Relaying(Box::new(flowing));
+        self.ready.insert(id);
+    }
+
+    /// Lets the bytes of all ready connections flow for one turn.
+    pub(crate) fn pump_all(&mut self) {
+        for id in std::mem::take(&mut self.ready) {
+            self.pump(id);
+        }
+    }
+
+    fn pump(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let association = connection.association;
+        let Stage::Relaying(flowing) = &mut connection.stage else { return };
+        let mut turn =
+            Turn { now: self.now, engine: &mut self.engine, association, scratch: &mut self.scratch };
+        let outcome = turn.run(flowing);
+        connection.bytes_sent += outcome.sent;
+        connection.bytes_received += outcome.received;
+        if outcome.finished {
+            self.finish(id);
+        } else if outcome.more {
+            self.ready.insert(id);
+        }
+    }
+
+    /// The relay is done: the socket is closed as it said.
+    fn finish(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.remove(id) else { return };
+        self.count(&connection);
+        self.awaiting_init_ack.remove(&id);
+        if let Stage::Relaying(mut flowing) = connection.stage {
+            // A stream that was never registered cannot be deregistered; it is closed either way.
+            let _ = self.poll.registry().deregister(&mut flowing.stream);
+        }
+        if connection.role == Role::Client {
+            self.end_diversion_later(connection.flow);
+        }
+        if connection.closed.is_some() {
+            self.engine.release(connection.association);
+        }
+    }
+
+    /// Ends a connection at once: its association is aborted, its socket reset.
+    pub(crate) fn drop_connection(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.closed.is_none() {
+            self.engine.abort(self.now, connection.association, user_abort());
+        }
+        self.finish(id);
+    }
+
+    fn count(&mut self, connection: &Connection) {
+        self.history.counters.bytes_sent += connection.bytes_sent;
+        self.history.counters.bytes_received += connection.bytes_received;
+    }
+
+    /// The association of a connection has ended.
+    pub(crate) fn on_association_closed(&mut self, id: ConnectionId, how: Closed) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.closed = Some(how);
+        match &mut connection.stage {
+            Stage::Relaying(flowing) => {
+                flowing.relay.on_closed(how);
+                self.ready.insert(id);
+            }
+            // The application is still to arrive, and will get what was received.
+            Stage::Diverted => {}
+            Stage::Init(_) | Stage::Cookie(_) | Stage::Connecting(_) | Stage::Accepting(_) => {
+                self.drop_connection(id)
+            }
+        }
+    }
+}
+
+/// What one turn of one connection did.
+#[derive(Default)]
+struct Outcome {
+    sent: u64,
+    received: u64,
+    finished: bool,
+    /// There is more to do without waiting for anything.
+    more: bool,
+}
+
+/// One connection's share of a turn.
+struct Turn<'a> {
+    now: Time,
+    engine: &'a mut Endpoint,
+    association: AssociationId,
+    scratch: &'a mut [u8],
+}
+
+impl Turn<'_> {
+    fn run(&mut self, flowing: &mut Flowing) -> Outcome {
+        let mut outcome = Outcome { more: true, ..Outcome::default() };
+        for _ in 0..ROUNDS {
+            let received = self.receive(flowing);
+            let sent = self.send(flowing);
+            outcome.received += received;
+            outcome.sent += sent;
+            let acted = self.act(flowing);
+            if flowing.relay.is_finished() {
+                outcome.finished = true;
+                break;
+            }
+            if received + sent == 0 && !acted {
+                outcome.more = false;
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// From the association to TCP; returns the bytes written.
+    fn receive(&mut self, flowing: &mut Flowing) -> u64 {
+        while flowing.relay.wants_message() {
+            let Some(message) = self.engine.recv(self.now, self.association) else {
+                flowing.relay.on_no_message();
+                break;
+            };
+            flowing.relay.on_message(message.ppid.0, message.pieces);
+        }
+        let mut written = 0;
+        while flowing.writable && flowing.relay.has_unwritten() {
+            written += write_some(flowing);
+        }
+        if !flowing.writable && flowing.relay.has_unwritten() {
+            flowing.relay.on_tcp_full();
+        }
+        written
+    }
+
+    /// From TCP to the association; returns the bytes sent.
+    fn send(&mut self, flowing: &mut Flowing) -> u64 {
+        let fragment = self.engine.fragment_size(self.association).max(1);
+        if flowing.readable && flowing.relay.wants_bytes() {
+            let whole_fragments = (UNSENT_MAX / fragment).max(1) * fragment;
+            let length = whole_fragments.min(self.scratch.len());
+            read_some(flowing, &mut self.scratch[..length]);
+        }
+        let mut sent = 0;
+        while let Some(message) = flowing.relay.next_message(fragment) {
+            let length = message.bytes.len();
+            let ppid = Ppid(message.ppid);
+            match self.engine.send(
+                self.now,
+                self.association,
+                STREAM,
+                ppid,
+                message.bytes,
+                SendOptions::default(),
+            ) {
+                Ok(()) => {
+                    flowing.relay.on_sent(length);
+                    sent += length as u64;
+                }
+                Err(SendError::WouldBlock) => break,
+                Err(error) => {
+                    tracing::debug!(%error, "a message was refused");
+                    flowing.relay.on_send_refused();
+                }
+            }
+        }
+        sent
+    }
+
+    /// Does what the relay says; tells whether there was anything.
+    fn act(&mut self, flowing: &mut Flowing) -> bool {
+        let mut acted = false;
+        while let Some(action) = flowing.relay.next_action() {
+            acted = true;
+            match action {
+                // If the application is gone the socket says so at its next event.
+                Action::EndTcp => drop(flowing.stream.shutdown(std::net::Shutdown::Write)),
+                Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
+                Action::AbortAssociation => self.engine.abort(self.now, self.association, user_abort()),
+                Action::CloseTcp => drop(disarm_linger(&flowing.stream)),
+                // The socket is armed: closing it resets the connection.
+                Action::ResetTcp => {}
+            }
+        }
+        acted
+    }
+}
+
+fn write_some(flowing: &mut Flowing) -> u64 {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let filled = flowing.relay.unwritten(&mut slices);
+    let offered: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+    match flowing.stream.write_vectored(&slices[..filled]) {
+        Ok(written) => {
+            flowing.writable = written == offered;
+            flowing.relay.on_written(written);
+            written as u64
+        }
+        Err(error) => {
+            flowing.writable = false;
+            on_tcp_error(flowing, &error);
+            0
+        }
+    }
+}
+
+fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
+    match flowing.stream.read(buffer) {
+        Ok(0) => {
+            flowing.readable = false;
+            flowing.relay.on_eof();
+        }
+        Ok(length) => {
+            flowing.readable = length == buffer.len() || flowing.hung_up;
+            flowing.relay.on_bytes(Bytes::copy_from_slice(&buffer[..length]));
+        }
+        Err(error) => {
+            flowing.readable = false;
+            on_tcp_error(flowing, &error);
+        }
+    }
+}
+
+fn on_tcp_error(flowing: &mut Flowing, error: &io::Error) {
+    match error.kind() {
+        ErrorKind::WouldBlock => {}
+        ErrorKind::Interrupted => (flowing.readable, flowing.writable) = (true, true),
+        _ => flowing.relay.on_tcp_error(),
+    }
+}

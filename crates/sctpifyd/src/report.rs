@@ -1,0 +1,249 @@
+//! What the daemon shows of itself: answers to status, paths, explain and doctor.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base::Carrier;
+use control::{
+    Association, Check, Connection, Direction, DoctorReport, Explanation, FallbackReason, Level, Listener,
+    Path, PathState, PathsReport, Request, Response, Role, ShimState, Status, Verdict, Via,
+};
+use relay::Peer;
+use rules::Chain;
+use sctp::{AssociationId, AssociationInfo, PathInfo, StateName};
+
+use crate::connection::{Connection as Known, ConnectionId, Stage};
+use crate::listeners::listeners;
+use crate::shard::Shard;
+
+impl Shard {
+    /// Answers what only the shard knows.
+    pub(crate) fn answer(&mut self, request: &Request) -> Response {
+        match request {
+            Request::Paths => Response::Paths(PathsReport { associations: self.associations() }),
+            Request::Explain { address, port } => {
+                Response::Explanation(Box::new(self.explain(*address, *port)))
+            }
+            Request::Doctor { .. } => Response::Doctor(self.doctor()),
+            _ => Response::Status(Box::new(self.status())),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let mut counters = self.history.counters;
+        for (_, connection) in self.connections.iter() {
+            counters.bytes_sent += connection.bytes_sent;
+            counters.bytes_received += connection.bytes_received;
+        }
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.now.as_nanos() / 1_000_000_000,
+            enabled: self.rules.settings().enable,
+            counters,
+            connections: self.connections.iter().map(|(id, known)| self.connection(id, known)).collect(),
+            associations: self.associations(),
+            listeners: self.listeners(),
+            recent_fallbacks: self.history.fallbacks(),
+        }
+    }
+
+    fn connection(&self, id: ConnectionId, known: &Known) -> Connection {
+        let info = self.engine.info(known.association);
+        let in_use = info.as_ref().and_then(|info| info.paths.iter().find(|path| path.in_use));
+        Connection {
+            id: id.0,
+            role: known.role,
+            local: known.flow.local(),
+            peer: known.flow.remote(),
+            state: shim_state(known),
+            carrier: in_use.map_or(Via::Sctp, |path| via(path.route.carrier)),
+            fallback: None,
+            bytes_sent: known.bytes_sent,
+            bytes_received: known.bytes_received,
+            open: direction(known),
+            age_s: seconds(self.now.since(known.began)),
+            association: info.map(|_| id.0),
+        }
+    }
+
+    /// Associations have the number of their connection.
+    fn associations(&self) -> Vec<Association> {
+        let all = self.connections.iter().filter_map(|(id, known)| {
+            let info = self.engine.info(known.association)?;
+            Some(self.association(id, known, &info))
+        });
+        all.collect()
+    }
+
+    fn association(&self, id: ConnectionId, known: &Known, info: &AssociationInfo) -> Association {
+        let last_switch = self.last_switch(known.association);
+        Association {
+            id: id.0,
+            state: state_text(info.state).to_owned(),
+            local_port: info.local_port,
+            peer_port: info.remote_port,
+            peer_is_sctpify: Peer::of_adaptation(info.adaptation) == Peer::Shim,
+            age_s: seconds(self.now.since(known.began)),
+            bytes_sent: info.counters.bytes_acknowledged,
+            bytes_received: info.counters.bytes_received,
+            retransmissions: info.counters.data_retransmitted,
+            queued_bytes: info.send_buffered as u64,
+            peer_window_bytes: info.peer_rwnd as u64,
+            paths: info
+                .paths
+                .iter()
+                .enumerate()
+                .map(|(n, path)| path_of(path, n == 0, last_switch))
+                .collect(),
+        }
+    }
+
+    fn last_switch(&self, association: AssociationId) -> Option<u64> {
+        self.switches.get(&association).map(|at| seconds(self.now.since(*at)))
+    }
+
+    fn listeners(&self) -> Vec<Listener> {
+        let book = self.rules.lock();
+        let reachable = listeners().into_iter().filter(|address| !address.ip().is_loopback());
+        let allowed = reachable.filter_map(|address| {
+            let decision = book.explain(Chain::Local, address.ip(), address.port());
+            let because = decision.because.to_string();
+            decision.policy.is_enable().then_some(Listener { address, state: ShimState::Listen, because })
+        });
+        allowed.collect()
+    }
+
+    fn explain(&self, address: IpAddr, port: u16) -> Explanation {
+        let destination = SocketAddr::new(address, port);
+        let decision = self.rules.lock().explain(Chain::Remote, address, port);
+        let own = address.is_loopback() || self.addresses.is_own(address);
+        let reason = if own {
+            Some(FallbackReason::LoopbackOrOwnAddress)
+        } else {
+            FallbackReason::from_decision(&decision)
+        };
+        let live = self
+            .connections
+            .iter()
+            .filter(|(_, known)| known.role == Role::Client && known.flow.remote() == destination);
+        let mut notes = Vec::new();
+        let mut connections = 0;
+        for (_, known) in live {
+            connections += 1;
+            if matches!(known.stage, Stage::Relaying(_)) && known.peer == Peer::Native {
+                notes =
+                    vec!["the peer is a native SCTP program: half-close is not possible with it".to_owned()];
+            }
+        }
+        Explanation {
+            address,
+            port,
+            verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
+            because: decision.because.to_string(),
+            reason,
+            connections,
+            past: self.history.of(destination),
+            notes,
+        }
+    }
+
+    fn doctor(&self) -> DoctorReport {
+        let settings = self.rules.settings();
+        let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
+        if settings.carriers.has_udp() {
+            checks.push(Check::ok("SCTP in UDP", format!("UDP port {} is open", settings.udp_port)));
+        }
+        checks.push(match netio::kernel_sctp() {
+            None => Check::ok("kernel SCTP", "not loaded, as it should be"),
+            Some(found) => {
+                let remedy = "unload it: modprobe -r sctp; or set carriers=udp";
+                Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
+            }
+        });
+        checks.push(match self.addresses.usable().len() {
+            0 => Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address"),
+            1 => {
+                let remedy = "a second uplink gives each connection a second path";
+                Check::bad("addresses", Level::Warning, "one usable address: one path", remedy)
+            }
+            n => Check::ok("addresses", format!("{n} usable addresses")),
+        });
+        DoctorReport { checks }
+    }
+}
+
+fn shim_state(known: &Known) -> ShimState {
+    match (&known.stage, known.role) {
+        (Stage::Init(_) | Stage::Cookie(_) | Stage::Connecting(_) | Stage::Accepting(_), _) => {
+            ShimState::EnableSrules
+        }
+        (Stage::Diverted | Stage::Relaying(_), Role::Client) => ShimState::Active,
+        (Stage::Diverted | Stage::Relaying(_), Role::Server) if known.peer == Peer::Native => {
+            ShimState::Native
+        }
+        (Stage::Diverted | Stage::Relaying(_), Role::Server) => ShimState::Active,
+    }
+}
+
+fn direction(known: &Known) -> Direction {
+    let Stage::Relaying(flowing) = &known.stage else { return Direction::Both };
+    match (flowing.relay.is_sending(), flowing.relay.is_receiving()) {
+        (true, true) => Direction::Both,
+        (true, false) => Direction::Sending,
+        (false, true) => Direction::Receiving,
+        (false, false) => Direction::Closing,
+    }
+}
+
+fn path_of(path: &PathInfo, primary: bool, last_switch_s: Option<u64>) -> Path {
+    Path {
+        local: (!path.route.local.is_unspecified()).then_some(path.route.local),
+        remote: path.route.remote,
+        carrier: via(path.route.carrier),
+        udp_port: match path.route.carrier {
+            Carrier::Udp { peer_port } => Some(peer_port),
+            Carrier::Ip => None,
+        },
+        state: match path.state {
+            sctp::PathState::Unconfirmed => PathState::Unconfirmed,
+            sctp::PathState::Active => PathState::Active,
+            sctp::PathState::PotentiallyFailed => PathState::PotentiallyFailed,
+            sctp::PathState::Inactive => PathState::Inactive,
+        },
+        primary,
+        in_use: path.in_use,
+        srtt_us: path.srtt.map(|srtt| u64::try_from(srtt.as_micros()).unwrap_or(u64::MAX)),
+        rto_ms: u64::try_from(path.rto.as_millis()).unwrap_or(u64::MAX),
+        cwnd_bytes: path.cwnd as u64,
+        flight_bytes: path.flight as u64,
+        mtu_bytes: u32::from(path.mtu),
+        errors: u32::from(path.errors),
+        last_switch_s: last_switch_s.filter(|_| path.in_use),
+    }
+}
+
+fn via(carrier: Carrier) -> Via {
+    match carrier {
+        Carrier::Udp { .. } => Via::SctpUdp,
+        Carrier::Ip => Via::Sctp,
+    }
+}
+
+fn seconds(duration: Duration) -> u64 {
+    duration.as_secs()
+}
+
+fn state_text(state: StateName) -> &'static str {
+    match state {
+        StateName::CookieWait => "COOKIE-WAIT",
+        StateName::CookieEchoed => "COOKIE-ECHOED",
+        StateName::Accepting => "ACCEPTING",
+        StateName::Established => "ESTABLISHED",
+        StateName::ShutdownPending => "SHUTDOWN-PENDING",
+        StateName::ShutdownSent => "SHUTDOWN-SENT",
+        StateName::ShutdownReceived => "SHUTDOWN-RECEIVED",
+        StateName::ShutdownAckSent => "SHUTDOWN-ACK-SENT",
+        StateName::Closed => "CLOSED",
+    }
+}

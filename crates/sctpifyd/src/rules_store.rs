@@ -1,0 +1,93 @@
+//! The rulebook, shared by the shard (which decides) and the control server (which changes), and its files.
+//!
+//! Invariant: what is in force is what the files say; a change that cannot be written is not made.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use control::{DaemonArgs, FileError};
+use rules::{Chain, Policy, Rulebook, RulesTable, Settings};
+
+/// A handle to the one rulebook.
+#[derive(Clone)]
+pub(crate) struct RulesStore {
+    book: Arc<Mutex<Rulebook>>,
+    args: Arc<DaemonArgs>,
+}
+
+impl RulesStore {
+    /// Loads settings and rules; missing files are the defaults.
+    pub(crate) fn load(args: &DaemonArgs) -> Result<RulesStore, FileError> {
+        let settings = control::load_config(&args.config)?;
+        let table = control::load_rules(&args.rules_file())?;
+        let book = Arc::new(Mutex::new(Rulebook::new(settings, table)));
+        Ok(RulesStore { book, args: Arc::new(args.clone()) })
+    }
+
+    /// The rulebook, locked. Held for moments only: the shard waits for it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Rulebook> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Settings {
+        self.lock().settings.clone()
+    }
+
+    /// Changes the table, in the file first.
+    pub(crate) fn change_table<T, E: ToString>(
+        &self,
+        change: impl FnOnce(&mut RulesTable) -> Result<T, E>,
+    ) -> Result<T, StoreError> {
+        let mut table = self.lock().table.clone();
+        let outcome = change(&mut table).map_err(|error| StoreError::Refused(error.to_string()))?;
+        control::save_rules(&self.args.rules_file(), &table)?;
+        let mut book = self.lock();
+        table.keep_hits_of(&book.table);
+        book.table = table;
+        Ok(outcome)
+    }
+
+    /// Changes one setting, in the file first.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<&'static rules::Setting, StoreError> {
+        let mut settings = self.settings();
+        let setting = settings.set(name, value).map_err(|error| StoreError::Refused(error.to_string()))?;
+        control::save_setting(&self.args.config, setting.name, value)?;
+        self.lock().settings = settings;
+        Ok(setting)
+    }
+
+    /// Changes the default policy of a chain, in the file first.
+    pub(crate) fn set_default(&self, chain: Chain, policy: Policy) -> Result<(), StoreError> {
+        let name = match chain {
+            Chain::Local => "default_local_enable",
+            Chain::Remote => "default_remote_enable",
+        };
+        self.set(name, if policy.is_enable() { "1" } else { "0" }).map(|_| ())
+    }
+
+    /// Reads both files again; if one is wrong, all stays as it was.
+    pub(crate) fn reload(&self) -> Result<(), StoreError> {
+        let settings = control::load_config(&self.args.config)?;
+        let mut table = control::load_rules(&self.args.rules_file())?;
+        let mut book = self.lock();
+        table.keep_hits_of(&book.table);
+        book.settings = settings;
+        book.table = table;
+        Ok(())
+    }
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    /// It makes no sense; the text says why.
+    Refused(String),
+    /// A file could not be read or written.
+    File(FileError),
+}
+
+impl From<FileError> for StoreError {
+    fn from(error: FileError) -> StoreError {
+        StoreError::File(error)
+    }
+}

@@ -1,0 +1,174 @@
+//! The server's side: an INIT becomes a connection to a local listener, under the client's own address.
+//!
+//! The [`Doorman`] answers INITs statelessly: is the port open to SCTP by the rules, and does a program listen there
+//! for this client? Only a COOKIE ECHO, which proves the client's address, opens the local connection; COOKIE ACK
+//! waits until the program's kernel has accepted it, so that a port closed to TCP is closed to SCTP.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::Role;
+use intercept::{FourTuple, Interceptor, ListenerState};
+use mio::Interest;
+use relay::{Peer, Role as RelayRole};
+use rules::Chain;
+use sctp::{AbortCause, AssociationId, IncomingInit, InitDecision, Listener};
+
+use crate::addresses::AddressBook;
+use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
+use crate::rules_store::RulesStore;
+use crate::shard::{Shard, Timer, token_of};
+use crate::timing;
+
+/// How long the local program's kernel may take to accept.
+const LISTENER_LIMIT: Duration = Duration::from_secs(5);
+/// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
+const USER_INITIATED_ABORT: u16 = 12;
+
+/// Decides about INITs.
+pub(crate) struct Doorman<'a> {
+    pub(crate) rules: &'a RulesStore,
+    pub(crate) addresses: &'a AddressBook,
+    pub(crate) interceptor: &'a mut Interceptor,
+    pub(crate) refused: &'a mut u64,
+    pub(crate) connections: usize,
+    pub(crate) stopping: bool,
+}
+
+impl Listener for Doorman<'_> {
+    fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
+        let decision = self.decide(init);
+        if !matches!(decision, InitDecision::Accept { .. }) {
+            *self.refused += 1;
+        }
+        decision
+    }
+}
+
+impl Doorman<'_> {
+    fn decide(&mut self, init: &IncomingInit) -> InitDecision {
+        let (local, remote) = (init.route.local, init.route.remote);
+        if self.stopping || !self.addresses.is_own(local) || self.connections >= CONNECTIONS_MAX {
+            return InitDecision::Refuse;
+        }
+        let (allowed, force_bindall) = {
+            let mut book = self.rules.lock();
+            let decision = book.decide(Chain::Local, local, init.local_port);
+            (decision.policy.is_enable(), book.settings.force_bindall)
+        };
+        let client = SocketAddr::new(remote, init.remote_port);
+        if !allowed || !self.is_listening(SocketAddr::new(local, init.local_port), client) {
+            return InitDecision::Refuse;
+        }
+        let offered = self.addresses.offered_first(local);
+        if force_bindall {
+            return InitDecision::Accept { local_addresses: offered };
+        }
+        let bound = |address: &IpAddr| {
+            *address == local || self.is_listening(SocketAddr::new(*address, init.local_port), client)
+        };
+        InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
+    }
+
+    /// Whether a connection from `client` would meet a listener. A client of the other family stands for any.
+    fn is_listening(&mut self, server: SocketAddr, client: SocketAddr) -> bool {
+        let stand_in = SocketAddr::new(server.ip(), client.port());
+        let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in));
+        flow.is_some_and(|flow| matches!(self.interceptor.find_listener(&flow), Ok(ListenerState::Listening)))
+    }
+}
+
+impl Shard {
+    /// A client's COOKIE ECHO was good: the local program is connected to.
+    pub(crate) fn on_incoming(
+        &mut self,
+        association: AssociationId,
+        server: SocketAddr,
+        client: SocketAddr,
+        peer: Peer,
+    ) {
+        let now = self.now;
+        match self.open_local(association, server, client, peer) {
+            Ok(id) => self.timers.set(now + LISTENER_LIMIT, Timer::Listener(id)),
+            Err(error) => {
+                tracing::info!(%client, %server, %error, "refused: no local connection");
+                self.refuse(association, &error.to_string());
+            }
+        }
+    }
+
+    fn open_local(
+        &mut self,
+        association: AssociationId,
+        server: SocketAddr,
+        client: SocketAddr,
+        peer: Peer,
+    ) -> std::io::Result<ConnectionId> {
+        let mut spoofed = self.interceptor.connect_as(client, server)?;
+        let flow = FourTuple::new(server, spoofed.client)
+            .ok_or_else(|| std::io::Error::other("client and server are of two address families"))?;
+        let id = self.connections.reserve();
+        self.poll.registry().register(
+            &mut spoofed.stream,
+            token_of(id),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        let stage = Stage::Connecting(spoofed.stream);
+        let mut connection = Connection::new(association, Role::Server, flow, self.now, stage);
+        connection.peer = peer;
+        self.connections.insert_as(id, connection);
+        Ok(id)
+    }
+
+    /// The local connection is ready, or has failed.
+    pub(crate) fn on_local_connected(&mut self, id: ConnectionId) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Stage::Connecting(stream) = &connection.stage else { return };
+        let outcome = match stream.take_error() {
+            Ok(None) => stream.peer_addr().map(|_| ()),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {
+                let association = connection.association;
+                connection.set_accepting();
+                self.engine.set_timing(now, association, timing::timing(connection.peer));
+                self.engine.accept(now, association);
+            }
+            // Not connected yet: this was another kind of event.
+            Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
+            Err(error) => self.refuse_connection(id, &error.to_string()),
+        }
+    }
+
+    /// The local program's kernel has not accepted in time.
+    pub(crate) fn on_listener_late(&mut self, id: ConnectionId) {
+        if self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Connecting(_)))
+        {
+            self.refuse_connection(id, "the local program did not accept in time");
+        }
+    }
+
+    fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
+        let Some(connection) = self.connections.get(id) else { return };
+        tracing::info!(flow = %connection.flow, why, "refused");
+        self.refuse(connection.association, why);
+        self.drop_connection(id);
+    }
+
+    fn refuse(&mut self, association: AssociationId, why: &str) {
+        self.history.counters.accepts_refused += 1;
+        let cause = AbortCause { code: USER_INITIATED_ABORT, reason: Bytes::copy_from_slice(why.as_bytes()) };
+        self.engine.refuse(self.now, association, cause);
+    }
+
+    /// The association with a client is up: bytes may flow.
+    pub(crate) fn on_server_up(&mut self, id: ConnectionId) {
+        if let Some(stream) = self.connections.get_mut(id).and_then(Connection::take_accepting) {
+            self.history.counters.accepts += 1;
+            self.begin_relay(id, stream, RelayRole::Acceptor);
+        }
+    }
+}

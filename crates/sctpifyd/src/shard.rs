@@ -1,0 +1,434 @@
+//! The event loop: one thread that owns the engine, the carriers, the interceptor and all sockets.
+//!
+//! A turn: wait; take held SYNs, packets, ICMP reports, arrivals and commands; fire what is due; let the engine's
+//! events change connections; let bytes flow; send packets. Nothing in it waits for anything else, for while this
+//! thread stands still every new connection of the host hangs: the supervisor kills it after two seconds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base::Time;
+use bytes::Bytes;
+use control::{Request, Response};
+use intercept::{FourTuple, Interceptor};
+use mio::{Events, Interest, Poll, Token, Waker};
+use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
+use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, StateName};
+
+use crate::addresses::AddressBook;
+use crate::carriers::Outlet;
+use crate::client::Verdicts;
+use crate::clock::Clock;
+use crate::connection::{ConnectionId, Connections, Stage};
+use crate::history::History;
+use crate::rules_store::RulesStore;
+use crate::server::Doorman;
+use crate::supervisor::BEAT;
+use crate::timers::Timers;
+use crate::timing;
+
+const WAKER: Token = Token(0);
+const QUEUE: Token = Token(1);
+const CARRIERS: Token = Token(3);
+const ADDRESSES: Token = Token(2);
+const LISTENERS: Token = Token(CARRIERS.0 + netio::Carriers::TOKENS);
+/// Room for one listener of each family.
+const LISTENERS_MAX: usize = 2;
+const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
+
+/// Events taken from the poll in one turn at most.
+const EVENTS_PER_TURN: usize = 1024;
+/// SYNs and arrivals taken in one turn at most.
+const SYNS_PER_TURN: usize = 128;
+/// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
+const USER_INITIATED_ABORT: u16 = 12;
+
+/// What is to be looked at later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timer {
+    /// No INIT ACK yet?
+    Race(ConnectionId),
+    /// No COOKIE ACK yet?
+    Cookie(ConnectionId),
+    /// A released SYN has not arrived?
+    Claim(ConnectionId),
+    /// The local listener has not accepted?
+    Listener(ConnectionId),
+    /// A diversion has outlived its connection long enough?
+    Undivert(FourTuple),
+}
+
+/// What other threads ask of the shard.
+pub(crate) enum Command {
+    /// Answer this.
+    Ask(Request, Sender<Response>),
+    /// Stop: reset what rides SCTP, release what waits, and end.
+    Stop,
+}
+
+/// How other threads reach the shard.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl Handle {
+    /// Hands a command over. After the shard has ended nobody hears it.
+    pub(crate) fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok()
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "the event loop cannot be woken");
+        }
+    }
+}
+
+/// The event loop and all it owns.
+pub(crate) struct Shard {
+    pub(crate) poll: Poll,
+    pub(crate) now: Time,
+    pub(crate) engine: Endpoint,
+    pub(crate) interceptor: Interceptor,
+    pub(crate) outlet: Outlet,
+    pub(crate) rules: RulesStore,
+    pub(crate) addresses: AddressBook,
+    pub(crate) connections: Connections,
+    pub(crate) history: History,
+    pub(crate) timers: Timers<Timer>,
+    pub(crate) verdicts: Verdicts,
+    /// Client connections whose INIT is unanswered.
+    pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
+    /// What is diverted, and when that may end; never while the connection lives.
+    pub(crate) diverted: HashMap<FourTuple, Time>,
+    /// Connections whose bytes can flow.
+    pub(crate) ready: BTreeSet<ConnectionId>,
+    /// When each association was last seen to change its path, by path.
+    pub(crate) switches: BTreeMap<AssociationId, Time>,
+    pub(crate) scratch: Box<[u8]>,
+    pub(crate) stopping: bool,
+    /// The queue may hold SYNs that were not taken yet.
+    has_syns: bool,
+    /// Diverted connections may wait at the listeners.
+    has_arrivals: bool,
+    clock: Clock,
+    commands: Receiver<Command>,
+    heartbeat: Option<io::Stdout>,
+    next_beat: Time,
+}
+
+/// The token of a connection's socket.
+pub(crate) fn token_of(id: ConnectionId) -> Token {
+    // 2^64 connections are never reached, nor is usize smaller on the systems we run on.
+    Token(CONNECTIONS + id.0 as usize)
+}
+
+/// The cause of an ABORT that we or an application wish.
+pub(crate) fn user_abort() -> AbortCause {
+    AbortCause { code: USER_INITIATED_ABORT, reason: Bytes::new() }
+}
+
+impl Shard {
+    /// Joins all parts; `heartbeat` if a supervisor listens on standard output.
+    pub(crate) fn new(
+        mut interceptor: Interceptor,
+        mut outlet: Outlet,
+        rules: RulesStore,
+        seed: [u8; 32],
+        heartbeat: bool,
+    ) -> Result<(Shard, Handle)> {
+        let poll = Poll::new().context("cannot make an event loop")?;
+        let registry = poll.registry();
+        let waker = Arc::new(Waker::new(registry, WAKER)?);
+        registry.register(interceptor.queue(), QUEUE, Interest::READABLE)?;
+        outlet.register(registry, CARRIERS)?;
+        for (place, listener) in interceptor.listeners().iter_mut().enumerate().take(LISTENERS_MAX) {
+            registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
+        }
+        let clock = Clock::start();
+        let addresses = AddressBook::open()?;
+        addresses.register(poll.registry(), ADDRESSES)?;
+        let config = timing::endpoint_config(&rules.settings(), addresses.mtu());
+        let engine = Endpoint::new(clock.now(), config, seed);
+        let (sender, commands) = channel();
+        let shard = Shard {
+            poll,
+            now: clock.now(),
+            engine,
+            interceptor,
+            outlet,
+            rules,
+            addresses,
+            connections: Connections::default(),
+            history: History::default(),
+            timers: Timers::new(),
+            verdicts: Verdicts::default(),
+            awaiting_init_ack: BTreeSet::new(),
+            diverted: HashMap::new(),
+            ready: BTreeSet::new(),
+            switches: BTreeMap::new(),
+            scratch: vec![0; UNSENT_MAX].into(),
+            stopping: false,
+            has_syns: true,
+            has_arrivals: true,
+            clock,
+            commands,
+            heartbeat: heartbeat.then(io::stdout),
+            next_beat: Time::ZERO,
+        };
+        Ok((shard, Handle { commands: sender, waker }))
+    }
+
+    /// Runs until it is told to stop; then takes interception down.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        let mut more = true;
+        while !self.stopping {
+            self.wait(&mut events, more)?;
+            self.beat();
+            self.take_events(&events);
+            more = self.turn()?;
+        }
+        self.release_all_syns();
+        for id in self.connections.ids() {
+            self.drop_connection(id);
+        }
+        self.transmit();
+        self.interceptor.tear_down().context("not everything could be taken down")
+    }
+
+    fn wait(&mut self, events: &mut Events, more: bool) -> Result<()> {
+        self.now = self.clock.now();
+        let next = self.engine.next_timeout().min(self.timers.next()).min(self.next_beat);
+        let pause = if more || !self.ready.is_empty() { Duration::ZERO } else { next.since(self.now) };
+        match self.poll.poll(events, Some(pause)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error).context("polling failed"),
+            _ => {
+                self.now = self.clock.now();
+                Ok(())
+            }
+        }
+    }
+
+    /// Shows the supervisor that this loop turns.
+    fn beat(&mut self) {
+        if self.now < self.next_beat {
+            return;
+        }
+        self.next_beat = self.now + BEAT;
+        if let Some(out) = &mut self.heartbeat {
+            // Without a supervisor nobody minds; its end is noticed on standard input.
+            let _ = out.write_all(b".").and_then(|()| out.flush());
+        }
+    }
+
+    fn take_events(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKER => {}
+                QUEUE => self.has_syns = true,
+                ADDRESSES => self.addresses.refresh(),
+                Token(n) if n >= CONNECTIONS => {
+                    self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
+                }
+                Token(n) if n >= LISTENERS.0 => self.has_arrivals = true,
+                Token(n) => self.outlet.on_ready(n - CARRIERS.0),
+            }
+        }
+    }
+
+    fn on_stream_event(&mut self, id: ConnectionId, event: &mio::event::Event) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        match &mut connection.stage {
+            Stage::Relaying(flowing) => {
+                flowing.readable |= event.is_readable() || event.is_read_closed();
+                flowing.writable |= event.is_writable();
+                flowing.hung_up |= event.is_read_closed();
+                if event.is_error() {
+                    flowing.relay.on_tcp_error();
+                }
+                self.ready.insert(id);
+            }
+            Stage::Connecting(_) if event.is_writable() || event.is_error() => self.on_local_connected(id),
+            Stage::Accepting(_) if event.is_error() => self.drop_connection(id),
+            _ => {}
+        }
+    }
+
+    /// One turn; tells whether there is more to do at once.
+    fn turn(&mut self) -> Result<bool> {
+        self.take_commands();
+        self.take_syns()?;
+        self.take_arrivals();
+        let mut more = self.take_packets() | self.has_syns | self.has_arrivals;
+        self.outlet.report_errors(self.now, &mut self.engine);
+        self.engine.handle_timeout(self.now);
+        self.fire_timers();
+        self.take_engine_events();
+        self.look_for_init_acks();
+        self.pump_all();
+        self.take_engine_events();
+        more |= self.transmit();
+        Ok(more)
+    }
+
+    fn take_commands(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Stop => self.stopping = true,
+                Command::Ask(request, reply) => {
+                    let response = self.answer(&request);
+                    // The asker may have given up: then nobody waits for the answer.
+                    let _ = reply.send(response);
+                }
+            }
+        }
+    }
+
+    fn take_syns(&mut self) -> Result<()> {
+        for _ in 0..SYNS_PER_TURN {
+            if !self.has_syns {
+                break;
+            }
+            match self.interceptor.queue().recv().context("the queue of held SYNs failed")? {
+                Some(syn) => self.on_syn(syn),
+                None => self.has_syns = false,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_arrivals(&mut self) {
+        for _ in 0..SYNS_PER_TURN {
+            if !self.has_arrivals {
+                break;
+            }
+            match self.next_arrival() {
+                Some(arrival) => self.on_arrival(arrival),
+                None => self.has_arrivals = false,
+            }
+        }
+    }
+
+    fn next_arrival(&mut self) -> Option<intercept::Arrival> {
+        self.interceptor.listeners().iter().find_map(|listener| match listener.accept() {
+            Ok(arrival) => arrival,
+            Err(error) => {
+                tracing::warn!(%error, "a diverted connection could not be taken");
+                None
+            }
+        })
+    }
+
+    fn take_packets(&mut self) -> bool {
+        let mut doorman = Doorman {
+            rules: &self.rules,
+            addresses: &self.addresses,
+            interceptor: &mut self.interceptor,
+            refused: &mut self.history.counters.accepts_refused,
+            connections: self.connections.len(),
+            stopping: self.stopping,
+        };
+        let (now, engine) = (self.now, &mut self.engine);
+        self.outlet
+            .receive(|route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some(timer) = self.timers.pop(self.now) {
+            match timer {
+                Timer::Race(id) => self.on_race_lost(id),
+                Timer::Cookie(id) => self.on_cookie_late(id),
+                Timer::Claim(id) => self.on_unclaimed(id),
+                Timer::Listener(id) => self.on_listener_late(id),
+                Timer::Undivert(flow) => self.on_diversion_over(flow),
+            }
+        }
+    }
+
+    fn take_engine_events(&mut self) {
+        while let Some((association, event)) = self.engine.poll_event() {
+            self.on_engine_event(association, event);
+        }
+    }
+
+    fn on_engine_event(&mut self, association: AssociationId, event: Event) {
+        let id = self.connections.of_association(association);
+        match (event, id) {
+            (Event::Incoming { route, local_port, remote_port, adaptation }, _) => {
+                let server = SocketAddr::new(route.local, local_port);
+                let client = SocketAddr::new(route.remote, remote_port);
+                self.on_incoming(association, server, client, Peer::of_adaptation(adaptation));
+            }
+            (Event::Established { adaptation, .. }, Some(id)) => {
+                self.on_established(id, association, adaptation)
+            }
+            (Event::Readable | Event::Writable, Some(id)) => {
+                self.ready.insert(id);
+            }
+            (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
+            (Event::PathSwitched { from, to }, _) => {
+                tracing::info!(?from, ?to, "data takes another path");
+                self.history.counters.path_switches += 1;
+                self.switches.insert(association, self.now);
+            }
+            (Event::PathChanged { route, from, to }, _) => tracing::debug!(?route, ?from, ?to, "path"),
+            (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
+            (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
+        }
+    }
+
+    fn on_established(&mut self, id: ConnectionId, association: AssociationId, adaptation: Option<u32>) {
+        tracing::debug!(is_shim = (adaptation == Some(ADAPTATION)), "association up");
+        match self.connections.get(id).map(|connection| &connection.stage) {
+            Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
+                let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
+                self.engine.set_timing(self.now, association, timing::timing(peer));
+                self.on_client_up(id, syn, peer);
+            }
+            Some(Stage::Accepting(_)) => self.on_server_up(id),
+            _ => {}
+        }
+    }
+
+    fn on_peer_shutdown(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.peer_shutdown = true;
+        if let Stage::Relaying(flowing) = &mut connection.stage {
+            flowing.relay.on_peer_shutdown();
+            self.ready.insert(id);
+        }
+    }
+
+    fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
+        self.switches.remove(&association);
+        let Some(id) = id else {
+            self.engine.release(association);
+            return;
+        };
+        tracing::debug!(?reason, "association closed");
+        let how = if *reason == CloseReason::Graceful { Closed::Gracefully } else { Closed::Lost };
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if let Stage::Init(syn) | Stage::Cookie(syn) = connection.stage {
+            connection.closed = Some(how);
+            self.on_client_failed(id, syn, reason);
+        } else {
+            self.on_association_closed(id, how);
+        }
+    }
+
+    /// The state of an association, if it exists.
+    pub(crate) fn state_of(&self, association: AssociationId) -> Option<StateName> {
+        self.engine.info(association).map(|info| info.state)
+    }
+
+    /// Sends what the engine has; tells whether it may have more at once.
+    pub(crate) fn transmit(&mut self) -> bool {
+        self.outlet.transmit(self.now, &mut self.engine, &self.addresses)
+    }
+}

@@ -1,0 +1,103 @@
+//! The process that watches the worker.
+//!
+//! The worker's standard output is its heartbeat: a byte each quarter of a second. When none comes for two seconds
+//! (a deadlock, SIGSTOP), every new connection of the host would hang in the queue, so the worker is killed. When
+//! it is dead without having cleaned up, what it left behind is removed here. The worker's standard input ends when
+//! this process dies; it then stops in good order.
+//!
+//! Deliberately small: no threads but the one for signals, no sockets, no configuration.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use control::DaemonArgs;
+use intercept::{Config, SavedSysctls, remove_leftovers};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Tells the worker that it is one.
+const ROLE_VARIABLE: &str = "SCTPIFYD_ROLE";
+const WORKER: &str = "worker";
+
+/// The pause between two heartbeats.
+pub(crate) const BEAT: Duration = Duration::from_millis(250);
+/// Silence after which the worker counts as hung.
+const HUNG_AFTER: Duration = Duration::from_secs(2);
+/// Silence allowed until the first heartbeat, while the worker sets up.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether this process was started as a worker by a supervisor.
+pub(crate) fn is_worker() -> bool {
+    std::env::var_os(ROLE_VARIABLE).is_some_and(|role| role == WORKER)
+}
+
+/// Starts a worker and watches it to its end.
+pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
+    crate::worker::start_log(args)?;
+    let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
+    let mut worker = start_worker()?;
+    forward_signals(signals, &worker)?;
+    let hung = watch(&mut worker)?;
+    if hung {
+        tracing::error!("the worker gave no sign of life for {} s: killing it", HUNG_AFTER.as_secs());
+        worker.kill().context("cannot kill the worker")?;
+    }
+    let status = worker.wait().context("cannot wait for the worker")?;
+    if status.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if status.code().is_none() {
+        tracing::error!(%status, "the worker died; its connections are reset, new ones are plain TCP");
+        remove_leftovers(&Config::default(), &sysctls)?;
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn start_worker() -> Result<Child> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(ROLE_VARIABLE, WORKER)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the worker")
+}
+
+fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
+    let worker = Pid::from_raw(i32::try_from(worker.id())?);
+    let forward = move || {
+        for signal in signals.forever() {
+            if let Ok(signal) = Signal::try_from(signal) {
+                // The worker may have ended by itself: then there is nobody to tell.
+                let _ = kill(worker, signal);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(forward)?;
+    Ok(())
+}
+
+/// Returns when the worker has closed its heartbeat (false) or stopped beating (true).
+fn watch(worker: &mut Child) -> Result<bool> {
+    let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;
+    let mut limit = START_LIMIT;
+    let mut bytes = [0; 64];
+    loop {
+        let timeout = PollTimeout::try_from(limit)?;
+        match poll(&mut [PollFd::new(beats.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) => return Ok(true),
+            Ok(_) if beats.read(&mut bytes)? == 0 => return Ok(false),
+            Ok(_) => limit = HUNG_AFTER,
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error).context("cannot watch the worker"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Timers and buffers of associations, by what is at the other end.
+
+use std::time::Duration;
+
+use relay::{ADAPTATION, Peer};
+use rules::Settings;
+use sctp::{AssociationConfig, EndpointConfig, Timing};
+
+/// Bytes that one association may hold in each direction.
+const ASSOCIATION_BUFFER: usize = 4 << 20;
+/// Streams asked for and allowed: a connection uses one each way.
+const STREAMS: u16 = 1;
+/// How long an INIT waits before it is sent again. Far below RFC 9260's second, for the race timer ends the wait.
+const INIT_RTO: Duration = Duration::from_millis(100);
+
+/// Timing towards a peer of this kind.
+///
+/// RFC 9260's values are those of 1990s networks; between shims both sides know better, so that a silent path is
+/// left in a fraction of a second and an idle one is probed each second.
+pub(crate) fn timing(peer: Peer) -> Timing {
+    match peer {
+        Peer::Native => Timing::default(),
+        Peer::Shim => Timing {
+            rto_initial: Duration::from_millis(300),
+            rto_min: Duration::from_millis(150),
+            rto_max: Duration::from_secs(5),
+            sack_delay: Duration::from_millis(20),
+            heartbeat_interval: Duration::from_secs(1),
+            path_max_retrans: 4,
+            potentially_failed_max_retrans: Some(0),
+            association_max_retrans: 12,
+            shutdown_guard: Duration::from_secs(60),
+        },
+    }
+}
+
+/// What a new association asks for, before the peer is known.
+pub(crate) fn association_config(settings: &Settings, mtu: u16) -> AssociationConfig {
+    AssociationConfig {
+        timing: Timing { rto_initial: INIT_RTO, rto_min: INIT_RTO, ..timing(Peer::Shim) },
+        outbound_streams: STREAMS,
+        inbound_streams: STREAMS,
+        send_buffer: ASSOCIATION_BUFFER,
+        receive_buffer: ASSOCIATION_BUFFER,
+        mtu,
+        adaptation: Some(ADAPTATION),
+        max_init_retransmits: u8::try_from(settings.init_rtx_max).unwrap_or(u8::MAX),
+    }
+}
+
+/// What the endpoint is made with; accepted associations get the association's part.
+pub(crate) fn endpoint_config(settings: &Settings, mtu: u16) -> EndpointConfig {
+    EndpointConfig { association: association_config(settings, mtu), ..EndpointConfig::default() }
+}

@@ -1,0 +1,83 @@
+//! The worker process: puts the parts together and runs them.
+
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use control::DaemonArgs;
+use intercept::{Config, Interceptor};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing_subscriber::EnvFilter;
+
+use crate::carriers::Outlet;
+use crate::control_server::ControlServer;
+use crate::rules_store::RulesStore;
+use crate::shard::{Command, Handle, Shard};
+use crate::supervisor;
+
+/// Begins logging to standard error.
+pub(crate) fn start_log(args: &DaemonArgs) -> Result<()> {
+    let filter = EnvFilter::try_new(&args.log).context("--log: not a filter")?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    Ok(())
+}
+
+/// Runs until a signal or a request stops it.
+pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
+    start_log(args)?;
+    let has_supervisor = supervisor::is_worker();
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
+    let rules = RulesStore::load(args)?;
+    let outlet = Outlet::open(&rules.settings())?;
+    let interceptor = Interceptor::set_up(&Config::default())?;
+    let (shard, handle) = Shard::new(interceptor, outlet, rules.clone(), seed()?, has_supervisor)?;
+    let server = ControlServer::bind(&args.control, rules.clone(), handle.clone())?;
+    spawn("control", move || server.run())?;
+    let on_signal = handle.clone();
+    spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
+    if has_supervisor {
+        spawn("supervision", move || stop_with_supervisor(&handle))?;
+    }
+    tracing::info!(control = %args.control.display(), "sctpifyd is up");
+    let outcome = shard.run();
+    // The socket's file goes, so that nobody waits for a daemon that is not there.
+    let _ = std::fs::remove_file(&args.control);
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).context("cannot start a thread")?;
+    Ok(())
+}
+
+fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            shard.send(Command::Stop);
+        } else if let Err(error) = rules.reload() {
+            tracing::error!(?error, "the files are wrong; all stays as it was");
+        }
+    }
+}
+
+/// Standard input ends when the supervisor dies.
+fn stop_with_supervisor(shard: &Handle) {
+    let mut nothing = [0; 64];
+    while std::io::stdin().read(&mut nothing).is_ok_and(|length| length > 0) {}
+    tracing::warn!("the supervisor has gone: stopping");
+    shard.send(Command::Stop);
+}
+
+/// The engine's one source of randomness.
+fn seed() -> Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
+    Ok(seed)
+}
