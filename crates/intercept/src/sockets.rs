@@ -34,7 +34,6 @@ pub struct Arrival {
 
 impl Arrival {
     fn new(stream: TcpStream, application: SocketAddr) -> io::Result<Arrival> {
-        arm(&SockRef::from(&stream))?;
         let flow = FourTuple::new(application, stream.local_addr()?)
             .ok_or_else(|| io::Error::other("a connection between two address families"))?;
         Ok(Arrival { stream, flow })
@@ -55,6 +54,8 @@ impl Listener {
         if ipv6 {
             socket.set_only_v6(true)?;
         }
+        // What it accepts inherits these from the first packet on.
+        arm(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(Listener { listener: TcpListener::from_std(socket.into()) })
@@ -109,7 +110,7 @@ pub struct SpoofedConnection {
 /// A socket for a spoofed connection to `server`. Must be called on a thread inside the private namespace.
 pub(crate) fn spoofing_socket(server: SocketAddr) -> io::Result<Socket> {
     let socket = transparent_socket(server)?;
-    arm(&SockRef::from(&socket))?;
+    arm(&socket)?;
     Ok(socket)
 }
 
@@ -144,7 +145,7 @@ fn transparent_socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn arm(socket: &SockRef<'_>) -> io::Result<()> {
+fn arm(socket: &Socket) -> io::Result<()> {
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_out_of_band_inline(true)?;
     socket.set_tcp_nodelay(true)

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use intercept::{Arrival, ClientState, Config, DivertError, FourTuple, Interceptor, Verdict, disarm_linger};
@@ -17,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a diverted connection of a v4-mapped socket arrives as IPv4", diverted_v4_mapped),
     ("bytes and half-close pass through a diverted connection", bytes_and_half_close),
     ("an armed connection that is closed without a word is reset at the application", armed_is_reset),
+    ("urgent data sent before the connection is accepted arrives in line", urgent_data_in_line),
     ("a disarmed connection that is closed ends in order", disarmed_is_end_of_stream),
     ("a SYN that finds the queue full passes as plain TCP", full_queue_passes),
     ("a SYN that is dropped is sent again a second later", dropped_is_retransmitted),
@@ -68,10 +70,7 @@ fn nothing_happens_while_held() {
     let client = connect(&world.alpha, at(BETA4, PORT));
     let syn = held(&mut interceptor);
     let readable = nix::poll::PollFlags::POLLIN;
-    assert!(
-        !wait(std::os::fd::AsFd::as_fd(&server), readable, Duration::from_millis(300)),
-        "the SYN went out"
-    );
+    assert!(!wait(server.as_fd(), readable, Duration::from_millis(300)), "the SYN went out");
     assert!(!client.is_finished());
     interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
     let client = connected(client);
@@ -150,6 +149,25 @@ fn armed_is_reset() {
     drop(arrival);
     let error = client.read(&mut [0]).expect_err("a reset");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+fn urgent_data_in_line() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let socket = client_socket(&world.alpha, at(BETA4, PORT));
+    begin_with(&socket, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    interceptor.divert(&syn.flow).expect("a diversion");
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    assert!(wait(socket.as_fd(), nix::poll::PollFlags::POLLOUT, PATIENCE));
+    socket.send(b"ab").expect("a write");
+    socket.send_out_of_band(b"!").expect("an urgent write");
+    socket.send(b"cd").expect("a write");
+    drop(socket);
+    let mut received = String::new();
+    let mut daemon = blocking(arrival(&mut interceptor, false).stream);
+    daemon.read_to_string(&mut received).expect("a read");
+    assert_eq!(received, "ab!cd");
 }
 
 fn disarmed_is_end_of_stream() {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -298,10 +299,7 @@ fn killed_while_holding() {
     let new = connected(connect(&world.alpha, at(BETA4, PORT)));
     assert!(!has_retransmitted(&world.alpha, &new), "new connections are held");
     let writable = nix::poll::PollFlags::POLLOUT;
-    assert!(
-        wait(std::os::fd::AsFd::as_fd(&client), writable, Duration::from_millis(1500)),
-        "the held one never came"
-    );
+    assert!(wait(client.as_fd(), writable, Duration::from_millis(1500)), "the held one never came");
     assert!(client.take_error().expect("its state").is_none());
 }
 
