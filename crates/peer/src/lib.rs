@@ -1,9 +1,15 @@
-//! What an SCTP peer for tests sends, so that the other end and the judge know every octet.
+//! An SCTP peer for tests, on the project's own stack: echo server and client.
 //!
-//! The peers on other stacks (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and
-//! print the same digest. Begin with [`content`].
+//! What it sends is known to the other end and the judge, octet by octet: the peers on other stacks
+//! (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and print the same digest. Refuses
+//! messages beyond 4 MiB. Begin with [`modes::run`].
 
 #![forbid(unsafe_code)]
+
+pub mod client;
+pub mod host;
+pub mod modes;
+pub mod options;
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;

@@ -16,6 +16,8 @@ const BEFORE_CUT: Duration = Duration::from_millis(600);
 /// A stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stack {
+    /// This project's.
+    Ours,
     /// The Linux kernel's.
     Kernel,
     /// Debian's libusrsctp.
@@ -79,6 +81,7 @@ const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: 
 impl Stack {
     fn name(self) -> &'static str {
         match self {
+            Self::Ours => "sctpify",
             Self::Kernel => "linux",
             Self::Usrsctp => "usrsctp",
         }
@@ -86,6 +89,7 @@ impl Stack {
 
     fn place(self) -> Place {
         match self {
+            Self::Ours => Place::Peer,
             Self::Kernel => Place::Guest,
             Self::Usrsctp => Place::Peer2,
         }
@@ -93,6 +97,7 @@ impl Stack {
 
     fn program(self, world: &World) -> PathBuf {
         match self {
+            Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
             Self::Kernel => world.kernel_peer(),
             Self::Usrsctp => world.usrsctp_peer(),
         }
@@ -139,8 +144,9 @@ impl Cell {
             Paths::FirstOfTwoCut => "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500",
         };
         world.in_guest(&format!("sysctl -qw net.sctp.{}", timers.replace(' ', " net.sctp.")))?;
-        let has_kernel = [self.client, self.server].contains(&Stack::Kernel);
-        Ok(Mend(if has_kernel { Place::Guest } else { Place::Peer2 }, world))
+        // Never at ours: what our cards did not compute or cut is done by then.
+        let other = if self.client == Stack::Ours { self.server } else { self.client };
+        Ok(Mend(other.place(), world))
     }
 
     fn every_load(&self, world: &World) -> Result<String> {
@@ -165,18 +171,17 @@ impl Cell {
 
     /// Starts the server, waits until it listens, and starts the client.
     fn start(&self, world: &World, load: &Load) -> Result<(Running, Running)> {
-        let mut server = self.command(world, self.server, load);
-        server.args(["echo", PORT]);
+        let server = self.command(world, self.server, load, &["echo", PORT]);
         let server = Running::start(server, world.dir(), "server")?;
         server.wait_for_line("listening", LIMIT).context("the server")?;
-        let mut client = self.command(world, self.client, load);
-        client.args(["client", self.server.place().addresses()[0], PORT]);
-        client.args([load.count.to_string(), load.size.to_string()]);
+        let (count, size) = (load.count.to_string(), load.size.to_string());
+        let words = ["client", self.server.place().addresses()[0], PORT, &count, &size];
+        let client = self.command(world, self.client, load, &words);
         Ok((Running::start(client, world.dir(), "client")?, server))
     }
 
-    /// A stack's program with its options, up to the mode.
-    fn command(&self, world: &World, stack: Stack, load: &Load) -> Command {
+    /// A stack's program with its options; `words` are the mode and its arguments.
+    fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
         let place = stack.place();
         let mut command = world.command(place, &stack.program(world), LIMIT);
         let locals = if self.paths == Paths::One { 1 } else { 2 };
@@ -184,16 +189,28 @@ impl Cell {
             command.args([if stack == Stack::Usrsctp { "-l" } else { "--local" }, address]);
         }
         match stack {
-            Stack::Kernel => self.kernel_options(&mut command, load),
-            Stack::Usrsctp => self.usrsctp_options(&mut command, load),
+            Stack::Ours => {
+                self.our_options(&mut command);
+                command.args(words);
+                if words[0] == "client" {
+                    load_options(&mut command, load);
+                }
+            }
+            Stack::Kernel => {
+                load_options(&mut command, load);
+                command.arg("--once").args(words);
+            }
+            Stack::Usrsctp => {
+                self.usrsctp_options(&mut command, load);
+                command.args(words);
+            }
         }
         command
     }
 
-    fn kernel_options(&self, command: &mut Command, load: &Load) {
-        command.args(["--once", "--gap", load.gap]);
-        command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
-        command.args(load.unordered.then_some("--unordered"));
+    fn our_options(&self, command: &mut Command) {
+        command.args(["--carrier", if self.carrier == Carrier::Udp { "udp" } else { "ip" }]);
+        command.args((self.paths == Paths::FirstOfTwoCut).then_some("--short-timers"));
     }
 
     fn usrsctp_options(&self, command: &mut Command, load: &Load) {
@@ -204,6 +221,13 @@ impl Cell {
         command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
         command.args(load.unordered.then_some("-o"));
     }
+}
+
+/// What the kernel's peer and ours call the options of a load.
+fn load_options(command: &mut Command, load: &Load) {
+    command.args(["--gap", load.gap]);
+    command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
+    command.args(load.unordered.then_some("--unordered"));
 }
 
 /// Both ended well, the client's hash is that of what it was to send, and the server sent back as much: the

@@ -17,7 +17,14 @@ use cell::{Carrier, Cell, Paths, Stack};
 
 /// All tests.
 fn matrix() -> Vec<Cell> {
-    let pairs = [(Stack::Kernel, Stack::Usrsctp), (Stack::Usrsctp, Stack::Kernel)];
+    let pairs = [
+        (Stack::Ours, Stack::Kernel),
+        (Stack::Kernel, Stack::Ours),
+        (Stack::Ours, Stack::Usrsctp),
+        (Stack::Usrsctp, Stack::Ours),
+        (Stack::Kernel, Stack::Usrsctp),
+        (Stack::Usrsctp, Stack::Kernel),
+    ];
     let mut cells = Vec::new();
     for carrier in [Carrier::Udp, Carrier::Raw] {
         for paths in [Paths::One, Paths::FirstOfTwoCut] {

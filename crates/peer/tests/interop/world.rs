@@ -41,6 +41,8 @@ const GUEST: &str = "k1";
 pub(crate) enum Place {
     /// In the guest, on its kernel.
     Guest,
+    /// In the first namespace.
+    Peer,
     /// In the second namespace.
     Peer2,
 }
@@ -50,6 +52,7 @@ impl Place {
     pub(crate) fn addresses(self) -> [&'static str; 2] {
         match self {
             Self::Guest => ["10.60.0.11", "10.60.1.11"],
+            Self::Peer => ["10.60.0.1", "10.60.1.1"],
             Self::Peer2 => ["10.60.0.2", "10.60.1.2"],
         }
     }
@@ -58,6 +61,7 @@ impl Place {
     pub(crate) fn ports(self) -> [&'static str; 2] {
         match self {
             Self::Guest => ["t1.0", "t1.1"],
+            Self::Peer => ["p1.0", "p1.1"],
             Self::Peer2 => ["p2.0", "p2.1"],
         }
     }
@@ -182,6 +186,9 @@ impl World {
                 }
                 // The guest sees the host's tree there too, also what its own /tmp hides.
                 command.arg(Path::new("/run/host").join(program.strip_prefix("/").unwrap_or(program)));
+            }
+            Place::Peer => {
+                command.args(["peer", "timeout", &seconds]).arg(program);
             }
             Place::Peer2 => {
                 command.args(["peer2", "timeout", &seconds]).arg(program);

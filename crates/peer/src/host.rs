@@ -1,0 +1,216 @@
+//! The shell around the engine: sockets, clock and poll of one peer. Decides nothing.
+//!
+//! Invariant: while a batch of packets waits for room in a send buffer, no other is asked of the engine. Begin with
+//! [`Host::open`]; then call [`Host::turn`] until done, and act on [`Host::engine`]'s events between the turns.
+
+use crate::options::{CarrierKind, Options};
+use anyhow::{Context, Result, bail};
+use base::{Carrier, Ecn, Route, Time};
+use mio::{Events, Poll, Token};
+use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, UdpCarrier};
+use sctp::{
+    AssociationConfig, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener, PathError, Timing,
+    Transmit, Unreachable,
+};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Octets of packets that go to the kernel in one call.
+const BATCH: usize = 64 * 1024;
+/// Octets that an association may hold in each direction; the largest message.
+const BUFFER: usize = 4 << 20;
+/// Calls to the receive function in one turn and socket at most.
+const RECEIVES_PER_TURN: usize = 16;
+
+/// Sockets, engine, clock.
+pub struct Host {
+    /// The engine.
+    pub engine: Endpoint,
+    carriers: Carriers,
+    interfaces: Vec<LocalAddress>,
+    door: Door,
+    poll: Poll,
+    ready: Events,
+    start: Instant,
+    batch: Box<[u8]>,
+    /// What of the batch waits for room, from which octet on.
+    waiting: Option<(Transmit, usize)>,
+}
+
+/// Lets INITs in that ask for the one port.
+struct Door {
+    port: Option<u16>,
+    local_addresses: Vec<IpAddr>,
+}
+
+impl Listener for Door {
+    fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
+        if self.port == Some(init.local_port) && self.local_addresses.contains(&init.route.local) {
+            InitDecision::Accept { local_addresses: self.local_addresses.clone() }
+        } else {
+            InitDecision::Refuse
+        }
+    }
+}
+
+impl Host {
+    /// Opens the carrier in the calling thread's network namespace; accepts associations at `port`, if given.
+    ///
+    /// # Errors
+    /// When the UDP port is taken, rights are missing, or the kernel's own SCTP would answer in our place.
+    pub fn open(options: &Options, port: Option<u16>) -> Result<Host> {
+        let mut carriers = match options.carrier {
+            CarrierKind::Udp => {
+                let udp = UdpCarrier::bind(options.udp_port);
+                Carriers::new(Some(udp.with_context(|| format!("UDP port {}", options.udp_port))?), None)
+            }
+            CarrierKind::Ip => {
+                if let Some(found) = netio::kernel_sctp() {
+                    bail!("{found}");
+                }
+                Carriers::new(None, Some(RawCarrier::open().context("IP protocol 132 (needs root)")?))
+            }
+        };
+        let poll = Poll::new()?;
+        carriers.register(poll.registry(), Token(0))?;
+        let start = clock();
+        let config = EndpointConfig { association: association_config(options), ..EndpointConfig::default() };
+        Ok(Host {
+            engine: Endpoint::new(Time::ZERO, config, rand::random()),
+            carriers,
+            interfaces: netio::addresses(&[] as &[&str]).context("cannot list addresses")?,
+            door: Door { port, local_addresses: options.local.clone() },
+            poll,
+            ready: Events::with_capacity(Carriers::TOKENS),
+            start,
+            batch: vec![0; BATCH].into(),
+            waiting: None,
+        })
+    }
+
+    /// Time since the start.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Sends what the engine has, waits until `wake` at most for packets or timers, and feeds the engine.
+    ///
+    /// # Errors
+    /// Those of epoll_wait(2) and recvmmsg(2).
+    pub fn turn(&mut self, wake: Time) -> Result<()> {
+        self.transmit();
+        let wait = self.engine.next_timeout().min(wake).since(self.now());
+        // A millisecond is the poll's grain: rounding up spares turns in which no timer is due yet.
+        let wait = wait.min(Duration::from_secs(60)).as_micros().div_ceil(1000);
+        let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+        match self.poll.poll(&mut self.ready, Some(wait)) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        self.receive()?;
+        let now = self.now();
+        self.engine.handle_timeout(now);
+        self.transmit();
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        let now = self.now();
+        let (engine, door) = (&mut self.engine, &mut self.door);
+        for _ in 0..RECEIVES_PER_TURN {
+            let received = self
+                .carriers
+                .recv(|route: &Route, ecn: Ecn, packet: &[u8]| {
+                    engine.handle_datagram(now, route, ecn, packet, door)
+                })
+                .context("receiving failed")?;
+            if received.errors_waiting {
+                self.carriers.take_errors(|error| {
+                    engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
+                });
+            }
+            if !received.more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self) {
+        let now = self.now();
+        loop {
+            let next =
+                self.waiting.take().or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
+            let Some((batch, start)) = next else { return };
+            if !self.send(now, batch, start) {
+                return;
+            }
+        }
+    }
+
+    /// Sends one batch; false if the send buffer is full.
+    fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
+        let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
+        let interface = owner.map(|address| address.ifindex);
+        let octets = &self.batch[start..batch.len];
+        let sent = self.carriers.send(&batch.route, interface, batch.ecn, batch.segment_size, octets);
+        let Err(error) = sent else { return true };
+        let unsent = start + error.sent;
+        if error.kind == SendErrorKind::Full {
+            self.waiting = Some((batch, unsent));
+            return false;
+        }
+        if error.kind == SendErrorKind::NoRoute {
+            let what = PathError::Unreachable(Unreachable::Host);
+            self.engine.handle_path_error(now, &batch.route, what, &self.batch[unsent..batch.len]);
+        }
+        true
+    }
+}
+
+/// What a peer asks for, and grants.
+pub(crate) fn association_config(options: &Options) -> AssociationConfig {
+    let timing = if options.short_timers {
+        Timing {
+            rto_initial: Duration::from_millis(200),
+            rto_min: Duration::from_millis(50),
+            rto_max: Duration::from_secs(2),
+            heartbeat_interval: Duration::from_millis(500),
+            path_max_retrans: 1,
+            ..Timing::default()
+        }
+    } else {
+        Timing::default()
+    };
+    AssociationConfig { timing, send_buffer: BUFFER, receive_buffer: BUFFER, ..AssociationConfig::default() }
+}
+
+/// The ways that a client's INIT goes.
+pub(crate) fn init_route(options: &Options, remote: IpAddr) -> Route {
+    let carrier = match options.carrier {
+        CarrierKind::Udp => Carrier::Udp { peer_port: options.peer_udp_port },
+        CarrierKind::Ip => Carrier::Ip,
+    };
+    Route { local: options.local[0], remote, carrier }
+}
+
+/// The real clock: this crate talks to real programs.
+#[allow(clippy::disallowed_methods)]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+fn path_error(kind: PathErrorKind) -> PathError {
+    match kind {
+        PathErrorKind::FragmentationNeeded { mtu } => {
+            let mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1280);
+            PathError::TooBig { mtu }
+        }
+        PathErrorKind::Unreachable(what) => PathError::Unreachable(match what {
+            netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
+            netio::Unreachable::Protocol => Unreachable::Protocol,
+            netio::Unreachable::Port => Unreachable::Port,
+            netio::Unreachable::Admin => Unreachable::Prohibited,
+        }),
+    }
+}

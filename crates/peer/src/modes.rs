@@ -1,0 +1,187 @@
+//! What a peer does with its association: echo, or client. Begin with [`run`].
+
+use crate::client::Client;
+use crate::digest;
+use crate::host::{Host, association_config, init_route};
+use crate::options::{Load, Mode, Options};
+use anyhow::{Context, Result, bail};
+use base::Time;
+use bytes::{Bytes, BytesMut};
+use sctp::{AssociationId, CloseReason, Connect, Event, Ppid, SendError, SendOptions, StreamId};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long we stay after the end, to answer the peer's last packet once more if our answer was lost.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// Does what the command line says, to the end of one association.
+///
+/// # Errors
+/// When sockets fail, the association does not end by SHUTDOWN, or what came back is not what was sent.
+pub fn run(options: &Options) -> Result<()> {
+    match options.mode {
+        Mode::Echo { port } => echo(options, port),
+        Mode::Client { host, port, load } => client(options, host, port, load),
+    }
+}
+
+/// The next whole message of an association; what a long one brings in parts is gathered here.
+#[derive(Default)]
+struct Inbox {
+    parts: BytesMut,
+}
+
+/// A whole message.
+struct Whole {
+    stream: StreamId,
+    unordered: bool,
+    bytes: Bytes,
+}
+
+impl Inbox {
+    fn next(&mut self, host: &mut Host, id: AssociationId) -> Option<Whole> {
+        loop {
+            let now = host.now();
+            let message = host.engine.recv(now, id)?;
+            let (stream, unordered, is_whole) = (message.stream, message.unordered, message.end);
+            let bytes = message.into_bytes();
+            if is_whole && self.parts.is_empty() {
+                return Some(Whole { stream, unordered, bytes });
+            }
+            self.parts.extend_from_slice(&bytes);
+            if is_whole {
+                return Some(Whole { stream, unordered, bytes: self.parts.split().freeze() });
+            }
+        }
+    }
+}
+
+/// Whether the message was taken; false if it must be offered again.
+fn send(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
+    let now = host.now();
+    let options = SendOptions { unordered: message.unordered };
+    match host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options) {
+        Ok(()) => Ok(true),
+        Err(SendError::WouldBlock) => Ok(false),
+        Err(error) => Err(error).context("a message cannot be sent"),
+    }
+}
+
+/// True when the association ended well; an error when it ended otherwise.
+fn is_over(event: &Event) -> Result<bool> {
+    match event {
+        Event::Closed(CloseReason::Graceful) => Ok(true),
+        Event::Closed(reason) => bail!("the association ended: {reason:?}"),
+        _ => Ok(false),
+    }
+}
+
+/// Stays a little, so that the peer's end is answered.
+fn linger(host: &mut Host) -> Result<()> {
+    let end = host.now() + LINGER;
+    while host.now() < end {
+        host.turn(end)?;
+    }
+    Ok(())
+}
+
+fn echo(options: &Options, port: u16) -> Result<()> {
+    let mut host = Host::open(options, Some(port))?;
+    println!("listening");
+    let mut ours: Option<AssociationId> = None;
+    let (mut inbox, mut held) = (Inbox::default(), None);
+    let (mut messages, mut octets, mut over) = (0, 0, false);
+    while !over {
+        host.turn(Time::NEVER)?;
+        while let Some((id, event)) = host.engine.poll_event() {
+            if matches!(event, Event::Incoming { .. }) && ours.is_none() {
+                ours = Some(id);
+                let now = host.now();
+                host.engine.accept(now, id);
+            }
+            over |= Some(id) == ours && is_over(&event)?;
+        }
+        let Some(id) = ours else { continue };
+        while let Some(message) = held.take().or_else(|| inbox.next(&mut host, id)) {
+            if !send(&mut host, id, &message)? {
+                held = Some(message);
+                break;
+            }
+            messages += 1;
+            octets += message.bytes.len();
+        }
+    }
+    linger(&mut host)?;
+    println!("echoed {messages} messages, {octets} octets");
+    Ok(())
+}
+
+fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let now = host.now();
+    let connect = Connect {
+        local_port: rand::random_range(49_152..=65_535),
+        remote_port: port,
+        init_routes: vec![init_route(options, remote)],
+        local_addresses: options.local.clone(),
+        config: association_config(options),
+    };
+    let id = host.engine.connect(now, connect)?;
+    await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
+    println!("connected");
+    let start = host.now();
+    let mut client = Client::new(load, start);
+    exchange(&mut host, id, &mut client, load.unordered)?;
+    let now = host.now();
+    host.engine.shutdown(now, id);
+    let (elapsed, silence) = (now.since(start).as_secs_f64(), client.longest_silence().as_secs_f64());
+    await_event(&mut host, |event| matches!(event, Event::Closed(CloseReason::Graceful)))?;
+    linger(&mut host)?;
+    println!(
+        "{} messages of {} octets and back in {elapsed:.3} s, longest silence {silence:.3} s, sha256 {}",
+        load.count,
+        load.size,
+        digest(load.count, load.size)
+    );
+    Ok(())
+}
+
+/// Takes turns until a wanted event; an end of the association that is not wanted is an error.
+fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
+    loop {
+        while let Some((_, event)) = host.engine.poll_event() {
+            if is_wanted(&event) {
+                return Ok(());
+            }
+            if is_over(&event)? {
+                bail!("the peer ended the association early");
+            }
+        }
+        host.turn(Time::NEVER)?;
+    }
+}
+
+/// Sends everything and takes everything back.
+fn exchange(host: &mut Host, id: AssociationId, client: &mut Client, unordered: bool) -> Result<()> {
+    let mut inbox = Inbox::default();
+    while !client.is_done() {
+        while let Some((stream, message)) = client.next(host.now()) {
+            let message = Whole { stream: StreamId(stream), unordered, bytes: message.into() };
+            if !send(host, id, &message)? {
+                break;
+            }
+            client.on_sent(host.now());
+        }
+        host.turn(client.wakes_at())?;
+        while let Some(message) = inbox.next(host, id) {
+            let now = host.now();
+            client.on_back(message.stream.0, message.unordered, &message.bytes, now)?;
+        }
+        while let Some((_, event)) = host.engine.poll_event() {
+            if is_over(&event)? {
+                bail!("closed after {} messages", client.back());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The command line.
+
+use clap::builder::TypedValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::IpAddr;
+
+/// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip, and a kernel without SCTP of its own.
+#[derive(Debug, Parser)]
+#[command(name = "peer")]
+pub struct Options {
+    /// What carries SCTP packets.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub carrier: CarrierKind,
+    /// Our UDP port (RFC 6951).
+    #[arg(long, default_value_t = 9899)]
+    pub udp_port: u16,
+    /// The peer's UDP port.
+    #[arg(long, default_value_t = 9899)]
+    pub peer_udp_port: u16,
+    /// An address of ours to offer; repeatable, the first is where a client connects from.
+    #[arg(long, required = true)]
+    pub local: Vec<IpAddr>,
+    /// RTO of 50 ms to 2 s, a path fails at the second timeout: for tests that cut one.
+    #[arg(long)]
+    pub short_timers: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub mode: Mode,
+}
+
+/// What carries SCTP packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CarrierKind {
+    /// UDP.
+    Udp,
+    /// IP, protocol 132.
+    Ip,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Mode {
+    /// Accept one association and send every message back on the stream it came by.
+    Echo {
+        /// The SCTP port.
+        port: u16,
+    },
+    /// Connect, send messages, and compare every octet that comes back.
+    Client {
+        /// The peer's address.
+        host: IpAddr,
+        /// Its SCTP port.
+        port: u16,
+        /// What to send.
+        #[command(flatten)]
+        load: Load,
+    },
+}
+
+/// What a client sends.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Load {
+    /// How many messages.
+    pub count: usize,
+    /// Octets of each, 1 to 4 Mi.
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=4 << 20).map(|size| size as usize))]
+    pub size: usize,
+    /// Use so many streams in turn.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub streams: u16,
+    /// So many messages at once under way.
+    #[arg(long, default_value_t = 1)]
+    pub window: usize,
+    /// Pause before each message, in seconds.
+    #[arg(long, default_value_t = 0.0)]
+    pub gap: f64,
+    /// Send without order.
+    #[arg(long)]
+    pub unordered: bool,
+}
