@@ -34,13 +34,14 @@ enum Outcome {
 const COMMANDS: &[(&str, &str, Command)] = &[
     ("demo", "two hosts, two links, unmodified programs over SCTP, with a verdict for each", demo::run),
     ("test", "check, then every test; namespace tests too when root; one closing line of counts", test::run),
-    ("check", "formatting, lints, layers, module docs, unsafe, licences", check::run),
+    ("check", "formatting, lints, layers, module docs, where unsafe stands, licences", check::run),
     ("layers", "only the layer table against cargo metadata", layers::run),
     (
         "bench",
         "`bench shim`: throughput, processor time and connect latency against TCP and usrsctp",
         bench::run,
     ),
+    ("man", "write the manual pages of all programs to target/man", man),
     ("doctor", "what this host lacks, and how to get it", doctor::run),
 ];
 
@@ -63,6 +64,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `./x man`: the programs know their own pages.
+fn man(_: &[String]) -> anyhow::Result<Outcome> {
+    let mut command =
+        tools::cargo(&["run", "--quiet", "--package", "cli", "--bin", "sctpify", "--", "man", "target/man"]);
+    let good = tools::succeeds(&mut command)?;
+    println!("{}", if good { "manual pages: target/man" } else { "the manual pages were not written" });
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
 fn help() -> ExitCode {

@@ -1,6 +1,6 @@
 //! Rules about source text that no lint covers: module docs, where `unsafe` may stand, who forbids it.
 //!
-//! Looks at lines, not at syntax trees: it may be fooled by a string literal, never by a comment.
+//! Looks at lines, not at syntax trees: a string over several lines that has the word in it is taken for code.
 
 use crate::tools::root;
 use anyhow::{Context, Result};
@@ -55,9 +55,11 @@ fn without_reason(path: &str, text: &str) -> Vec<String> {
     bare.map(|n| format!("{path}:{}: unsafe without a SAFETY: line", n + 1)).collect()
 }
 
-/// True when the word `unsafe` stands in the code of a line.
+/// True when the word `unsafe` stands in the code of a line, outside of strings and comments.
 fn has_unsafe(line: &str) -> bool {
-    let code = line.split("//").next().unwrap_or_default();
+    let outside_strings: String =
+        line.replace("\\\"", "").split('"').step_by(2).collect::<Vec<_>>().join("\"");
+    let code = outside_strings.split("//").next().unwrap_or_default();
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     code.split(|c: char| !is_name(c)).any(|word| word == "unsafe")
 }
@@ -100,6 +102,12 @@ mod tests {
     fn the_word_in_a_comment_or_a_longer_word_is_no_unsafe_code() {
         assert!(!has_unsafe("#![forbid(unsafe_code)] // no unsafe here"));
         assert!(has_unsafe("    let n = unsafe { call() };"));
+    }
+
+    #[test]
+    fn the_word_in_a_string_is_no_unsafe_code_but_after_one_it_is() {
+        assert!(!has_unsafe("say(\"no unsafe here\");"));
+        assert!(has_unsafe("say(\"this\"); unsafe { call() }"));
     }
 
     #[test]
