@@ -84,7 +84,7 @@ impl Shard {
             self.end_diversion_later(connection.flow);
         }
         if connection.closed.is_some() {
-            self.engine.release(connection.association);
+            self.engine.release(self.now, connection.association);
         }
     }
 

@@ -4,7 +4,7 @@
 //! for this client? Only a COOKIE ECHO, which proves the client's address, opens the local connection; COOKIE ACK
 //! waits until the program's kernel has accepted it, so that a port closed to TCP is closed to SCTP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,9 @@ use crate::timing;
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
+
+/// A client's port that no connection has: programs do not get it from the kernel.
+const UNLIKELY_PORT: u16 = 1;
 
 /// Decides about INITs.
 pub(crate) struct Doorman<'a> {
@@ -62,13 +65,20 @@ impl Doorman<'_> {
             return InitDecision::Refuse;
         }
         let offered = self.addresses.offered_first(local);
-        if force_bindall {
+        if force_bindall || self.is_bound_to_all(local, init.local_port) {
             return InitDecision::Accept { local_addresses: offered };
         }
         let bound = |address: &IpAddr| {
             *address == local || self.is_listening(SocketAddr::new(*address, init.local_port), client)
         };
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
+    }
+
+    /// Whether the program listens on all addresses: then it can be met on loopback too.
+    fn is_bound_to_all(&mut self, address: IpAddr, port: u16) -> bool {
+        let loopback: IpAddr =
+            if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        self.is_listening(SocketAddr::new(loopback, port), SocketAddr::new(loopback, UNLIKELY_PORT))
     }
 
     /// Whether a connection from `client` would meet a listener. A client of the other family stands for any.

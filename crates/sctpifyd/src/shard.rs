@@ -408,7 +408,7 @@ impl Shard {
     fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
         self.switches.remove(&association);
         let Some(id) = id else {
-            self.engine.release(association);
+            self.engine.release(self.now, association);
             return;
         };
         tracing::debug!(?reason, "association closed");
@@ -424,7 +424,7 @@ impl Shard {
 
     /// The state of an association, if it exists.
     pub(crate) fn state_of(&self, association: AssociationId) -> Option<StateName> {
-        self.engine.info(association).map(|info| info.state)
+        self.engine.state(association)
     }
 
     /// Sends what the engine has; tells whether it may have more at once.
