@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::{ClientError, Done, Request, Response};
 
@@ -16,10 +16,10 @@ use crate::{CliError, UpArgs, show};
 
 /// Between two looks at whether the daemon is there, or gone.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often to look for a daemon that starts: 15 s.
-const LOOKS_UP: u32 = 300;
-/// How often to look for a daemon that stops: 30 s.
-const LOOKS_DOWN: u32 = 600;
+/// How long a daemon may take to start.
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// How long a daemon may take to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// How much of the log of a daemon that did not start is shown.
 const LOG_LINES: usize = 20;
 
@@ -49,6 +49,18 @@ pub(crate) fn up(session: Session<'_>, args: &UpArgs) -> Result<(), CliError> {
 
 fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
     session.print(&Response::Done(Done::new(message)), show::answer)
+}
+
+/// Looks again and again until there is something to see, or the time is over.
+#[allow(clippy::disallowed_methods)] // a program that waits for another
+fn look_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        match look() {
+            None if Instant::now() < end => sleep(LOOK_EVERY),
+            seen => return seen,
+        }
+    }
 }
 
 fn running_pid(session: Session<'_>) -> Result<u32, CliError> {
@@ -89,22 +101,23 @@ fn make_log(log: &Path) -> Result<File, CliError> {
 }
 
 fn wait_until_up(session: Session<'_>, child: &mut Child, log: &Path) -> Result<u32, CliError> {
-    for _ in 0..LOOKS_UP {
+    let outcome = look_until(START_LIMIT, || {
         if let Ok(pid) = running_pid(session) {
-            return Ok(pid);
+            return Some(Ok(pid));
         }
-        if let Ok(Some(status)) = child.try_wait() {
-            let text = format!("sctpifyd did not start ({status}). It said:\n{}", end_of(log));
-            return Err(CliError::Failed(text));
-        }
-        sleep(LOOK_EVERY);
+        let status = child.try_wait().ok()??;
+        let text = format!("sctpifyd did not start ({status}). It said:\n{}", end_of(log));
+        Some(Err(CliError::Failed(text)))
+    });
+    if let Some(outcome) = outcome {
+        return outcome;
     }
     let _ = child.kill();
     let _ = child.wait();
     Err(CliError::Failed(format!(
         "sctpifyd did not answer on {} within {} s and was killed. Its log ends:\n{}",
         session.control.display(),
-        (LOOK_EVERY * LOOKS_UP).as_secs(),
+        START_LIMIT.as_secs(),
         end_of(log)
     )))
 }
@@ -133,17 +146,17 @@ pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
         Ok(_) | Err(CliError::Client(ClientError::Closed { .. })) => {}
         Err(other) => return Err(other),
     }
-    for _ in 0..LOOKS_DOWN {
+    let gone = look_until(STOP_LIMIT, || {
         let is_silent = matches!(running_pid(session), Err(CliError::NoDaemon(_)));
-        if is_silent && !processes.iter().any(|&p| is_alive(p)) {
-            return done(session, format!("sctpifyd is down (pid {pid})"));
-        }
-        sleep(LOOK_EVERY);
+        (is_silent && !processes.iter().any(|&p| is_alive(p))).then_some(())
+    });
+    if gone.is_some() {
+        return done(session, format!("sctpifyd is down (pid {pid})"));
     }
     Err(CliError::Failed(format!(
         "sctpifyd (pid {pid}) was asked to stop and is still there after {} s: end it with `kill -9 {pid}`, which \
          leaves new connections plain TCP",
-        (LOOK_EVERY * LOOKS_DOWN).as_secs()
+        STOP_LIMIT.as_secs()
     )))
 }
 

@@ -1,47 +1,14 @@
 //! What this host lacks for sctpify, found without a daemon; and what the daemon itself finds.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use control::{Check, DoctorReport, Level, Request, Response};
 
 use crate::commands::resolve_host;
 use crate::daemon::find_daemon;
 use crate::session::{Session, unexpected};
-use crate::{CliError, show};
-
-/// The oldest kernel with nf_tables tables that belong to a socket.
-const MIN_KERNEL: (u32, u32) = (5, 12);
-
-/// A kernel feature: any one of its parts will do.
-struct Feature {
-    name: &'static str,
-    why: &'static str,
-    parts: &'static [(&'static str, &'static str)],
-}
-
-/// What the shim needs of the kernel: configuration options and the modules they make.
-const FEATURES: &[Feature] = &[
-    Feature { name: "nf_tables", why: "diverts connections", parts: &[("CONFIG_NF_TABLES", "nf_tables")] },
-    Feature {
-        name: "NFQUEUE",
-        why: "holds SYNs while SCTP is tried",
-        parts: &[("CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue")],
-    },
-    Feature {
-        name: "queue target",
-        why: "sends SYNs to NFQUEUE",
-        parts: &[("CONFIG_NFT_QUEUE", "nft_queue"), ("CONFIG_NETFILTER_XT_TARGET_NFQUEUE", "xt_NFQUEUE")],
-    },
-    Feature {
-        name: "TPROXY",
-        why: "takes diverted connections with their own addresses",
-        parts: &[("CONFIG_NFT_TPROXY", "nft_tproxy")],
-    },
-    Feature { name: "veth", why: "leads to the private namespace", parts: &[("CONFIG_VETH", "veth")] },
-];
+use crate::{CliError, kernel, show};
 
 /// Looks, prints, and fails if something is missing.
 pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliError> {
@@ -74,18 +41,12 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
 }
 
 fn local_checks() -> Vec<Check> {
-    let release = read("/proc/sys/kernel/osrelease").trim().to_owned();
-    let config = kernel_config(&release);
-    let mut checks = vec![privileges(&read("/proc/self/status")), kernel(&release)];
-    checks.extend(FEATURES.iter().map(|f| feature(f, &release, &config)));
+    let mut checks = vec![privileges(&fs::read_to_string("/proc/self/status").unwrap_or_default())];
+    checks.extend(kernel::checks());
     checks.push(namespaces());
     checks.push(kernel_sctp());
     checks.push(program());
     checks
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 fn privileges(status: &str) -> Check {
@@ -99,89 +60,6 @@ fn privileges(status: &str) -> Check {
     }
     let found = format!("this user lacks {}", lacking.join(", "));
     Check::bad("privileges", Level::Missing, found, "run `sctpify up` as root")
-}
-
-fn kernel(release: &str) -> Check {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= MIN_KERNEL {
-        return Check::ok("kernel", format!("Linux {release}"));
-    }
-    let (major, minor) = MIN_KERNEL;
-    let remedy = format!("use Linux {major}.{minor} or later (owned nf_tables tables)");
-    Check::bad("kernel", Level::Missing, format!("Linux {release}"), remedy)
-}
-
-/// How a kernel has a feature.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Presence {
-    Present,
-    Loadable,
-    Unknown,
-    Absent,
-}
-
-fn feature(feature: &Feature, release: &str, config: &str) -> Check {
-    let parts =
-        feature.parts.iter().map(|(option, module)| (presence(option, module, release, config), *module));
-    let Some((presence, module)) = parts.min_by_key(|(p, _)| *p) else {
-        return Check::ok(feature.name, "needs nothing");
-    };
-    match presence {
-        Presence::Present => Check::ok(feature.name, format!("present ({module})")),
-        Presence::Loadable => Check::ok(feature.name, format!("module {module}, loaded when needed")),
-        Presence::Unknown => {
-            let found = format!("cannot tell whether this kernel has {module}, which {}", feature.why);
-            Check::bad(feature.name, Level::Warning, found, format!("try `modprobe {module}` as root"))
-        }
-        Presence::Absent => {
-            let options: Vec<&str> = feature.parts.iter().map(|(option, _)| *option).collect();
-            let remedy = format!("use a kernel with {}", options.join(" or "));
-            let found = format!("this kernel lacks {module}, which {}", feature.why);
-            Check::bad(feature.name, Level::Missing, found, remedy)
-        }
-    }
-}
-
-fn presence(option: &str, module: &str, release: &str, config: &str) -> Presence {
-    if Path::new("/sys/module").join(module).exists() || has_option(config, option, 'y') {
-        return Presence::Present;
-    }
-    let directory = format!("/lib/modules/{release}");
-    let file = format!("/{module}.ko");
-    if read(&format!("{directory}/modules.builtin")).contains(&file) {
-        return Presence::Present;
-    }
-    if read(&format!("{directory}/modules.dep")).contains(&file) {
-        return Presence::Loadable;
-    }
-    match config {
-        "" => Presence::Unknown,
-        _ => Presence::Absent,
-    }
-}
-
-fn has_option(config: &str, option: &str, value: char) -> bool {
-    let wanted = format!("{option}={value}");
-    config.lines().any(|l| l == wanted)
-}
-
-/// The kernel's configuration, from /boot or from itself; empty if neither has it.
-fn kernel_config(release: &str) -> String {
-    let installed = read(&format!("/boot/config-{release}"));
-    if !installed.is_empty() {
-        return installed;
-    }
-    let mut text = String::new();
-    let unpack =
-        Command::new("zcat").arg("/proc/config.gz").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    if let Ok(mut child) = unpack {
-        if let Some(out) = child.stdout.as_mut() {
-            let _ = out.take(8 << 20).read_to_string(&mut text);
-        }
-        let _ = child.wait();
-    }
-    text
 }
 
 fn namespaces() -> Check {
@@ -217,20 +95,5 @@ mod tests {
         assert_eq!(privileges("Name:\tx\nCapEff:\t000001ffffffffff\n").level, Level::Ok);
         let lacking = privileges("CapEff:\t0000000000001000\n");
         assert_eq!(lacking.found, "this user lacks CAP_NET_RAW, CAP_SYS_ADMIN");
-    }
-
-    #[test]
-    fn the_oldest_kernel_passes_and_the_one_before_does_not() {
-        assert_eq!(kernel("5.12.0-1-amd64").level, Level::Ok);
-        assert_eq!(kernel("5.11.22").level, Level::Missing);
-        assert_eq!(kernel("6.1.0-rc3").level, Level::Ok);
-    }
-
-    #[test]
-    fn a_feature_neither_loaded_nor_configured_is_absent_and_without_configuration_unknown() {
-        let look = |config: &str| presence("CONFIG_NO_SUCH", "no_such_module", "0.0.0", config);
-        assert_eq!(look("CONFIG_NO_SUCH=y\n"), Presence::Present);
-        assert_eq!(look("CONFIG_OTHER=y\n"), Presence::Absent);
-        assert_eq!(look(""), Presence::Unknown);
     }
 }

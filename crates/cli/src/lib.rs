@@ -15,6 +15,7 @@ mod commands;
 mod daemon;
 mod doctor;
 mod error;
+mod kernel;
 mod man;
 mod session;
 mod shimrules;
