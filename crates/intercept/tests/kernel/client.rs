@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a full set is an error that names its size", full_set),
     ("an application that closed while it was held is gone", closed_while_held_is_gone),
     ("a socket bound to a device is recognised", bound_device_is_found),
+    ("a connection to a link-local address is recognised as bound", link_local_is_bound),
     ("the user of a held SYN is known", user_is_known),
     ("loopback and the host's own addresses are not held", own_addresses_are_not_held),
     ("a socket with the daemon's own mark is not held", own_mark_is_not_held),
@@ -255,6 +256,20 @@ fn bound_device_is_found() {
     let syn = held(&mut interceptor);
     let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
     assert_eq!(state, ClientState::SynSent { uid: 0, bound_interface: Some(syn.out_interface) });
+}
+
+fn link_local_is_bound() {
+    let world = World::new();
+    run_ip(&world.alpha, &["addr", "add", "fe80::71:1/64", "dev", "path0", "nodad"]);
+    let mut interceptor = world.intercept_alpha();
+    let index = world.alpha.run(|| nix::net::if_::if_nametoindex("path0")).expect("the namespace's thread");
+    let index = index.expect("path0");
+    let server = std::net::SocketAddrV6::new("fe80::71:2".parse().expect("an address"), PORT, 0, index);
+    let _socket = begin(&world.alpha, server.into());
+    let syn = held(&mut interceptor);
+    assert_eq!(syn.out_interface, index);
+    let state = interceptor.find_client(&syn.flow, syn.out_interface).expect("sock_diag");
+    assert_eq!(state, ClientState::SynSent { uid: 0, bound_interface: Some(index) });
 }
 
 fn user_is_known() {
