@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The kernel's unit of time in /proc: USER_HZ is 100 on every architecture we run on.
 const TICK: Duration = Duration::from_millis(10);
 
+/// How much of a process's name the kernel keeps.
+const COMM_BYTES_MAX: usize = 15;
+
 /// User and system time of all child processes that have ended and been waited for.
 ///
 /// # Errors
@@ -31,31 +34,52 @@ pub fn of_ended_children() -> Result<Duration> {
 /// # Errors
 /// When the host is gone.
 pub fn of_processes(host: &Host, name: &str) -> Result<Duration> {
-    let inode = |path: &Path| std::fs::metadata(path).map(|meta| meta.ino());
-    let namespace = inode(&Path::new("/run/netns").join(host.namespace())).context("the host is gone")?;
-    let processes = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
-    let here =
-        processes.filter(|process| inode(&process.join("ns/net")).is_ok_and(|inode| inode == namespace));
-    let ticks = here.filter_map(|process| ticks(&std::fs::read_to_string(process.join("stat")).ok()?, name));
-    Ok(TICK * u32::try_from(ticks.sum::<u64>())?)
+    let stats = processes(host, name)?.into_iter().filter_map(|id| stat(id).ok());
+    let ticks: u64 = stats.filter_map(|stat| ticks(&stat)).sum();
+    Ok(TICK * u32::try_from(ticks)?)
 }
 
-/// utime + stime of a line of /proc/PID/stat when the process has this name (the kernel keeps 15 bytes of it).
-fn ticks(stat: &str, name: &str) -> Option<u64> {
-    let (head, tail) = stat.rsplit_once(") ")?;
-    let comm = head.split_once('(')?.1;
+/// The ids of the living processes called `name` in a host, in order.
+///
+/// # Errors
+/// When the host is gone.
+pub fn processes(host: &Host, name: &str) -> Result<Vec<u32>> {
+    let inode = |path: &Path| std::fs::metadata(path).map(|meta| meta.ino());
+    let namespace = inode(&Path::new("/run/netns").join(host.namespace())).context("the host is gone")?;
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_here =
+        |id: &u32| inode(Path::new(&format!("/proc/{id}/ns/net"))).is_ok_and(|inode| inode == namespace);
+    let is_called =
+        |id: &u32| stat(*id).is_ok_and(|stat| comm(&stat) == Some(&name[..name.len().min(COMM_BYTES_MAX)]));
+    let mut ids: Vec<u32> = ids.filter(is_here).filter(is_called).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+fn stat(id: u32) -> std::io::Result<String> {
+    std::fs::read_to_string(format!("/proc/{id}/stat"))
+}
+
+/// The process's name in a line of /proc/PID/stat.
+fn comm(stat: &str) -> Option<&str> {
+    Some(stat.rsplit_once(") ")?.0.split_once('(')?.1)
+}
+
+/// utime + stime of a line of /proc/PID/stat.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, tail) = stat.rsplit_once(") ")?;
     let field = |n: usize| tail.split(' ').nth(n)?.parse::<u64>().ok();
-    (comm == &name[..name.len().min(15)]).then_some(field(11)? + field(12)?)
+    Some(field(11)? + field(12)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::ticks;
+    use super::{comm, ticks};
 
     #[test]
-    fn times_are_read_also_when_the_name_has_spaces_and_brackets() {
+    fn name_and_times_are_read_also_when_the_name_has_spaces_and_brackets() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 25 17 3 4 20 0 1 0 100 0 0";
-        assert_eq!(ticks(stat, "a) b"), Some(42));
-        assert_eq!(ticks(stat, "other"), None);
+        assert_eq!((comm(stat), ticks(stat)), (Some("a) b"), Some(42)));
     }
 }

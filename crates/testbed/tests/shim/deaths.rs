@@ -1,0 +1,111 @@
+//! A daemon dies by SIGKILL in the middle of a transfer: live connections get an error at both ends, never a
+//! clean end of file; new ones are plain TCP at once.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Host, cpu};
+
+/// How long new connections may fail after a daemon's death.
+const RECOVERY_LIMIT: Duration = Duration::from_millis(1_500);
+/// How long the ends of a live connection may wait for their error.
+const ERROR_LIMIT: Duration = Duration::from_secs(20);
+
+/// Which processes of the daemon are killed.
+#[derive(Debug, Clone, Copy)]
+enum Victims {
+    All,
+    First,
+    AllButFirst,
+}
+
+fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
+    let first = daemon.id();
+    let chosen = |id: &u32| match victims {
+        Victims::All => true,
+        Victims::First => *id == first,
+        Victims::AllButFirst => *id != first,
+    };
+    let ids: Vec<u32> = cpu::processes(host, "sctpifyd").unwrap().into_iter().filter(chosen).collect();
+    assert!(!ids.is_empty(), "nobody to kill");
+    for id in ids {
+        kill(Pid::from_raw(id.try_into().unwrap()), Signal::SIGKILL).unwrap();
+    }
+}
+
+/// Kills within a transfer and looks at both of its ends, then at new connections.
+fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bool, victims: Victims) {
+    let world = World::new();
+    let port = PORT.to_string();
+    let receiver = world.serve(BULK, &["receive", &port]);
+    let target = world.target();
+    let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
+    let _server = world.serve(BULK, &["accept", &port]);
+    let (host, daemon) =
+        if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, &world.betas) };
+    kill_processes(host, daemon, victims);
+    let connects = || world.client(BULK, &["connect", &target, "1"]);
+    let is_well = || world.alpha.run("connect", connects(), LIMIT).unwrap().status.success();
+    assert!(
+        wait_for(RECOVERY_LIMIT, is_well),
+        "new connections still fail {RECOVERY_LIMIT:?} after the death"
+    );
+    let (sent, received) = (sender.finish(ERROR_LIMIT).unwrap(), receiver.finish(ERROR_LIMIT).unwrap());
+    assert!(!sent.status.success(), "the sender saw no error: {sent:?}");
+    assert!(!received.status.success(), "the receiver took a cut stream for a whole one: {received:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_clients_whole_daemon_dies() {
+    a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(true, Victims::All);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_servers_whole_daemon_dies() {
+    a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::All);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_clients_worker_dies_under_its_supervisor() {
+    a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(true, Victims::AllButFirst);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_servers_worker_dies_under_its_supervisor() {
+    a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::AllButFirst);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_clients_supervisor_dies_and_its_worker_with_it() {
+    a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(true, Victims::First);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_servers_supervisor_dies_and_its_worker_with_it() {
+    a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::First);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_daemon_that_is_told_to_stop_leaves_no_rule_table_or_interface() {
+    let world = World::new();
+    let seen = |args: &[&str]| world.alpha.tool(args[0], &args[1..]).unwrap();
+    let queries: [&[&str]; 4] =
+        [&["ip", "rule"], &["ip", "-6", "rule"], &["nft", "list", "tables"], &["ip", "-o", "link"]];
+    let running = queries.map(seen).concat();
+    world.alphas.stop();
+    let stopped = queries.map(seen);
+    assert_ne!(running, stopped.concat(), "a running daemon shows in the host");
+    assert!(!stopped[0].contains("fwmark") && !stopped[1].contains("fwmark"), "{stopped:?}");
+    assert_eq!(stopped[2], "", "tables left");
+    assert!(!stopped[3].contains("shim"), "{stopped:?}");
+}

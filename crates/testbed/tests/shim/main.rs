@@ -1,0 +1,9 @@
+//! The whole shim under load and under violence: two hosts, a daemon in each, unmodified programs.
+//!
+//! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in
+//! SCTPIFY_BIN_DIR. Begin with [`world::World`].
+
+mod deaths;
+mod load;
+mod truth;
+mod world;

@@ -1,0 +1,91 @@
+//! What the far end does is what the near end sees: refusal, reset, half-close, a reader that does not read.
+
+use crate::world::{HTTP_PORT, LIMIT, PORT, World};
+use testbed::programs::{Roundtrip, roundtrip};
+
+/// Listens on argv[1], takes one connection, then does what argv[2] says.
+const SERVER: &str = "
+import socket, struct, sys, time
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening', flush=True)
+connection, peer = listener.accept()
+connection.recv(1)
+if sys.argv[2] == 'reset':
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    connection.close()
+else:
+    time.sleep(1000)
+";
+
+/// Connects to argv[1]:argv[2], writes one byte, and prints how reading ends.
+const READER: &str = "
+import errno, socket, sys
+try:
+    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+    connection.sendall(b'x')
+    print('end of file' if connection.recv(1) == b'' else 'data')
+except OSError as error:
+    print(errno.errorcode.get(error.errno, error))
+";
+
+/// Connects, and prints how many bytes it can write before it would wait for more than 2 seconds.
+const WRITER: &str = "
+import socket, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
+written = 0
+try:
+    while written < 1 << 30:
+        written += connection.send(bytes(1 << 16))
+except TimeoutError:
+    pass
+print(written)
+";
+
+fn python(world: &World, program: &str, port: u16) -> String {
+    let args = ["-c", program, &world.link.right_v4().to_string(), &port.to_string()];
+    let told = world.alpha.run("python", world.client("python3", &args), LIMIT).unwrap().good().unwrap();
+    told.stdout.trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_port_where_nothing_listens_refuses() {
+    assert_eq!(python(&World::new(), READER, HTTP_PORT), "ECONNREFUSED");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_reset_at_the_server_is_a_reset_at_the_client_and_no_end_of_file() {
+    let world = World::new();
+    let _server = world.serve("python3", &["-c", SERVER, &PORT.to_string(), "reset"]);
+    assert_eq!(python(&world, READER, PORT), "ECONNRESET");
+    assert_eq!(world.connects_sctp(), 1);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_reader_that_does_not_read_stops_the_writer_before_64_mib() {
+    let world = World::new();
+    let _server = world.serve("python3", &["-c", SERVER, &PORT.to_string(), "sleep"]);
+    let written: u64 = python(&world, WRITER, PORT).parse().unwrap();
+    assert_eq!(world.connects_sctp(), 1);
+    assert!((1..64 << 20).contains(&written), "{written} bytes were taken from the writer");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_half_closed_connection_still_carries_the_answer_by_ipv4_and_ipv6() {
+    let world = World::new();
+    let roundtrip = Roundtrip::build(world.lab.dir()).unwrap();
+    let _server = roundtrip.serve(&world.beta, PORT).unwrap();
+    for to in [(world.link.right_v4(), PORT).into(), (world.link.right_v6(), PORT).into()] {
+        let told = world
+            .alpha
+            .run("go", roundtrip.go_client(&world.alpha, to, 1 << 20), LIMIT)
+            .unwrap()
+            .good()
+            .unwrap();
+        assert!(roundtrip::saw_the_client(&told), "{told:?}");
+    }
+    assert_eq!(world.connects_sctp(), 2);
+}

@@ -1,0 +1,99 @@
+//! Two hosts on one link, daemons with rules for [`PORT`] and [`HTTP_PORT`], and what the daemon tells.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Host, Lab, Link, Offloads, Process, Programs, cpu};
+
+/// Connections to this port of beta ride SCTP.
+pub(crate) const PORT: u16 = 7000;
+/// So do those to nginx.
+pub(crate) const HTTP_PORT: u16 = 80;
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+/// How long the daemons may take to forget connections that are over.
+const QUIET_LIMIT: Duration = Duration::from_secs(20);
+/// The program that measures throughput and connects again and again.
+pub(crate) const BULK: &str = env!("CARGO_BIN_EXE_bulk");
+
+pub(crate) struct World {
+    pub(crate) alpha: Host,
+    pub(crate) beta: Host,
+    pub(crate) link: Link,
+    pub(crate) alphas: Daemon,
+    pub(crate) betas: Daemon,
+    pub(crate) lab: Lab,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let programs = Programs::find().unwrap();
+        let lab = Lab::new().unwrap();
+        let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
+        let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
+        let alphas = Daemon::start(&alpha, &programs, "").unwrap();
+        let betas = Daemon::start(&beta, &programs, "").unwrap();
+        for port in [PORT, HTTP_PORT].map(|port| port.to_string()) {
+            alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+            betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+        }
+        Self { alpha, beta, link, alphas, betas, lab }
+    }
+
+    /// "beta's address:PORT".
+    pub(crate) fn target(&self) -> String {
+        format!("{}:{PORT}", self.link.right_v4())
+    }
+
+    /// Starts a program on beta that prints "listening" when it does.
+    pub(crate) fn serve(&self, program: &str, args: &[&str]) -> Process {
+        let mut command = self.beta.command(program);
+        command.args(args);
+        let mut process = self.beta.spawn("server", command).unwrap();
+        process.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+        process
+    }
+
+    /// A program on alpha.
+    pub(crate) fn client(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = self.alpha.command(program);
+        command.args(args);
+        command
+    }
+
+    /// Waits until neither daemon knows a connection or association, and fails when that never comes.
+    pub(crate) fn wait_quiet(&self) {
+        let is_quiet = |daemon: &Daemon| {
+            let status = status(daemon);
+            ["connections", "associations"]
+                .iter()
+                .all(|name| status[*name].as_array().is_some_and(Vec::is_empty))
+        };
+        let quiet = wait_for(QUIET_LIMIT, || is_quiet(&self.alphas) && is_quiet(&self.betas));
+        assert!(quiet, "alpha: {}\nbeta: {}", status(&self.alphas), status(&self.betas));
+    }
+
+    /// Open file descriptors of the daemons on alpha and on beta.
+    pub(crate) fn descriptors(&self) -> (usize, usize) {
+        (descriptors(&self.alpha), descriptors(&self.beta))
+    }
+
+    /// How many of alpha's connections rode SCTP so far.
+    pub(crate) fn connects_sctp(&self) -> u64 {
+        status(&self.alphas)["counters"]["connects_sctp"].as_u64().unwrap()
+    }
+}
+
+fn status(daemon: &Daemon) -> Value {
+    let told = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
+    serde_json::from_str(&told.stdout).unwrap()
+}
+
+fn descriptors(host: &Host) -> usize {
+    let ids = cpu::processes(host, "sctpifyd").unwrap();
+    let count = |id: u32| {
+        std::fs::read_dir(Path::new("/proc").join(id.to_string()).join("fd")).map_or(0, Iterator::count)
+    };
+    ids.into_iter().map(count).sum()
+}
