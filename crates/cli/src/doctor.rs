@@ -17,6 +17,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
     match session.ask(&Request::Doctor { peer }) {
         Ok(Response::Doctor(found)) => {
             report.checks.push(Check::ok("daemon", format!("answers on {}", session.control.display())));
+            report.checks.retain(|ours| found.checks.iter().all(|theirs| theirs.name != ours.name));
             report.checks.extend(found.checks);
         }
         Ok(other) => return Err(unexpected(&other)),

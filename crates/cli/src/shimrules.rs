@@ -194,7 +194,8 @@ fn usage(problem: &str) -> CliError {
 pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: bool) -> io::Result<()> {
     for d in &report.defaults {
         let searched = format!("rules of {}-{} are searched", d.chain, d.policy.opposite());
-        writeln!(out, "default {:<6} {:<7}  {} hits; {searched}", d.chain, d.policy, d.hits)?;
+        let hits = if d.hits == 1 { "hit" } else { "hits" };
+        writeln!(out, "default {:<6} {:<7}  {} {hits}; {searched}", d.chain, d.policy, d.hits)?;
     }
     if report.rules.is_empty() {
         return writeln!(out, "no rules");

@@ -206,9 +206,10 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
         Verdict::Tcp => "plain TCP",
     };
     writeln!(out, "{}: {verdict}", std::net::SocketAddr::new(e.address, e.port))?;
-    writeln!(out, "  because {}", e.because)?;
-    if let Some(reason) = &e.reason {
-        writeln!(out, "  reason: {reason}")?;
+    match &e.reason {
+        None => writeln!(out, "  because {}", e.because)?,
+        Some(reason) if reason.is_of_rules() => writeln!(out, "  because {reason}")?,
+        Some(reason) => writeln!(out, "  because {reason}; the rules alone would say: {}", e.because)?,
     }
     if e.connections > 0 {
         writeln!(out, "  connections over SCTP now: {}", e.connections)?;

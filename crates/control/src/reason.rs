@@ -86,6 +86,12 @@ impl FallbackReason {
             }
         })
     }
+
+    /// Whether this host's own rules and settings are the reason, before anything is tried.
+    pub fn is_of_rules(&self) -> bool {
+        use FallbackReason as R;
+        matches!(self, R::LocalRule { .. } | R::DefaultPolicy { .. } | R::DisabledGlobally)
+    }
 }
 
 impl fmt::Display for FallbackReason {
@@ -106,7 +112,7 @@ impl fmt::Display for FallbackReason {
                 write!(f, "rule {number} of {chain}-disable keeps it on TCP: {rule}")
             }
             R::DefaultPolicy { chain } => {
-                write!(f, "no rule enables it, and the default of {chain} is disable")
+                write!(f, "no rule of {chain}-enable matches, and the default of {chain} is disable")
             }
             R::DisabledGlobally => f.write_str("sctpify is switched off (setting enable=0)"),
             R::LoopbackOrOwnAddress => f.write_str("the destination is this host itself"),

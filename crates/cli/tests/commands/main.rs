@@ -163,8 +163,8 @@ fn status_as_json_reads_back_as_the_daemon_said_it() {
 fn explain_names_the_rule_or_the_reason() {
     let daemon = FakeDaemon::start();
     let tcp = daemon.run(SCTPIFY, "explain 10.1.2.3:22").out;
-    assert!(tcp.starts_with("10.1.2.3:22: plain TCP\n"), "{tcp}");
-    assert!(tcp.contains("reason: no rule enables it, and the default of remote is disable"), "{tcp}");
+    let expected = "10.1.2.3:22: plain TCP\n  because no rule of remote-enable matches, and the default of remote is disable\n";
+    assert_eq!(tcp, expected);
     daemon.run(SHIMRULES, "-A -c remote -p enable -P 22");
     let sctp = daemon.run(SCTPIFY, "explain 10.1.2.3:22").out;
     let expected = "10.1.2.3:22: SCTP is tried first, then TCP\n  because rule 1 of remote-enable: -P 22\n";
