@@ -44,8 +44,11 @@ pub enum Command {
     Paths,
     /// Say what would happen to a connection to HOST:PORT, and why
     Explain {
-        /// Destination, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22
-        #[arg(value_name = "HOST:PORT")]
+        /// Destination
+        #[arg(
+            value_name = "HOST:PORT",
+            help = "Destination, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22"
+        )]
         destination: String,
     },
     /// Say what this host lacks and how to get it; with HOST look at the way there too

@@ -28,7 +28,7 @@ pub use client::{Client, ClientError};
 pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
 pub use doctor::{Check, DoctorReport, Level};
 pub use explain::{Explanation, PastAttempt, Verdict};
-pub use files::{FileError, load_config, load_rules, save_rules, save_setting, write_whole};
+pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
 pub use frame::{write_request, write_response};
 pub use reason::FallbackReason;

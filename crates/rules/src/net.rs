@@ -74,16 +74,6 @@ impl IpNet {
         IpNet { address, prefix_len: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// The network's first address.
-    pub fn address(self) -> IpAddr {
-        self.address
-    }
-
-    /// How many leading bits are fixed: 0 to 32 for IPv4, 0 to 128 for IPv6.
-    pub fn prefix_len(self) -> u8 {
-        self.prefix_len
-    }
-
     /// Whether `address` lies in the network; an IPv4-mapped address is compared as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let address = normalise(address);

@@ -42,16 +42,6 @@ impl PortRange {
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }
-
-    /// The lowest port.
-    pub fn first(self) -> u16 {
-        self.first
-    }
-
-    /// The highest port.
-    pub fn last(self) -> u16 {
-        self.last
-    }
 }
 
 impl FromStr for PortRange {
