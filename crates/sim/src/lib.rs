@@ -1,3 +1,23 @@
 //! Many protocol engines and links in one deterministic world.
+//!
+//! A [`World`] holds hosts (each an `sctp::Endpoint` with a scripted [`App`]) and links between their addresses. It has
+//! its own time: it jumps from one happening to the next, without threads, sockets or clock. One seed gives the same
+//! run, bit for bit ([`World::trace_hash`]). It refuses nothing: what cannot be routed is lost, as on a network.
+//!
+//! Begin at [`World::new`], [`World::add_host`], [`World::add_link`], [`World::join`], then [`World::connect`] and
+//! [`World::run_for`] or [`World::run_until`].
 
 #![forbid(unsafe_code)]
+
+mod app;
+mod capture;
+mod host;
+mod link;
+mod script;
+mod world;
+
+pub use app::{Accept, App, Close, Conversation, Listen, Outgoing, Progress, Reading, Received};
+pub use host::Host;
+pub use link::{Direction, Link, LinkConfig, LinkCounters, Loss};
+pub use script::{chunk_names, packet};
+pub use world::{Change, Fate, HostId, LinkId, Record, World};

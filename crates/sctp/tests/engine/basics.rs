@@ -1,0 +1,17 @@
+//! The plain walk: set-up, data both ways, the end.
+
+use sctp::{CloseReason, Event};
+use sim::{Close, Conversation};
+
+use crate::support::{messages, seconds, sends, two};
+
+#[test]
+fn two_hosts_open_talk_both_ways_and_close() {
+    let mut t = two(1);
+    t.world.host_mut(t.b).app.template = sends(messages(50, 1000, 4));
+    t.connect(Conversation { close: Close::After(50), ..sends(messages(100, 3000, 4)) });
+    assert_eq!(t.run_to_end(seconds(10)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), 100);
+    assert_eq!(t.talk(t.a).received.len(), 50);
+    assert!(matches!(t.events(t.a)[0], Event::Established { .. }));
+}

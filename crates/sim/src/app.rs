@@ -1,0 +1,290 @@
+//! What the program on a host does: answers INITs, sends what it is told, reads, and closes.
+//!
+//! Begin at [`App::work`], which runs after each input of the host.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use base::Time;
+use bytes::{Bytes, BytesMut};
+use sctp::{
+    AbortCause, AssociationId, CloseReason, Endpoint, Event, IncomingInit, InitDecision, Listener, Message,
+    Ppid, SendError, SendOptions, StreamId,
+};
+
+/// What becomes of an INIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listen {
+    /// It is answered.
+    Accept,
+    /// ABORT.
+    Refuse,
+    /// Silence.
+    Ignore,
+}
+
+/// What becomes of an association that a peer has opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accept {
+    /// It is accepted at once.
+    AtOnce,
+    /// It waits for the test.
+    Never,
+    /// It is refused at once.
+    Refuse,
+}
+
+/// A message to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its stream.
+    pub stream: u16,
+    /// Whether it may be delivered out of order.
+    pub unordered: bool,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// A message received whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its stream.
+    pub stream: u16,
+    /// Whether it was sent unordered.
+    pub unordered: bool,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// In how many parts it was delivered.
+    pub parts: usize,
+}
+
+/// How an association is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// All there is, at once.
+    AtOnce,
+    /// Not at all.
+    Never,
+    /// One message each time this has passed.
+    Every(Duration),
+}
+
+/// When an association is shut down by this side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// Not before the test does.
+    Never,
+    /// When everything was handed over to be sent, and this many messages were received.
+    After(usize),
+}
+
+/// One association as its program sees it.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    /// What is still to be handed over, in order.
+    pub outgoing: VecDeque<Outgoing>,
+    /// Bytes still to be sent on stream 0, in messages of one DATA chunk each.
+    pub bulk: u64,
+    /// How it is read.
+    pub reading: Reading,
+    /// When it is closed.
+    pub close: Close,
+    /// Whether what was received is kept, or only counted.
+    pub keeps: bool,
+    /// Messages received, if kept.
+    pub received: Vec<Received>,
+    /// User bytes received.
+    pub received_bytes: u64,
+    /// When something was last received, and the longest silence between two receptions.
+    pub last_received: Option<Time>,
+    /// The longest time between two receptions.
+    pub longest_silence: Duration,
+    /// How it ended.
+    pub closed: Option<CloseReason>,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+/// How far a conversation has come.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    established: bool,
+    next_read: Time,
+    /// Messages delivered in part, by stream and order, with the number of parts.
+    partial: BTreeMap<(u16, bool), (BytesMut, usize)>,
+    shut: bool,
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Conversation {
+            outgoing: VecDeque::new(),
+            bulk: 0,
+            reading: Reading::AtOnce,
+            close: Close::Never,
+            keeps: true,
+            received: Vec::new(),
+            received_bytes: 0,
+            last_received: None,
+            longest_silence: Duration::ZERO,
+            closed: None,
+            progress: Progress::default(),
+        }
+    }
+}
+
+/// The program of one host.
+#[derive(Debug)]
+pub struct App {
+    /// What becomes of INITs.
+    pub listen: Listen,
+    /// What becomes of associations that peers have opened.
+    pub accept: Accept,
+    /// How a conversation begins that a peer has opened.
+    pub template: Conversation,
+    /// All conversations, those that are over included.
+    pub conversations: BTreeMap<AssociationId, Conversation>,
+    /// Every event.
+    pub log: Vec<(Time, AssociationId, Event)>,
+    addresses: Vec<std::net::IpAddr>,
+}
+
+impl App {
+    pub(crate) fn new(addresses: Vec<std::net::IpAddr>) -> App {
+        App {
+            listen: Listen::Accept,
+            accept: Accept::AtOnce,
+            template: Conversation::default(),
+            conversations: BTreeMap::new(),
+            log: Vec::new(),
+            addresses,
+        }
+    }
+
+    /// Reacts to events, reads and writes.
+    pub(crate) fn work(&mut self, now: Time, endpoint: &mut Endpoint) {
+        while let Some((id, event)) = endpoint.poll_event() {
+            self.on_event(now, id, &event, endpoint);
+            self.log.push((now, id, event));
+        }
+        for (&id, conversation) in &mut self.conversations {
+            conversation.read(now, id, endpoint);
+            conversation.write(now, id, endpoint);
+        }
+    }
+
+    fn on_event(&mut self, now: Time, id: AssociationId, event: &Event, endpoint: &mut Endpoint) {
+        if let Event::Incoming { .. } = event {
+            self.conversations.insert(id, self.template.clone());
+            match self.accept {
+                Accept::AtOnce => endpoint.accept(now, id),
+                Accept::Refuse => endpoint.refuse(now, id, AbortCause::user("refused")),
+                Accept::Never => {}
+            }
+        }
+        let Some(conversation) = self.conversations.get_mut(&id) else { return };
+        match event {
+            Event::Established { .. } => conversation.progress.established = true,
+            Event::Closed(reason) => {
+                assert!(conversation.closed.is_none(), "{id:?} was closed twice, now for {reason:?}");
+                conversation.closed = Some(reason.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// When this program wants to work even if nothing happens.
+    pub(crate) fn next_wake(&self) -> Time {
+        let reads = |c: &Conversation| match c.reading {
+            Reading::Every(_) if c.progress.established && c.closed.is_none() => c.progress.next_read,
+            _ => Time::NEVER,
+        };
+        self.conversations.values().map(reads).min().unwrap_or(Time::NEVER)
+    }
+}
+
+impl Listener for App {
+    fn on_init(&mut self, _init: &IncomingInit) -> InitDecision {
+        match self.listen {
+            Listen::Accept => InitDecision::Accept { local_addresses: self.addresses.clone() },
+            Listen::Refuse => InitDecision::Refuse,
+            Listen::Ignore => InitDecision::Ignore,
+        }
+    }
+}
+
+impl Conversation {
+    fn read(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
+        if !self.progress.established {
+            return;
+        }
+        match self.reading {
+            Reading::Never => {}
+            Reading::AtOnce => {
+                while let Some(message) = endpoint.recv(now, id) {
+                    self.take(now, message);
+                }
+            }
+            Reading::Every(pause) => {
+                if now >= self.progress.next_read {
+                    self.progress.next_read = now + pause;
+                    if let Some(message) = endpoint.recv(now, id) {
+                        self.take(now, message);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, now: Time, message: Message) {
+        self.received_bytes += message.len() as u64;
+        if let Some(last) = self.last_received.replace(now) {
+            self.longest_silence = self.longest_silence.max(now - last);
+        }
+        if !self.keeps {
+            return;
+        }
+        let key = (message.stream.0, message.unordered);
+        assert_eq!(message.begin, !self.progress.partial.contains_key(&key), "begin flag of stream {key:?}");
+        let (mut bytes, parts) = self.progress.partial.remove(&key).unwrap_or_default();
+        message.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        if message.end {
+            let (stream, unordered) = key;
+            self.received.push(Received { stream, unordered, bytes: bytes.freeze(), parts: parts + 1 });
+        } else {
+            self.progress.partial.insert(key, (bytes, parts + 1));
+        }
+    }
+
+    fn write(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
+        if !self.progress.established || self.closed.is_some() || self.progress.shut {
+            return;
+        }
+        while let Some(next) = self.outgoing.front() {
+            let options = SendOptions { unordered: next.unordered };
+            match endpoint.send(now, id, StreamId(next.stream), Ppid(0), next.bytes.clone(), options) {
+                Ok(()) => self.outgoing.pop_front(),
+                Err(SendError::WouldBlock | SendError::Closed) => break,
+                Err(error) => panic!("{id:?} cannot send: {error}"),
+            };
+        }
+        self.write_bulk(now, id, endpoint);
+        let done = self.outgoing.is_empty() && self.bulk == 0;
+        if matches!(self.close, Close::After(count) if done && self.received.len() >= count) {
+            self.progress.shut = true;
+            endpoint.shutdown(now, id);
+        }
+    }
+
+    fn write_bulk(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
+        let size = endpoint.fragment_size(id);
+        while self.bulk > 0 {
+            let length = usize::try_from(self.bulk).unwrap_or(usize::MAX).min(size);
+            let message = Bytes::from(vec![0x5a; length]);
+            if endpoint.send(now, id, StreamId(0), Ppid(0), message, SendOptions::default()).is_err() {
+                break;
+            }
+            self.bulk -= length as u64;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A host: addresses, an engine, and a program.
+
+use std::net::IpAddr;
+
+use base::Time;
+use sctp::Endpoint;
+
+use crate::app::App;
+
+/// One host of a [`World`](crate::World).
+pub struct Host {
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Its engine. After calling it from outside, let the world go on by [`World::run_for`](crate::World::run_for).
+    pub endpoint: Endpoint,
+    /// Its program.
+    pub app: App,
+    /// Whether it is there; one that is not answers every packet with ICMP port unreachable.
+    pub is_up: bool,
+}
+
+impl Host {
+    /// When this host wants to be woken.
+    pub(crate) fn next_timeout(&self) -> Time {
+        if self.is_up { self.endpoint.next_timeout().min(self.app.next_wake()) } else { Time::NEVER }
+    }
+}

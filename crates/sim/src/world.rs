@@ -1,0 +1,451 @@
+//! The world: hosts, links, and one queue of what happens when.
+//!
+//! Invariants: time never goes back; what happens at one time happens in the order in which it was planned; nothing
+//! depends on anything but the seed and the calls. Begin at [`World::run_until`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::{Carrier, Ecn, Route, Time};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use sctp::{AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, PathError, Unreachable};
+
+use crate::app::{App, Conversation};
+use crate::capture;
+use crate::host::Host;
+use crate::link::{Direction, Link, LinkConfig};
+
+/// Names a host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostId(pub usize);
+
+/// Names a link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub usize);
+
+/// The port that associations of [`World::connect`] are opened to.
+const SERVER_PORT: u16 = 7;
+
+/// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
+const INPUTS_AT_ONCE: usize = 100_000;
+
+/// One packet, as it was sent.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// When.
+    pub at: Time,
+    /// The sender's view of the way.
+    pub route: Route,
+    /// The packet, from the SCTP header on.
+    pub packet: Vec<u8>,
+    /// Whether it was given to a link, and not taken out by the filter.
+    pub arrives: bool,
+}
+
+/// What a filter makes of a packet.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// It goes its way.
+    Pass,
+    /// It is lost.
+    Drop,
+    /// It goes its way so many times.
+    Copies(usize),
+    /// It goes its way after this delay.
+    Late(Duration),
+}
+
+/// A change of the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// A direction of a link is cut, or mended.
+    Cut(LinkId, Direction, bool),
+    /// Both directions are cut, or mended.
+    CutBoth(LinkId, bool),
+    /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
+    Up(HostId, bool),
+}
+
+enum Happening {
+    Packet { to: HostId, route: Route, packet: Vec<u8> },
+    Send { route: Route, packet: Vec<u8> },
+    Icmp { to: HostId, route: Route, error: PathError, quoted: Vec<u8> },
+    Change(Change),
+}
+
+type Filter = Box<dyn FnMut(&Record) -> Fate>;
+
+/// Hosts and links in virtual time.
+pub struct World {
+    now: Time,
+    sequence: u64,
+    queue: BTreeMap<(Time, u64), Happening>,
+    hosts: Vec<Host>,
+    links: Vec<Link>,
+    owners: BTreeMap<IpAddr, HostId>,
+    ways: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
+    rng: ChaCha12Rng,
+    filter: Option<Filter>,
+    trace: u64,
+    packets: u64,
+    /// Whether every engine recounts itself after each input. On by default; costs time with large windows.
+    pub checks: bool,
+    /// Whether packets are kept in [`records`](Self::records).
+    pub recording: bool,
+    /// Packets as they were sent, if recorded.
+    pub records: Vec<Record>,
+}
+
+impl World {
+    /// An empty world at time zero. The same seed and the same calls give the same run.
+    pub fn new(seed: u64) -> World {
+        World {
+            now: Time::ZERO,
+            sequence: 0,
+            queue: BTreeMap::new(),
+            hosts: Vec::new(),
+            links: Vec::new(),
+            owners: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            rng: ChaCha12Rng::seed_from_u64(seed),
+            filter: None,
+            trace: 0xcbf2_9ce4_8422_2325,
+            packets: 0,
+            checks: true,
+            recording: false,
+            records: Vec::new(),
+        }
+    }
+
+    /// Adds a host with these addresses.
+    pub fn add_host(&mut self, addresses: &[&str], config: EndpointConfig) -> HostId {
+        let addresses: Vec<IpAddr> = addresses.iter().map(|a| a.parse().expect("an IP address")).collect();
+        let id = HostId(self.hosts.len());
+        for &address in &addresses {
+            assert!(self.owners.insert(address, id).is_none(), "{address} belongs to another host");
+        }
+        let endpoint = self.new_endpoint(config);
+        self.hosts.push(Host { app: App::new(addresses.clone()), addresses, endpoint, is_up: true });
+        id
+    }
+
+    fn new_endpoint(&mut self, config: EndpointConfig) -> Endpoint {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        Endpoint::new(self.now, config, seed)
+    }
+
+    /// The host's SCTP forgets everything, as after a crash, and begins anew.
+    pub fn restart(&mut self, host: HostId, config: EndpointConfig) {
+        let endpoint = self.new_endpoint(config);
+        let host = &mut self.hosts[host.0];
+        host.endpoint = endpoint;
+        host.app.conversations.clear();
+    }
+
+    /// Adds a link.
+    pub fn add_link(&mut self, config: LinkConfig) -> LinkId {
+        self.links.push(Link::new(config));
+        LinkId(self.links.len() - 1)
+    }
+
+    /// Packets between these two addresses go by `link`. Pairs that were not joined cannot reach each other.
+    pub fn join(&mut self, link: LinkId, one: &str, other: &str) {
+        let [one, other]: [IpAddr; 2] = [one, other].map(|a| a.parse().expect("an IP address"));
+        self.ways.insert((one, other), (link, Direction::Forward));
+        self.ways.insert((other, one), (link, Direction::Backward));
+    }
+
+    /// Looks at every packet that is sent, and may take it out. The last filter set is the one in force.
+    pub fn set_filter(&mut self, filter: impl FnMut(&Record) -> Fate + 'static) {
+        self.filter = Some(Box::new(filter));
+    }
+
+    /// Lets every packet pass again.
+    pub fn clear_filter(&mut self) {
+        self.filter = None;
+    }
+
+    /// A host.
+    pub fn host(&self, id: HostId) -> &Host {
+        &self.hosts[id.0]
+    }
+
+    /// A host, to be changed.
+    pub fn host_mut(&mut self, id: HostId) -> &mut Host {
+        &mut self.hosts[id.0]
+    }
+
+    /// A link.
+    pub fn link(&self, id: LinkId) -> &Link {
+        &self.links[id.0]
+    }
+
+    /// A link, to be changed.
+    pub fn link_mut(&mut self, id: LinkId) -> &mut Link {
+        &mut self.links[id.0]
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets sent so far.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// A hash over every packet sent, its time and its way: equal hashes, equal runs.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace
+    }
+
+    /// Opens an association from the first address of `from` to the first of `to`, all addresses announced.
+    pub fn connect(
+        &mut self,
+        from: HostId,
+        to: HostId,
+        carrier: Carrier,
+        config: AssociationConfig,
+        conversation: Conversation,
+    ) -> AssociationId {
+        let local_port = 40_000 + u16::try_from(self.hosts[from.0].app.conversations.len()).unwrap_or(0);
+        let remote = self.hosts[to.0].addresses[0];
+        let host = &mut self.hosts[from.0];
+        let local = host.addresses[0];
+        let connect = Connect {
+            local_port,
+            remote_port: SERVER_PORT,
+            init_routes: vec![Route { local, remote, carrier }],
+            local_addresses: host.addresses.clone(),
+            config,
+        };
+        let id = host.endpoint.connect(self.now, connect).expect("a new association");
+        host.app.conversations.insert(id, conversation);
+        self.work(from);
+        id
+    }
+
+    /// Plans a change.
+    pub fn at(&mut self, time: Time, change: Change) {
+        self.plan(time, Happening::Change(change));
+    }
+
+    /// A packet from nowhere reaches `to` now; `route` is the receiver's view.
+    pub fn inject(&mut self, to: HostId, route: Route, packet: &[u8]) {
+        self.deliver(to, route, packet);
+    }
+
+    /// An ICMP error reaches `to` now.
+    pub fn inject_path_error(&mut self, to: HostId, route: Route, error: PathError, quoted: &[u8]) {
+        self.hosts[to.0].endpoint.handle_path_error(self.now, &route, error, quoted);
+        self.work(to);
+    }
+
+    /// Lets the time pass.
+    pub fn run_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        self.run_until(end, |_| false);
+    }
+
+    /// Lets the time pass until `done` holds (true), or until `limit` (false).
+    pub fn run_until(&mut self, limit: Time, mut done: impl FnMut(&World) -> bool) -> bool {
+        (0..self.hosts.len()).for_each(|h| self.work(HostId(h)));
+        let mut inputs_now = 0;
+        loop {
+            if done(self) {
+                return true;
+            }
+            let next = self.next_time();
+            if next > limit {
+                self.now = self.now.max(limit);
+                return false;
+            }
+            inputs_now = if next > self.now { 0 } else { inputs_now + 1 };
+            assert!(inputs_now < INPUTS_AT_ONCE, "time stands still at {:?}", self.now);
+            self.now = self.now.max(next);
+            self.step();
+        }
+    }
+
+    fn next_time(&self) -> Time {
+        let planned = self.queue.first_key_value().map_or(Time::NEVER, |(key, _)| key.0);
+        self.hosts.iter().map(Host::next_timeout).fold(planned, Time::min)
+    }
+
+    fn step(&mut self) {
+        if let Some(entry) = self.queue.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let happening = entry.remove();
+            return self.happen(happening);
+        }
+        for index in 0..self.hosts.len() {
+            let host = &mut self.hosts[index];
+            if host.next_timeout() > self.now {
+                continue;
+            }
+            host.endpoint.handle_timeout(self.now);
+            let next = host.endpoint.next_timeout();
+            assert!(next > self.now, "a timer of host {index} stays in the past: {next:?} at {:?}", self.now);
+            self.work(HostId(index));
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Packet { to, route, packet } => self.arrive(to, route, &packet),
+            Happening::Send { route, packet } => self.carry(route, packet),
+            Happening::Icmp { to, route, error, quoted } => self.inject_path_error(to, route, error, &quoted),
+            Happening::Change(Change::Cut(link, direction, cut)) => {
+                self.links[link.0].set_cut(direction, cut);
+            }
+            Happening::Change(Change::CutBoth(link, cut)) => {
+                self.links[link.0].set_cut(Direction::Forward, cut);
+                self.links[link.0].set_cut(Direction::Backward, cut);
+            }
+            Happening::Change(Change::Up(host, up)) => {
+                self.hosts[host.0].is_up = up;
+                self.work(host);
+            }
+        }
+    }
+
+    fn plan(&mut self, at: Time, happening: Happening) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), happening);
+    }
+
+    /// `route` is the receiver's view.
+    fn arrive(&mut self, to: HostId, route: Route, packet: &[u8]) {
+        if self.hosts[to.0].is_up {
+            self.deliver(to, route, packet);
+        } else {
+            let error = PathError::Unreachable(Unreachable::Port);
+            self.send_icmp(turned(route), error, packet);
+        }
+    }
+
+    fn deliver(&mut self, to: HostId, route: Route, packet: &[u8]) {
+        let host = &mut self.hosts[to.0];
+        host.endpoint.handle_datagram(self.now, &route, Ecn::NotEct, packet, &mut host.app);
+        self.work(to);
+    }
+
+    /// Tells the sender of `packet`, which went by `route`, after one way back.
+    fn send_icmp(&mut self, route: Route, error: PathError, packet: &[u8]) {
+        let way = self.ways.get(&(route.remote, route.local));
+        let (Some(&to), Some(&(link, direction))) = (self.owners.get(&route.local), way) else { return };
+        let link = &self.links[link.0];
+        if !link.is_cut(direction) {
+            let quoted = packet[..packet.len().min(64)].to_vec();
+            let at = self.now + link.config.delay;
+            self.plan(at, Happening::Icmp { to, route, error, quoted });
+        }
+    }
+
+    /// Lets program and engine of a host work until they have nothing more to say.
+    fn work(&mut self, id: HostId) {
+        let mut buf = vec![0; 65_536];
+        let now = self.now;
+        if !self.hosts[id.0].is_up {
+            return;
+        }
+        loop {
+            let host = &mut self.hosts[id.0];
+            host.app.work(now, &mut host.endpoint);
+            let mut sent = false;
+            while let Some(train) = self.hosts[id.0].endpoint.poll_transmit(now, &mut buf) {
+                sent = true;
+                for packet in buf[..train.len].chunks(train.segment_size) {
+                    self.send(train.route, packet.to_vec());
+                }
+            }
+            if !sent {
+                break;
+            }
+        }
+        if self.checks {
+            self.hosts[id.0].endpoint.check_invariants();
+        }
+    }
+
+    fn send(&mut self, route: Route, packet: Vec<u8>) {
+        self.packets += 1;
+        self.note(route, &packet);
+        let mut record = Record { at: self.now, route, packet, arrives: true };
+        let fate = self.filter.as_mut().map_or(Fate::Pass, |filter| filter(&record));
+        let packet = record.packet.clone();
+        match fate {
+            Fate::Pass => self.carry(route, packet),
+            Fate::Drop => record.arrives = false,
+            Fate::Copies(n) => (0..n).for_each(|_| self.carry(route, packet.clone())),
+            Fate::Late(delay) => self.plan(self.now + delay, Happening::Send { route, packet }),
+        }
+        if self.recording {
+            self.records.push(record);
+        }
+    }
+
+    /// Puts a packet on its link.
+    fn carry(&mut self, route: Route, packet: Vec<u8>) {
+        let (Some(&(link, direction)), Some(&to)) =
+            (self.ways.get(&(route.local, route.remote)), self.owners.get(&route.remote))
+        else {
+            return;
+        };
+        let length = packet.len() + overhead(&route);
+        let link = &mut self.links[link.0];
+        let mtu = link.config.mtu;
+        if length > mtu {
+            link.counters.offered += 1;
+            link.counters.lost += 1;
+            if link.config.reports_mtu {
+                let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+                self.send_icmp(route, PathError::TooBig { mtu }, &packet);
+            }
+            return;
+        }
+        for arrival in link.offer(self.now, direction, length, &mut self.rng) {
+            let mut copy = packet.clone();
+            if let Some(bit) = arrival.flip.filter(|bit| bit / 8 < copy.len()) {
+                copy[bit / 8] ^= 1 << (bit % 8);
+            }
+            self.plan(arrival.at, Happening::Packet { to, route: turned(route), packet: copy });
+        }
+    }
+
+    /// FNV-1a over time, way and bytes.
+    fn note(&mut self, route: Route, packet: &[u8]) {
+        let way = format!("{:?}{route:?}", self.now);
+        for byte in way.as_bytes().iter().chain(packet) {
+            self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// Writes the recorded packets as a pcap file into the temporary directory; returns its path.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_capture(&self, name: &str) -> std::io::Result<PathBuf> {
+        let path = std::env::temp_dir().join(format!("{name}-{}.pcap", std::process::id()));
+        let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+        capture::write(&mut file, &self.records)?;
+        Ok(path)
+    }
+}
+
+/// The same way from the other end. Both sides encapsulate from the same UDP port.
+fn turned(route: Route) -> Route {
+    Route { local: route.remote, remote: route.local, carrier: route.carrier }
+}
+
+/// Bytes of IP and UDP headers.
+fn overhead(route: &Route) -> usize {
+    let ip = if route.remote.is_ipv4() { 20 } else { 40 };
+    ip + if matches!(route.carrier, Carrier::Udp { .. }) { 8 } else { 0 }
+}
