@@ -2,7 +2,7 @@
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::files::{make_random, sha256};
-use testbed::programs::Nginx;
+use testbed::programs::{Nginx, curl};
 
 const PARALLEL: usize = 200;
 const SEQUENTIAL: u64 = 2_000;
@@ -14,10 +14,11 @@ fn two_hundred_parallel_curls_all_arrive_whole_and_leave_nothing_open() {
     let nginx = Nginx::start(&world.beta).unwrap();
     let file = nginx.root().join("file");
     make_random(&file, 1 << 20).unwrap();
-    let before = world.descriptors();
+    let url = format!("http://{}/file", world.link.right_v4());
+    let before = world.descriptors_after(curl(&world.alpha, &url, None));
     let copies = world.lab.dir().join("copies");
     std::fs::create_dir(&copies).unwrap();
-    let url = format!("http://{}/file?[1-{PARALLEL}]", world.link.right_v4());
+    let url = format!("{url}?[1-{PARALLEL}]");
     let into = copies.join("#1").display().to_string();
     let all = PARALLEL.to_string();
     let parallel = ["--parallel", "--parallel-immediate", "--parallel-max", &all];
@@ -27,9 +28,9 @@ fn two_hundred_parallel_curls_all_arrive_whole_and_leave_nothing_open() {
     for n in 1..=PARALLEL {
         assert_eq!(sha256(&copies.join(n.to_string())).unwrap(), hash, "copy {n}");
     }
-    assert_eq!(world.connects_sctp(), PARALLEL as u64, "connections that rode SCTP");
+    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "connections that rode SCTP");
     world.wait_quiet();
-    assert_eq!(world.descriptors(), before, "open descriptors of the daemons");
+    world.wait_descriptors(before);
 }
 
 #[test]
@@ -37,11 +38,11 @@ fn two_hundred_parallel_curls_all_arrive_whole_and_leave_nothing_open() {
 fn two_thousand_connects_one_after_the_other_all_succeed_and_leave_nothing_open() {
     let world = World::new();
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
-    let before = world.descriptors();
+    let before = world.descriptors_after(world.client(BULK, &["connect", &world.target(), "1"]));
     let connect = world.client(BULK, &["connect", &world.target(), &SEQUENTIAL.to_string()]);
     let told = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
     assert_eq!(told.stdout.lines().count() as u64, SEQUENTIAL);
-    assert_eq!(world.connects_sctp(), SEQUENTIAL, "connections that rode SCTP");
+    assert_eq!(world.connects_sctp(), 1 + SEQUENTIAL, "connections that rode SCTP");
     world.wait_quiet();
-    assert_eq!(world.descriptors(), before, "open descriptors of the daemons");
+    world.wait_descriptors(before);
 }

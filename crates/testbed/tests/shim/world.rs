@@ -74,9 +74,22 @@ impl World {
         assert!(quiet, "alpha: {}\nbeta: {}", status(&self.alphas), status(&self.betas));
     }
 
+    /// Open descriptors once a first connection is over: it opens what all later ones share.
+    pub(crate) fn descriptors_after(&self, first: Command) -> (usize, usize) {
+        self.alpha.run("first", first, LIMIT).unwrap().good().unwrap();
+        self.wait_quiet();
+        self.descriptors()
+    }
+
     /// Open file descriptors of the daemons on alpha and on beta.
-    pub(crate) fn descriptors(&self) -> (usize, usize) {
+    fn descriptors(&self) -> (usize, usize) {
         (descriptors(&self.alpha), descriptors(&self.beta))
+    }
+
+    /// Waits until as many descriptors are open as `before`: the last question's socket closes a little later.
+    pub(crate) fn wait_descriptors(&self, before: (usize, usize)) {
+        let closed = wait_for(QUIET_LIMIT, || self.descriptors() == before);
+        assert!(closed, "open descriptors of the daemons: {before:?} before, {:?} after", self.descriptors());
     }
 
     /// How many of alpha's connections rode SCTP so far.
