@@ -2,7 +2,8 @@
 //!
 //! Order of set-up: the private namespace (needs root), the owned table (which is also the lock against a
 //! second interceptor), what a dead predecessor left, veth, addresses and routes, listeners, sysctls, policy
-//! rules, and last the queue, so that no SYN is held before all else works. Taking down goes the other way.
+//! rules, the queue, and last the rule that fills it: no SYN is held before all else works, and none meets a
+//! queue that is not configured yet, which would drop it. Taking down goes the other way.
 
 use std::fs::File;
 use std::io;
@@ -44,7 +45,7 @@ impl Interceptor {
         let namespace = Namespace::create()
             .map_err(|error| SetUpError::from_io("make a private network namespace", error))?;
         let ipv6 = sysctl::has_ipv6();
-        let owner = claim_table(config)?;
+        let mut owner = claim_table(config)?;
         let host = HostChanges::make(config, &namespace, ipv6)?;
         let listeners = fill_namespace(config, &namespace, ipv6)?;
         let host = host.finish()?;
@@ -52,6 +53,9 @@ impl Interceptor {
             SetUpError::needing("sock_diag for TCP (CONFIG_INET_DIAG)", "open a sock_diag socket", error)
         })?;
         let queue = bind_queue(config)?;
+        nft::start_queueing(&mut owner, config).map_err(|refusal| {
+            SetUpError::needing(refusal.part, "make the nftables rule that queues", refusal.error)
+        })?;
         Ok(Interceptor { config: config.clone(), owner, diagnosis, listeners, queue, host, namespace })
     }
 
@@ -243,18 +247,12 @@ fn check(config: &Config) -> Result<(), SetUpError> {
     Err(SetUpError::Config { what })
 }
 
-/// Makes the table with whichever form of the queue rule the kernel has.
+/// Makes the table, which still holds no SYN.
 fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     let mut owner = Netlink::open(NETLINK_NETFILTER).map_err(|error| {
         SetUpError::needing("nfnetlink (CONFIG_NETFILTER_NETLINK)", "open a netfilter socket", error)
     })?;
-    let made = match nft::create_host_table(&mut owner, config, nft::QueueForm::Native) {
-        Err(refusal) if refusal.is(nft::QUEUE_PART, libc::ENOENT) => {
-            nft::create_host_table(&mut owner, config, nft::QueueForm::Target)
-        }
-        result => result,
-    };
-    match made {
+    match nft::create_host_table(&mut owner, config) {
         Ok(()) => Ok(owner),
         Err(refusal) if refusal.is(nft::TABLE_PART, libc::EPERM) => {
             Err(SetUpError::AlreadyRunning { owner_port: nft::owner_port(&mut owner) })
@@ -270,8 +268,6 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
     let name = config.shim_interface.clone();
     let entered = namespace.run(move || {
         set_interface_sysctls(&name, ipv6)?;
-        // A client's port is free for its next connection one second after we closed first, not after 60.
-        sysctl::set("ipv4/tcp_tw_reuse", "1")?;
         let index = interface_index(&name)?;
         Ok((index, Netlink::open(NETLINK_ROUTE)?, Netlink::open(NETLINK_NETFILTER)?))
     });

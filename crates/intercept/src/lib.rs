@@ -22,8 +22,7 @@
 //!
 //! What an administrator must know: connections from SCTP peers reach programs through [`Config::host_interface`],
 //! so a firewall that drops by default has to allow the services there. Programs may see bits of
-//! [`Marks::shim`] in `SO_MARK` of connections they accepted. A port held for TIME-WAIT by our own end is free
-//! again after a second.
+//! [`Marks::shim`] in `SO_MARK` of connections they accepted.
 //!
 //! No other program is run, neither `ip` nor `nft` nor `iptables`: all is netlink. Begin with
 //! [`Interceptor::set_up`].

@@ -25,12 +25,11 @@ pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TAB
 const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
 const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
 const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
-/// The part of the batch that makes the queue rule.
-pub(crate) const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
+const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
 
 /// How the queue rule is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum QueueForm {
+enum QueueForm {
     /// nftables' own expression.
     Native,
     /// The xtables target inside an nftables rule, for kernels without the expression.
@@ -77,12 +76,8 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
     id: 2,
 };
 
-/// Makes the whole table, owned by `owner`: all or nothing.
-pub(crate) fn create_host_table(
-    owner: &mut Netlink,
-    config: &Config,
-    form: QueueForm,
-) -> Result<(), Refusal> {
+/// Makes the whole table but for the queue rule, owned by `owner`: all or nothing.
+pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
     const OWNER: u32 = 2;
     let mut batch = Batch::new(owner);
     batch.add(TABLE_PART, NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, |message| {
@@ -102,6 +97,22 @@ pub(crate) fn create_host_table(
         rule.came_in_by(&config.host_interface);
         rule.set_shim_mark(config.marks);
     });
+    batch.commit()
+}
+
+/// Adds the queue rule in whichever form the kernel has: SYNs are held from now on. The queue must be bound
+/// and configured before, because a queue in the making drops what it gets.
+pub(crate) fn start_queueing(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
+    match add_queue_rule(owner, config, QueueForm::Native) {
+        Err(refusal) if refusal.is(QUEUE_PART, libc::ENOENT) => {
+            add_queue_rule(owner, config, QueueForm::Target)
+        }
+        result => result,
+    }
+}
+
+fn add_queue_rule(owner: &mut Netlink, config: &Config, form: QueueForm) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
     add_rule(&mut batch, QUEUE_PART, QUEUE_CHAIN.name, |rule| queue_rule(rule, config, form));
     batch.commit()
 }

@@ -15,7 +15,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
 use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
 
 pub(crate) use elements::{add_flow, delete_flow};
-pub(crate) use host::{QUEUE_PART, QueueForm, TABLE_PART, create_host_table, owner_port, stop_queueing};
+pub(crate) use host::{TABLE_PART, create_host_table, owner_port, start_queueing, stop_queueing};
 pub(crate) use shim::create_shim_table;
 
 /// The table's name in both namespaces.

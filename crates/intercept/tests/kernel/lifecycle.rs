@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use intercept::{
     Config, Interceptor, Namespace, SavedSysctls, SetUpError, TearDownError, Verdict, remove_leftovers,
 };
+use nix::sched::{CloneFlags, setns};
 
 use crate::world::*;
 use crate::{Test, ignore};
@@ -20,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("dropping leaves the host as it was", drop_leaves_nothing),
     ("sysctls that were on before stay on", sysctls_that_were_on_stay_on),
     ("a SYN that is held at tearing down passes at once", held_at_tear_down_passes),
+    ("no connection is delayed by setting up and tearing down", no_delay_by_set_up),
     ("a diverted connection that was never accepted is reset at tearing down", unaccepted_is_reset),
     ("a host with IPv6 disabled is served over IPv4", ipv6_disabled),
     ("a second interceptor in one namespace is refused and names the first", second_is_refused),
@@ -82,6 +86,40 @@ fn held_at_tear_down_passes() {
     for client in clients.map(connected) {
         assert!(!has_retransmitted(&world.alpha, &client), "a SYN was lost");
     }
+}
+
+fn no_delay_by_set_up() {
+    const ROUNDS: usize = 5;
+    let world = World::new();
+    let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let (ended, all_served) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.incoming().take_while(|_| !all_served.load(Ordering::Relaxed)).count());
+        let clients = scope.spawn(|| {
+            // A thread of its own in alpha: the namespace's is busy setting up.
+            setns(world.alpha.as_fd(), CloneFlags::CLONE_NEWNET).expect("alpha");
+            while !ended.load(Ordering::Relaxed) {
+                let mut client = TcpStream::connect(at(BETA4, PORT)).expect("a connection");
+                // One at a time, so that the listener's backlog never overflows.
+                assert_eq!(client.read(&mut [0]).expect("the server's close"), 0);
+            }
+        });
+        for _ in 0..ROUNDS {
+            let mut interceptor = world.intercept_alpha();
+            for _ in 0..ROUNDS {
+                let syn = held(&mut interceptor);
+                interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+            }
+            interceptor.tear_down().expect("nothing left");
+        }
+        ended.store(true, Ordering::Relaxed);
+        clients.join().expect("every client is connected");
+        all_served.store(true, Ordering::Relaxed);
+        connected(connect(&world.alpha, at(BETA4, PORT)));
+    });
+    let counters = run_program(&world.alpha, "nstat", &["-az", "TcpExtTCPSynRetrans"]);
+    let count = counters.split_whitespace().skip_while(|word| *word != "TcpExtTCPSynRetrans").nth(1);
+    assert_eq!(count, Some("0"), "{counters}");
 }
 
 fn unaccepted_is_reset() {

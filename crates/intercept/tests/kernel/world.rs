@@ -82,7 +82,8 @@ pub(crate) fn has_retransmitted(host: &Namespace, connection: &TcpStream) -> boo
     sockets.contains("retrans:")
 }
 
-fn run_program(host: &Namespace, program: &'static str, arguments: &[&str]) -> String {
+/// Runs a program of iproute2 in `host` and returns what it prints.
+pub(crate) fn run_program(host: &Namespace, program: &'static str, arguments: &[&str]) -> String {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let shown = arguments.join(" ");
     let output = host
