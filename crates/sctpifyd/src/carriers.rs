@@ -15,10 +15,9 @@ use crate::addresses::AddressBook;
 
 /// Bytes of packets that go to the kernel in one call: a full train of GSO.
 const BATCH: usize = 64 * 1024;
-/// Batches sent in one turn of the loop at most, so that it stays responsive.
-const BATCHES_PER_TURN: usize = 32;
-/// Calls to the receive function in one turn of the loop and socket at most.
-const RECEIVES_PER_TURN: usize = 4;
+/// Batches sent in one turn of the loop at most, so that it stays responsive. What is received in one turn is bounded by
+/// [`netio::DATAGRAMS_PER_RECV`] for each socket.
+const BATCHES_PER_TURN: usize = 16;
 /// The smallest MTU that SCTP can work with, for links that do not tell theirs.
 const MTU_FALLBACK: u16 = 1280;
 
@@ -68,19 +67,17 @@ impl Outlet {
     /// Hands what has arrived to `f`; tells whether more may wait.
     pub(crate) fn receive(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> bool {
         for place in 0..Carriers::TOKENS {
-            for _ in 0..RECEIVES_PER_TURN {
-                if !self.has_more[place] {
-                    break;
+            if !self.has_more[place] {
+                continue;
+            }
+            match self.carriers.recv_at(place, &mut f) {
+                Ok(received) => {
+                    self.has_more[place] = received.more;
+                    self.errors_waiting |= received.errors_waiting;
                 }
-                match self.carriers.recv_at(place, &mut f) {
-                    Ok(received) => {
-                        self.has_more[place] = received.more;
-                        self.errors_waiting |= received.errors_waiting;
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, place, "receiving packets failed");
-                        self.has_more[place] = false;
-                    }
+                Err(error) => {
+                    tracing::warn!(%error, place, "receiving packets failed");
+                    self.has_more[place] = false;
                 }
             }
         }

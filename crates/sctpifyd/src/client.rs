@@ -89,11 +89,11 @@ impl Shard {
             return Err(Plain::ByRule);
         }
         let association = self.connect(syn, &settings)?;
+        let (patience, _) = timing::init_patience(&settings);
         let connection = Connection::new(association, Role::Client, syn.flow, self.now, Stage::Init(*syn));
         let id = self.connections.insert(connection);
         self.awaiting_init_ack.insert(id);
-        let race = Duration::from_millis(u64::from(settings.race_timer_ms));
-        self.timers.set(self.now + race, Timer::Race(id));
+        self.timers.set(self.now + patience, Timer::Race(id));
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Shard {
             remote_port: remote.port(),
             init_routes: self.init_routes(local.ip(), remote.ip(), settings),
             local_addresses: self.addresses.offered_first(local.ip()),
-            config: timing::association_config(settings, self.addresses.mtu()),
+            config: timing::association_config(self.addresses.mtu()),
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {
             ConnectError::TooMany(_) => limit("associations"),
@@ -190,8 +190,14 @@ impl Shard {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         let waited = self.now.since(connection.began);
-        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        self.abandon(id, &syn, FallbackReason::NoSctpAnswer { waited_ms });
+        let settings = self.rules.settings();
+        let reason = match timing::init_patience(&settings) {
+            (_, true) => FallbackReason::NoSctpAnswer {
+                waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            },
+            (_, false) => FallbackReason::InitUnanswered { inits: settings.init_rtx_max + 1 },
+        };
+        self.abandon(id, &syn, reason);
     }
 
     /// The handshake stalls after INIT ACK.
@@ -213,14 +219,11 @@ impl Shard {
 
     /// The association of a held SYN is over before it was used.
     pub(crate) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
-        let inits = self.rules.settings().init_rtx_max + 1;
-        let is_after_init_ack = self.connections.get(id).is_some_and(|c| matches!(c.stage, Stage::Cookie(_)));
         let reason = match reason {
             CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },
             CloseReason::Unreachable(what) => {
                 FallbackReason::IcmpUnreachable { message: unreachable_text(*what).to_owned() }
             }
-            CloseReason::NoAnswer if !is_after_init_ack => FallbackReason::InitUnanswered { inits },
             other => FallbackReason::AssociationFailed { cause: format!("{other:?}") },
         };
         self.abandon(id, &syn, reason);

@@ -4,6 +4,7 @@
 //! bulk transfer does not starve the others.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::ops::Bound;
 
 use base::Time;
 use bytes::Bytes;
@@ -19,6 +20,9 @@ use crate::shard::{Shard, token_of, user_abort};
 
 /// Reads and writes of one connection in one turn at most.
 const ROUNDS: usize = 4;
+/// Bytes of all connections together in one turn, beyond which the rest waits for the next: packets and new
+/// connections are to wait for milliseconds only.
+const BYTES_PER_TURN: u64 = 1 << 20;
 /// Slices of one write at most.
 const SLICES: usize = 64;
 /// Each connection uses one stream each way.
@@ -48,17 +52,26 @@ impl Shard {
         self.ready.insert(id);
     }
 
-    /// Lets the bytes of all ready connections flow for one turn.
+    /// Lets bytes of the ready connections flow, in turn, until the bytes of this turn are used up.
     pub(crate) fn pump_all(&mut self) {
-        for id in std::mem::take(&mut self.ready) {
-            self.pump(id);
+        let mut left = BYTES_PER_TURN;
+        for _ in 0..self.ready.len() {
+            let after = (Bound::Excluded(self.served), Bound::Unbounded);
+            let Some(id) = self.ready.range(after).next().or(self.ready.first()).copied() else { return };
+            self.ready.remove(&id);
+            self.served = id;
+            left = left.saturating_sub(self.pump(id));
+            if left == 0 {
+                return;
+            }
         }
     }
 
-    fn pump(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    /// Serves one connection; returns the bytes that moved.
+    fn pump(&mut self, id: ConnectionId) -> u64 {
+        let Some(connection) = self.connections.get_mut(id) else { return 0 };
         let association = connection.association;
-        let Stage::Relaying(flowing) = &mut connection.stage else { return };
+        let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
         let mut turn =
             Turn { now: self.now, engine: &mut self.engine, association, scratch: &mut self.scratch };
         let outcome = turn.run(flowing);
@@ -69,6 +82,7 @@ impl Shard {
         } else if outcome.more {
             self.ready.insert(id);
         }
+        outcome.sent + outcome.received
     }
 
     /// The relay is done: the socket is closed as it said.

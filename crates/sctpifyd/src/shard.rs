@@ -108,6 +108,8 @@ pub(crate) struct Shard {
     pub(crate) diverted: HashMap<FourTuple, Time>,
     /// Connections whose bytes can flow.
     pub(crate) ready: BTreeSet<ConnectionId>,
+    /// The connection that was served last.
+    pub(crate) served: ConnectionId,
     /// When each association was last seen to change its path, by path.
     pub(crate) switches: BTreeMap<AssociationId, Time>,
     pub(crate) scratch: Box<[u8]>,
@@ -153,7 +155,7 @@ impl Shard {
         let clock = Clock::start();
         let addresses = AddressBook::open()?;
         addresses.register(poll.registry(), ADDRESSES)?;
-        let config = timing::endpoint_config(&rules.settings(), addresses.mtu());
+        let config = timing::endpoint_config(addresses.mtu());
         let engine = Endpoint::new(clock.now(), config, seed);
         let (sender, commands) = channel();
         let shard = Shard {
@@ -171,6 +173,7 @@ impl Shard {
             awaiting_init_ack: BTreeSet::new(),
             diverted: HashMap::new(),
             ready: BTreeSet::new(),
+            served: ConnectionId(0),
             switches: BTreeMap::new(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
@@ -267,10 +270,12 @@ impl Shard {
         self.take_arrivals();
         let mut more = self.take_packets() | self.has_syns | self.has_arrivals;
         self.outlet.report_errors(self.now, &mut self.engine);
+        // What has arrived counts before any timer does.
+        self.look_for_init_acks();
+        self.take_engine_events();
         self.engine.handle_timeout(self.now);
         self.fire_timers();
         self.take_engine_events();
-        self.look_for_init_acks();
         self.pump_all();
         self.take_engine_events();
         more |= self.transmit();
@@ -407,11 +412,12 @@ impl Shard {
 
     fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
         self.switches.remove(&association);
+        let counters = self.engine.info(association).map(|info| info.counters);
+        tracing::debug!(?reason, ?counters, "association closed");
         let Some(id) = id else {
             self.engine.release(self.now, association);
             return;
         };
-        tracing::debug!(?reason, "association closed");
         let how = if *reason == CloseReason::Graceful { Closed::Gracefully } else { Closed::Lost };
         let Some(connection) = self.connections.get_mut(id) else { return };
         if let Stage::Init(syn) | Stage::Cookie(syn) = connection.stage {

@@ -12,6 +12,8 @@ const ASSOCIATION_BUFFER: usize = 4 << 20;
 const STREAMS: u16 = 1;
 /// How long an INIT waits before it is sent again. Far below RFC 9260's second, for the race timer ends the wait.
 const INIT_RTO: Duration = Duration::from_millis(100);
+/// INITs after which the race timer, three seconds at most, has ended the wait in any case.
+const INITS_DOUBLED_MAX: u32 = 6;
 
 /// Timing towards a peer of this kind.
 ///
@@ -34,8 +36,17 @@ pub(crate) fn timing(peer: Peer) -> Timing {
     }
 }
 
+/// How long INITs may stay unanswered, and whether it is the race timer that says so.
+pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
+    let race = Duration::from_millis(u64::from(settings.race_timer_ms));
+    // The first wait and its doublings, one for each INIT.
+    let inits = settings.init_rtx_max.min(INITS_DOUBLED_MAX) + 1;
+    let tries = INIT_RTO * ((1 << inits) - 1);
+    (race.min(tries), race <= tries)
+}
+
 /// What a new association asks for, before the peer is known.
-pub(crate) fn association_config(settings: &Settings, mtu: u16) -> AssociationConfig {
+pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
     AssociationConfig {
         timing: Timing { rto_initial: INIT_RTO, rto_min: INIT_RTO, ..timing(Peer::Shim) },
         outbound_streams: STREAMS,
@@ -44,11 +55,27 @@ pub(crate) fn association_config(settings: &Settings, mtu: u16) -> AssociationCo
         receive_buffer: ASSOCIATION_BUFFER,
         mtu,
         adaptation: Some(ADAPTATION),
-        max_init_retransmits: u8::try_from(settings.init_rtx_max).unwrap_or(u8::MAX),
+        // How long INIT and COOKIE ECHO are tried is for our own timers to say.
+        max_init_retransmits: u8::MAX,
     }
 }
 
 /// What the endpoint is made with; accepted associations get the association's part.
-pub(crate) fn endpoint_config(settings: &Settings, mtu: u16) -> EndpointConfig {
-    EndpointConfig { association: association_config(settings, mtu), ..EndpointConfig::default() }
+pub(crate) fn endpoint_config(mtu: u16) -> EndpointConfig {
+    EndpointConfig { association: association_config(mtu), ..EndpointConfig::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_race_timer_and_the_number_of_inits_both_bound_the_wait() {
+        let settings =
+            |init_rtx_max, race_timer_ms| Settings { init_rtx_max, race_timer_ms, ..Settings::default() };
+        assert_eq!(init_patience(&settings(0, 250)), (Duration::from_millis(100), false));
+        assert_eq!(init_patience(&settings(1, 250)), (Duration::from_millis(250), true));
+        assert_eq!(init_patience(&settings(1, 3000)), (Duration::from_millis(300), false));
+        assert_eq!(init_patience(&settings(20, 3000)), (Duration::from_secs(3), true));
+    }
 }
