@@ -37,7 +37,8 @@ pub struct AssociationConfig {
     pub inbound_streams: u16,
     /// Bytes of user data that may wait to be sent or acknowledged before [`send`](crate::Endpoint::send) refuses.
     pub send_buffer: usize,
-    /// Bytes of user data that may wait to be read; what is left of it is advertised as a_rwnd.
+    /// Bytes of user data that may wait to be read; what is left of it is advertised as a_rwnd. Bookkeeping comes on top,
+    /// but all together never takes more than three times this.
     pub receive_buffer: usize,
     /// MTU of the links, IP header included, in bytes.
     pub mtu: u16,

@@ -220,11 +220,9 @@ impl Conversation {
         }
         match self.reading {
             Reading::Never => {}
-            Reading::AtOnce => {
-                while let Some(message) = endpoint.recv(now, id) {
-                    self.take(now, message);
-                }
-            }
+            // What is left at the end is read at once.
+            _ if self.closed.is_some() => self.read_all(now, id, endpoint),
+            Reading::AtOnce => self.read_all(now, id, endpoint),
             Reading::Every(pause) => {
                 if now >= self.progress.next_read {
                     self.progress.next_read = now + pause;
@@ -233,6 +231,12 @@ impl Conversation {
                     }
                 }
             }
+        }
+    }
+
+    fn read_all(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
+        while let Some(message) = endpoint.recv(now, id) {
+            self.take(now, message);
         }
     }
 

@@ -11,7 +11,7 @@ use wire::{
 };
 
 use super::heartbeat::info;
-use super::{Association, Context, Control, State};
+use super::{Association, Context, Control, State, WindowProbe};
 use crate::info::PathState;
 use crate::path::PathIndex;
 use crate::tx::Fragment;
@@ -38,7 +38,8 @@ impl Association {
         let max = self.paths.get(path).packet_size();
         let (mut len, mut segment_size, mut packets) = (0, max, 0);
         while packets < TRAIN_MAX && len + segment_size <= buf.len() {
-            let written = self.write_packet(path, &mut buf[len..len + segment_size], ctx.now);
+            let is_full_size = packets == 0;
+            let written = self.write_packet(path, &mut buf[len..len + segment_size], is_full_size, ctx.now);
             if written == 0 {
                 break;
             }
@@ -69,7 +70,7 @@ impl Association {
             return None;
         }
         if let Some(path) = self.retransmission_path() {
-            return self.window_allows(path).then_some(path);
+            return self.may_retransmit(path).then_some(path);
         }
         let path = self.paths.current();
         self.next_new_length(path).map(|_| path)
@@ -86,9 +87,10 @@ impl Association {
         }
     }
 
-    fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], now: Time) -> usize {
+    /// Later packets of a train may be given less room than the path has: `is_full_size` says that this one was not.
+    fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
         let mut packet = PacketWriter::new(buf, self.header());
-        self.fill_control(path, &mut packet);
+        self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
         if self.state.sends_data() {
             self.fill_retransmissions(path, &mut packet, now);
@@ -97,7 +99,7 @@ impl Association {
         if packet.is_empty() { 0 } else { packet.finish() }
     }
 
-    fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
+    fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) {
         while let Some((_, control)) = self.control.front().filter(|(p, _)| *p == path) {
             let pushed = match control {
                 Control::CookieEcho => self.push_cookie_echo(packet),
@@ -115,8 +117,8 @@ impl Association {
                 }
                 Control::ShutdownAck => packet.push(&Chunk::ShutdownAck).is_ok(),
             };
-            // What does not even fit into an empty packet never will.
-            if pushed || packet.is_empty() {
+            // What does not even fit into an empty packet of full size never will.
+            if pushed || (is_full_size && packet.is_empty()) {
                 self.control.pop_front();
             }
             if !pushed {
@@ -168,8 +170,13 @@ impl Association {
         self.outstanding.flight(path) < self.paths.get(path).congestion.cwnd()
     }
 
+    /// The first packet after a loss was found does not wait for the window (RFC 9260 section 7.2.4).
+    fn may_retransmit(&self, path: PathIndex) -> bool {
+        self.window_allows(path) || self.fast_retransmit == Some(path)
+    }
+
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        while self.retransmission_path() == Some(path) && self.window_allows(path) {
+        while self.retransmission_path() == Some(path) && self.may_retransmit(path) {
             let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
             let length = fragment.payload.len();
             let chunk = data_chunk(fragment, seq.tsn(self.initial_tsn), false);
@@ -177,12 +184,28 @@ impl Association {
                 break;
             }
             self.outstanding.on_retransmit(seq, path, now);
-            self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
+            self.take_window(length);
             self.counters.data_retransmitted += 1;
+            let is_earliest = seq == self.outstanding.first();
             let path = self.paths.get_mut(path);
             path.counters.retransmissions += 1;
+            // RFC 9260 section 7.2.4: the earliest chunk gets a whole timeout anew.
+            if is_earliest {
+                path.t3 = None;
+            }
             path.on_data_sent(now);
         }
+        if self.fast_retransmit == Some(path) {
+            self.fast_retransmit = None;
+        }
+    }
+
+    /// A chunk of `length` bytes leaves: the peer's window shrinks, or the chunk probes it.
+    fn take_window(&mut self, length: usize) {
+        if self.peer_rwnd < length && self.window_probe == WindowProbe::No {
+            self.window_probe = WindowProbe::Sent;
+        }
+        self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
     }
 
     /// The length of the next new chunk, if windows allow it on `path` (RFC 9260 section 6.1 A and B).
@@ -206,7 +229,7 @@ impl Association {
             }
             let Some(fragment) = self.queue.next_fragment(max) else { break };
             let tsn = self.outstanding.next().tsn(self.initial_tsn);
-            self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
+            self.take_window(length);
             self.outstanding.push(fragment.clone(), path, now);
             self.paths.get_mut(path).on_data_sent(now);
             self.counters.data_sent += 1;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use wire::{Cause, Data, Sack, Tsn};
 
-use super::{Association, Context, State};
+use super::{Association, Context, State, WindowProbe};
 use crate::event::Event;
 use crate::path::{Acked, PathIndex};
 use crate::rx::DataOutcome;
@@ -71,7 +71,7 @@ impl Association {
         self.outstanding.first().nearest(self.initial_tsn, cumulative.next())
     }
 
-    /// Applies an acknowledgement; also that of a SHUTDOWN, which has no gaps and no window.
+    /// Applies an acknowledgement.
     pub(super) fn acknowledge(
         &mut self,
         first: Seq,
@@ -91,20 +91,38 @@ impl Association {
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.counters.bytes_acknowledged += acknowledged as u64;
         self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
+        self.on_window(acknowledged > 0, a_rwnd as usize);
         // Answers to window probes prove that the peer lives (RFC 9260 section 6.1 A).
-        if acknowledged > 0 || a_rwnd == 0 {
+        if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
             self.errors = 0;
-        }
-        if a_rwnd == 0 {
-            let current = self.paths.current();
-            let transition = self.paths.get_mut(current).on_success();
-            self.report_transition(current, transition);
         }
         if self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4 {
             self.writable_wanted = false;
             if self.state.takes_data_to_send() {
                 self.events.push_back(Event::Writable);
             }
+        }
+    }
+
+    /// What a SACK means for a window probe that is out. If the window has opened, the probe was dropped or is about to
+    /// be acknowledged: sent again at once, it does not wait for a T3 that has been backed off.
+    fn on_window(&mut self, acknowledged: bool, a_rwnd: usize) {
+        if self.window_probe == WindowProbe::No {
+            return;
+        }
+        let Some((seq, length, path)) = self.outstanding.first_in_flight().filter(|_| !acknowledged) else {
+            self.window_probe = WindowProbe::No;
+            return;
+        };
+        if a_rwnd < length {
+            self.window_probe = WindowProbe::Answered;
+            return;
+        }
+        self.window_probe = WindowProbe::No;
+        self.outstanding.mark_lost(seq);
+        self.peer_rwnd += length;
+        if self.outstanding.flight(path) == 0 {
+            self.paths.get_mut(path).t3 = None;
         }
     }
 
@@ -125,6 +143,7 @@ impl Association {
         }
         if acks.lost > 0 && path.congestion.on_loss(next) {
             self.counters.fast_recoveries += 1;
+            self.fast_retransmit = Some(index);
         }
         if acks.bytes > 0 {
             path.congestion.on_ack(Acked {

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 
 use base::{Route, Time};
 use bytes::Bytes;
+use smallvec::SmallVec;
 use wire::{Ppid, StreamId, Tsn, VerificationTag};
 
 use crate::config::{AssociationConfig, Limits, Timing};
@@ -58,6 +59,17 @@ enum Control {
     ShutdownAck,
 }
 
+/// A chunk sent although the peer's window has no room for it (RFC 9260 section 6.1 A).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum WindowProbe {
+    /// None is out.
+    No,
+    /// It was sent.
+    Sent,
+    /// A SACK said that there is still no room.
+    Answered,
+}
+
 /// An association beyond its INIT.
 pub(crate) struct Association {
     config: AssociationConfig,
@@ -70,11 +82,16 @@ pub(crate) struct Association {
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
+    /// All addresses of the peer, also those that no path leads to.
+    peer_addresses: SmallVec<[IpAddr; 4]>,
     initial_tsn: Tsn,
     queue: SendQueue,
     outstanding: Outstanding,
     /// The peer's a_rwnd less what is in flight.
     peer_rwnd: usize,
+    window_probe: WindowProbe,
+    /// The path whose next packet of retransmissions may pass the congestion window: a loss was just found there.
+    fast_retransmit: Option<PathIndex>,
     /// Whether `send` refused and the driver waits for room.
     writable_wanted: bool,
     inbound: Inbound,
@@ -169,10 +186,16 @@ impl Association {
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,
+            peer_addresses: std::iter::once(&birth.route.remote)
+                .chain(birth.peer_addresses)
+                .copied()
+                .collect(),
             initial_tsn: birth.initial_tsns.0,
             queue: SendQueue::default(),
             outstanding: Outstanding::default(),
             peer_rwnd: birth.peer_rwnd as usize,
+            window_probe: WindowProbe::No,
+            fast_retransmit: None,
             writable_wanted: false,
             inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, ctx.limits),
             data_path: PathIndex(0),
@@ -214,6 +237,12 @@ impl Association {
         self.paths.iter().map(|(_, p)| p.route.local)
     }
 
+    /// Whether the peer named `address` as its own when the association was set up.
+    pub(crate) fn peer_has(&self, address: IpAddr) -> bool {
+        self.peer_addresses.contains(&address)
+    }
+
+    /// Whether a path leads to `address`.
     pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
         self.paths.knows_remote(address)
     }

@@ -80,9 +80,10 @@ impl Association {
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
         if let Some(first) = self.sequence_after(cumulative).filter(|&f| f >= self.outstanding.first()) {
-            // A SHUTDOWN says nothing of the window: what it was, and what this frees.
+            // A SHUTDOWN says nothing of gaps and of the window: they are what they were.
+            let gaps = self.outstanding.gaps_from(first);
             let rwnd = self.peer_rwnd + self.outstanding.total_flight();
-            self.acknowledge(first, &[], u32::try_from(rwnd).unwrap_or(u32::MAX), ctx);
+            self.acknowledge(first, &gaps, u32::try_from(rwnd).unwrap_or(u32::MAX), ctx);
         }
     }
 

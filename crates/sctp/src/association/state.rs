@@ -53,7 +53,7 @@ impl State {
 
     /// Whether the driver may hand over more to send.
     pub(crate) fn takes_data_to_send(&self) -> bool {
-        matches!(self, State::CookieEchoed { .. } | State::Accepting | State::Established)
+        matches!(self, State::Accepting | State::Established)
     }
 
     /// Whether DATA may leave.

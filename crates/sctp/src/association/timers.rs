@@ -2,7 +2,7 @@
 
 use base::Time;
 
-use super::{Association, Context, Control, State};
+use super::{Association, Context, Control, State, WindowProbe};
 use crate::event::CloseReason;
 use crate::path::PathIndex;
 
@@ -88,7 +88,7 @@ impl Association {
                 return;
             }
             if self.paths.get_mut(index).expire_heartbeat(ctx.now, &self.config.timing, ctx.random) {
-                self.on_path_silent(index);
+                self.on_heartbeat_lost(index);
             }
             if matches!(self.state, State::Closed) {
                 return;
@@ -100,23 +100,29 @@ impl Association {
     /// T3-rtx (RFC 9260 section 6.3.3): the window closes, the timeout doubles, what was in flight is lost.
     fn on_t3(&mut self, index: PathIndex, now: Time) {
         self.counters.timeouts += 1;
-        // A window probe without room is no fault of the path (section 6.1 A); its SACK resets the count.
         let path = self.paths.get_mut(index);
         path.counters.timeouts += 1;
-        path.congestion.on_timeout();
         path.back_off(&self.config.timing);
+        // A window probe that was answered, but found no room, says nothing against the path (section 6.1 A).
+        if self.window_probe == WindowProbe::Answered {
+            self.window_probe = WindowProbe::Sent;
+            return self.mark_lost_on(index);
+        }
+        path.congestion.on_timeout();
         path.probe_now(now);
         self.mark_lost_on(index);
-        self.on_path_silent(index);
+        let transition = self.paths.get_mut(index).on_error(&self.config.timing);
+        self.report_transition(index, transition);
+        self.count_error();
     }
 
-    /// A timeout on a path counts against it, and if it was ever proven, against the association (section 8.1).
-    fn on_path_silent(&mut self, index: PathIndex) {
-        let path = self.paths.get_mut(index);
-        let confirmed = path.is_confirmed();
-        let transition = path.on_error(&self.config.timing);
+    /// An unanswered heartbeat counts against its path, and against the association only where data goes: an idle
+    /// association would else be given up for its other paths (section 8.1).
+    fn on_heartbeat_lost(&mut self, index: PathIndex) {
+        let is_current = index == self.paths.current();
+        let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         self.report_transition(index, transition);
-        if confirmed {
+        if is_current {
             self.count_error();
         }
     }

@@ -7,6 +7,7 @@ use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
 use crate::association::Verdict;
 use crate::event::{CloseReason, PathError};
+use crate::info::StateName;
 
 impl Endpoint {
     /// Takes a packet that came by `route` (whose `remote` is the packet's source).
@@ -33,28 +34,36 @@ impl Endpoint {
             ChunkType::INIT => self.on_init_packet(now, route, &parsed, &first, listener),
             ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, &first, packet.len()),
             _ => match self.find(&parsed.header, route, &first) {
-                Some(id) => self.dispatch(now, id, route, &parsed, packet.len(), 0),
-                None => self.on_out_of_the_blue(route, &parsed),
+                Owner::Association(id) => self.dispatch(now, id, route, &parsed, packet.len(), 0),
+                Owner::Nobody => self.on_out_of_the_blue(route, &parsed),
+                Owner::Forged => self.counters.bad_tag += 1,
             },
         }
     }
 
     /// The association with this tag and these ports, or the one that a reflected tag speaks of (section 8.5.1 B and C).
-    fn find(&mut self, header: &CommonHeader, route: &Route, first: &RawChunk<'_>) -> Option<AssociationId> {
-        if let Some(id) = self.slots.by_tag(header.tag) {
-            return self.ports_match(id, header).then_some(id);
-        }
+    fn find(&self, header: &CommonHeader, route: &Route, first: &RawChunk<'_>) -> Owner {
         let reflected = match first.parse() {
             Ok(Chunk::Abort(abort)) => abort.tag_reflected,
             Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
             _ => false,
         };
-        let id = self.slots.by_peer(header.destination_port, header.source_port, route.remote)?;
-        let is_peers_tag = self.association(id).is_some_and(|a| a.tags().1 == header.tag);
-        (reflected && is_peers_tag).then_some(id)
+        let by_tag = self.slots.by_tag(header.tag).filter(|&id| self.ports_match(id, header));
+        if let Some(id) = by_tag.filter(|_| !reflected) {
+            return Owner::Association(id);
+        }
+        let by_peer = self.slots.by_peer(header.destination_port, header.source_port, route.remote);
+        let Some(id) = by_peer else { return Owner::Nobody };
+        let state = self.state(id);
+        if reflected && self.association(id).is_some_and(|a| a.tags().1 == header.tag) {
+            return Owner::Association(id);
+        }
+        // Section 8.5.1 E: before the association is up a SHUTDOWN ACK belongs to an earlier one.
+        let is_opening = matches!(state, Some(StateName::CookieWait | StateName::CookieEchoed));
+        if first.chunk_type == ChunkType::SHUTDOWN_ACK && is_opening { Owner::Nobody } else { Owner::Forged }
     }
 
-    fn ports_match(&self, id: AssociationId, header: &CommonHeader) -> bool {
+    pub(super) fn ports_match(&self, id: AssociationId, header: &CommonHeader) -> bool {
         let ports = match self.slots.get(id) {
             Some(Slot::Opening(o)) => (o.local_port, o.remote_port),
             Some(Slot::Association(a)) => a.ports(),
@@ -94,7 +103,6 @@ impl Endpoint {
             Some(Verdict::OutOfTheBlue) => self.on_out_of_the_blue(route, packet),
             Some(Verdict::Done) | None => {}
         }
-        self.forget_if_closed(id);
     }
 
     /// A packet for an association in COOKIE-WAIT: INIT ACK, or ABORT; anything else is not for it.
@@ -157,18 +165,19 @@ impl Endpoint {
             }
             Some(Slot::Association(association)) if association.tags().1 == header.tag => {
                 self.with(id, now, |a, ctx| a.on_path_error(route, error, ctx));
-                self.forget_if_closed(id);
             }
             Some(Slot::Association(_) | Slot::Finished) | None => {}
         }
     }
+}
 
-    /// An association that is over gives its tag and peer free.
-    pub(super) fn forget_if_closed(&mut self, id: AssociationId) {
-        if self.association(id).is_some_and(|a| a.state_name() == crate::info::StateName::Closed) {
-            self.slots.forget_names(id);
-        }
-    }
+/// Whose a packet is.
+enum Owner {
+    Association(AssociationId),
+    /// Out of the blue.
+    Nobody,
+    /// An association with this peer and these ports exists, and the tag is not its own: dropped without an answer.
+    Forged,
 }
 
 /// The header of an answer to a packet that belongs to no association: its own ports turned round, its own tag.

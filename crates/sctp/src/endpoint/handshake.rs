@@ -61,7 +61,9 @@ impl Endpoint {
         peer: &PeerInit<'_>,
         listener: &mut dyn Listener,
     ) {
-        let existing = self.slots.by_peer(header.source_port, header.destination_port, route.remote);
+        let addresses = std::iter::once(&route.remote).chain(&peer.addresses);
+        let (local, remote) = (header.source_port, header.destination_port);
+        let existing = addresses.copied().find_map(|a| self.slots.by_peer(local, remote, a));
         let terms = match existing {
             None => self.terms_for_new(route, header, peer, listener),
             Some(id) => self.terms_for_existing(id, route, header, peer),
@@ -258,10 +260,14 @@ impl Endpoint {
             self.counters.bad_tag += 1;
             return;
         }
-        let existing = self
-            .slots
-            .by_tag(cookie.local_tag)
-            .or_else(|| self.slots.by_peer(cookie.local_port, cookie.remote_port, cookie.route.remote));
+        let by_tag = self.slots.by_tag(cookie.local_tag);
+        // Its tag was free when the cookie was made, and may since have become another peer's.
+        if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
+            self.counters.bad_cookies += 1;
+            return;
+        }
+        let existing =
+            by_tag.or_else(|| self.slots.by_peer(cookie.local_port, cookie.remote_port, cookie.route.remote));
         let known = existing.and_then(|id| self.known_tags(id));
         // A cookie of the association that exists is never stale (step 5).
         if let (Some(by), true) = (staleness, known != Some((cookie.local_tag, Some(cookie.peer_tag)))) {
@@ -384,7 +390,7 @@ fn missing_cookie() -> Cause<'static> {
 /// Addresses of a restarting peer that the association does not have: accepting them would let it be hijacked.
 fn added_addresses(association: &Association, route: &Route, peer: &PeerInit<'_>) -> SmallVec<[IpAddr; 4]> {
     let listed = peer.addresses.iter().copied().chain([route.remote]);
-    listed.filter(|&a| !association.knows_remote(a)).collect()
+    listed.filter(|&a| !association.peer_has(a)).collect()
 }
 
 fn write_addresses<'b>(addresses: &[IpAddr], buf: &'b mut [u8]) -> &'b [u8] {

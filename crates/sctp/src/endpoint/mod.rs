@@ -370,7 +370,12 @@ impl Endpoint {
                 while let Some(event) = association.poll_event() {
                     self.events.push_back((id, event));
                 }
-                association.next_timeout()
+                let timeout = association.next_timeout();
+                if association.state_name() == StateName::Closed {
+                    // Its tag and its peer may be another's now.
+                    self.slots.forget_names(id);
+                }
+                timeout
             }
             Slot::Finished => Time::NEVER,
         };

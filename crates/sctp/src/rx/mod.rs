@@ -50,6 +50,8 @@ pub(crate) struct Inbound {
     arena: Arena,
     /// Bytes held, message overhead included.
     held: usize,
+    /// User bytes held.
+    payload: usize,
     capacity: usize,
     /// The window that the last SACK advertised.
     advertised: usize,
@@ -67,6 +69,7 @@ impl Inbound {
             ready: VecDeque::new(),
             arena: Arena::default(),
             held: 0,
+            payload: 0,
             capacity,
             advertised: capacity,
             max_parked: limits.parked_messages,
@@ -100,13 +103,24 @@ impl Inbound {
         }
         let payload = self.arena.keep(chunk.payload);
         self.held += payload.len() + MESSAGE_OVERHEAD;
+        self.payload += payload.len();
         if let Some(unplaceable) = self.reassembly.insert(seq, chunk, payload, &mut self.ready) {
-            self.held -= cost(&unplaceable);
+            self.let_go(&unplaceable);
         }
+        self.deliver_partially();
+        DataOutcome::Taken
+    }
+
+    fn let_go(&mut self, message: &Message) {
+        self.held -= cost(message);
+        self.payload -= message.len();
+    }
+
+    /// A message that takes much of the buffer and blocks the reader is handed over in parts.
+    fn deliver_partially(&mut self) {
         if self.held > self.capacity / 2 && self.ready.is_empty() {
             self.reassembly.deliver_partially(self.tracker.first_missing(), &mut self.ready);
         }
-        DataOutcome::Taken
     }
 
     /// Notes a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).
@@ -120,19 +134,21 @@ impl Inbound {
         }
     }
 
-    /// The chunk that fills the first gap may use the last of the buffer: without it nothing would ever drain.
+    /// The window counts user bytes; what small messages cost beside them comes on top, up to a bound. The chunk that
+    /// fills the first gap may go beyond: without it nothing would ever drain.
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked();
         if seq == self.tracker.first_missing() && self.ready.is_empty() {
-            return parked < 2 * self.max_parked;
+            return parked < 2 * self.max_parked && self.held < 3 * self.capacity;
         }
-        self.held < self.capacity && parked < self.max_parked
+        self.payload < self.capacity && self.held < 2 * self.capacity && parked < self.max_parked
     }
 
     /// The next message, and whether taking it reopened the window enough to tell the peer.
     pub(crate) fn read(&mut self) -> Option<(Message, bool)> {
         let message = self.ready.pop_front()?;
-        self.held -= cost(&message);
+        self.let_go(&message);
+        self.deliver_partially();
         let window = self.window();
         let reopened = window >= self.advertised + (self.capacity / 4).max(2 * 1452).min(self.capacity);
         Some((message, reopened))
@@ -185,6 +201,8 @@ impl Inbound {
     pub(crate) fn check_invariants(&self) {
         let ready: usize = self.ready.iter().map(cost).sum();
         assert_eq!(self.held, ready + self.reassembly.held(MESSAGE_OVERHEAD), "bytes held");
+        let ready: usize = self.ready.iter().map(Message::len).sum();
+        assert_eq!(self.payload, ready + self.reassembly.held(0), "user bytes held");
         self.tracker.check_invariants();
     }
 }

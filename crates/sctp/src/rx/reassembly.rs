@@ -52,6 +52,10 @@ impl Run {
 struct Stream {
     next: Ssn,
     parked: BTreeMap<u16, Message>,
+    /// Whether an unordered message is being delivered in parts.
+    unordered_open: bool,
+    /// Unordered messages that wait for its end: parts of two could not be told apart.
+    behind: Vec<Message>,
 }
 
 /// Incomplete and early messages.
@@ -151,7 +155,9 @@ impl Reassembly {
             if run.end {
                 let (stream, unordered) = (run.stream, run.unordered);
                 self.runs.remove(&first);
-                if !unordered {
+                if unordered {
+                    self.close_unordered(stream, ready);
+                } else {
                     self.advance(stream, ready);
                 }
             }
@@ -165,11 +171,17 @@ impl Reassembly {
     }
 
     fn deliver(&mut self, ssn: Ssn, message: Message, ready: &mut VecDeque<Message>) -> Option<Message> {
+        let id = message.stream;
         if message.unordered {
-            ready.push_back(message);
+            match self.streams.get_mut(&id.0).filter(|s| s.unordered_open) {
+                Some(stream) => {
+                    stream.behind.push(message);
+                    self.parked += 1;
+                }
+                None => ready.push_back(message),
+            }
             return None;
         }
-        let id = message.stream;
         let stream = self.streams.entry(id.0).or_default();
         if stream.next != ssn {
             return match stream.parked.entry(ssn.0) {
@@ -184,6 +196,14 @@ impl Reassembly {
         ready.push_back(message);
         self.advance(id, ready);
         None
+    }
+
+    /// An unordered message that was delivered in parts is complete: those behind it follow.
+    fn close_unordered(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
+        let Some(stream) = self.streams.get_mut(&id.0) else { return };
+        stream.unordered_open = false;
+        self.parked -= stream.behind.len();
+        ready.extend(stream.behind.drain(..));
     }
 
     /// The stream's turn moves on, and with it what was parked.
@@ -201,8 +221,10 @@ impl Reassembly {
     /// turn it is (RFC 9260 section 6.9: partial delivery). Only what came without gaps below `first_missing` counts.
     pub(crate) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         for run in self.runs.range_mut(..first_missing).map(|(_, run)| run) {
-            let in_turn = run.unordered || self.streams.entry(run.stream.0).or_default().next == run.ssn;
+            let stream = self.streams.entry(run.stream.0).or_default();
+            let in_turn = if run.unordered { !stream.unordered_open } else { stream.next == run.ssn };
             if run.begin && !run.partly_delivered && in_turn {
+                stream.unordered_open |= run.unordered;
                 ready.push_back(run.take_message());
                 run.partly_delivered = true;
                 return;
@@ -213,7 +235,8 @@ impl Reassembly {
     /// Bytes held here, with `overhead` for each piece.
     pub(crate) fn held(&self, overhead: usize) -> usize {
         let runs = self.runs.values().flat_map(|r| &r.pieces);
-        let parked = self.streams.values().flat_map(|s| s.parked.values()).flat_map(|m| &m.pieces);
+        let parked = self.streams.values().flat_map(|s| s.parked.values().chain(&s.behind));
+        let parked = parked.flat_map(|m| &m.pieces);
         runs.chain(parked).map(|p| p.len() + overhead).sum()
     }
 }

@@ -140,6 +140,28 @@ impl Outstanding {
         self.add_flight(path, length);
     }
 
+    /// The earliest chunk in flight or waiting for another, its length and path, if it is in flight.
+    pub(crate) fn first_in_flight(&self) -> Option<(Seq, usize, PathIndex)> {
+        let chunk = self.chunks.front().filter(|c| c.fate == Fate::InFlight)?;
+        Some((self.first, chunk.fragment.payload.len(), chunk.path))
+    }
+
+    /// A chunk in flight counts as lost.
+    pub(crate) fn mark_lost(&mut self, seq: Seq) {
+        let Some(index) = self.index(seq) else { return };
+        let chunk = &mut self.chunks[index];
+        if chunk.fate == Fate::InFlight {
+            chunk.fate = Fate::Lost;
+            self.flight[chunk.path.0] -= chunk.fragment.payload.len();
+            self.lost.insert(seq);
+        }
+    }
+
+    /// The ranges above `first` that the last SACK's gap blocks acknowledged.
+    pub(crate) fn gaps_from(&self, first: Seq) -> Vec<(Seq, Seq)> {
+        self.gaps.iter().filter(|g| g.1 >= first).map(|g| (g.0.max(first), g.1)).collect()
+    }
+
     /// T3 expired: all that is in flight on `path` counts as lost (RFC 9260 section 6.3.3, E3). Returns how many chunks.
     pub(crate) fn on_timeout(&mut self, path: PathIndex) -> usize {
         let mut marked = 0;
@@ -290,10 +312,8 @@ impl Outstanding {
         }
         chunk.missing_reports += 1;
         if chunk.missing_reports >= MISSING_REPORTS {
-            chunk.fate = Fate::Lost;
-            self.flight[chunk.path.0] -= chunk.fragment.payload.len();
-            self.lost.insert(seq);
             acks[chunk.path.0].lost += 1;
+            self.mark_lost(seq);
         }
     }
 

@@ -54,7 +54,7 @@ impl Two {
         };
         let end = self.world.now() + limit;
         let done = self.world.run_until(end, |w| ended(w, a) && ended(w, b));
-        assert!(done, "not over after {limit:?}: {}", self.describe());
+        assert!(done, "not over after {limit:?}: {}", describe(&self.world));
         let reason =
             |h| self.world.host(h).app.conversations.values().next().unwrap().closed.clone().unwrap();
         (reason(a), reason(b))
@@ -74,16 +74,16 @@ impl Two {
     pub(crate) fn events(&self, host: HostId) -> Vec<&Event> {
         self.world.host(host).app.log.iter().map(|(_, _, event)| event).collect()
     }
+}
 
-    /// Both sides' engines in words, for failures.
-    pub(crate) fn describe(&self) -> String {
-        let side = |h: HostId| {
-            let host = self.world.host(h);
-            let infos: Vec<_> = host.endpoint.associations().map(|id| host.endpoint.info(id)).collect();
-            format!("{infos:#?} next timeout {:?}\nlog {:?}\n", host.endpoint.next_timeout(), host.app.log)
-        };
-        format!("at {:?}\na: {}\nb: {}", self.world.now(), side(self.a), side(self.b))
-    }
+/// All engines in words, for failures.
+pub(crate) fn describe(world: &World) -> String {
+    let side = |h: usize| {
+        let host = world.host(HostId(h));
+        let infos: Vec<_> = host.endpoint.associations().map(|id| host.endpoint.info(id)).collect();
+        format!("{infos:#?} next timeout {:?}\nlog {:?}\n", host.endpoint.next_timeout(), host.app.log)
+    };
+    format!("at {:?}\na: {}\nb: {}", world.now(), side(0), side(1))
 }
 
 /// `count` messages of `length` bytes on `streams` streams in turn, each with its own content.

@@ -1,0 +1,278 @@
+//! Hundreds of random worlds, each judged by the same oracle.
+//!
+//! A failure prints the line that reruns its seed alone, and leaves a capture of its packets.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use base::{Carrier, Time};
+use rand::RngExt;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sctp::{AssociationConfig, CloseReason, EndpointConfig, Event, Timing};
+use sim::{
+    Change, Close, Conversation, Direction, HostId, LinkConfig, LinkId, Loss, Outgoing, Reading, World,
+};
+
+use crate::support::{UDP, content, describe, seconds};
+
+/// Longest virtual time of one run.
+const LIMIT: Duration = Duration::from_secs(3000);
+
+/// What must be true at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Expected {
+    /// Everything arrived, both sides closed gracefully.
+    Delivered,
+    /// All paths were cut forever: each side says so, or was done before.
+    Broken,
+}
+
+struct Run {
+    world: World,
+    a: HostId,
+    b: HostId,
+    links: Vec<LinkId>,
+    config: AssociationConfig,
+    from_a: Vec<Outgoing>,
+    from_b: Vec<Outgoing>,
+}
+
+#[test]
+fn hundreds_of_seeds_deliver_everything_once_and_in_order() {
+    let from_env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let seeds = match from_env("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..from_env("SIM_SEEDS").unwrap_or(300),
+    };
+    let failed: Vec<u64> = seeds.filter(|&seed| !survives(seed)).collect();
+    assert!(failed.is_empty(), "seeds {failed:?} failed; see above");
+}
+
+fn survives(seed: u64) -> bool {
+    let outcome = catch_unwind(|| run(seed, &mut build(seed)));
+    if outcome.is_err() {
+        // The same seed gives the same run: once more, with a recorder.
+        let mut again = build(seed);
+        again.world.recording = true;
+        let _ = catch_unwind(AssertUnwindSafe(|| run(seed, &mut again)));
+        let capture = again.world.write_capture(&format!("sctp-seed-{seed}"));
+        eprintln!("rerun: SIM_SEED={seed} cargo test -p sctp --test engine hundreds_of_seeds");
+        eprintln!("capture: {capture:?}");
+    }
+    outcome.is_ok()
+}
+
+fn random(seed: u64) -> ChaCha12Rng {
+    ChaCha12Rng::seed_from_u64(seed ^ 0x5eed)
+}
+
+fn build(seed: u64) -> Run {
+    let r = &mut random(seed);
+    let links = r.random_range(1..=3);
+    let dual = r.random_bool(0.3);
+    let addresses = |host: u8| {
+        let mut list: Vec<String> = (0..links).map(|i| format!("10.0.{i}.{host}")).collect();
+        list.extend((0..links).filter(|_| dual).map(|i| format!("fd00:{i}::{host}")));
+        list
+    };
+    let config = random_config(r);
+    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+    let mut world = World::new(seed);
+    let [a, b] = [1, 2].map(|host| {
+        let list = addresses(host);
+        world.add_host(&list.iter().map(String::as_str).collect::<Vec<_>>(), endpoint.clone())
+    });
+    let links = (0..links)
+        .map(|i| {
+            let link = world.add_link(random_link(r));
+            world.join(link, &format!("10.0.{i}.1"), &format!("10.0.{i}.2"));
+            world.join(link, &format!("fd00:{i}::1"), &format!("fd00:{i}::2"));
+            link
+        })
+        .collect();
+    let from_a = random_messages(r, &config);
+    let from_b = random_messages(r, &config);
+    Run { world, a, b, links, config, from_a, from_b }
+}
+
+fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
+    let rto_min = Duration::from_millis(r.random_range(50..1000));
+    AssociationConfig {
+        timing: Timing {
+            rto_min,
+            rto_initial: rto_min * 2,
+            sack_delay: rto_min.min(Duration::from_millis(r.random_range(10..200))) / 2,
+            heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
+            ..Timing::default()
+        },
+        send_buffer: r.random_range(250_000..1_000_000),
+        receive_buffer: r.random_range(20_000..500_000),
+        ..AssociationConfig::default()
+    }
+}
+
+fn random_link(r: &mut ChaCha12Rng) -> LinkConfig {
+    let loss = match r.random_range(0..4) {
+        0 => Loss::Uniform(r.random_range(0.0..0.05)),
+        1 => Loss::Bursts { begin: 0.005, end: 0.3 },
+        _ => Loss::None,
+    };
+    let mut often = |most: f64| if r.random_bool(0.4) { r.random_range(0.0..most) } else { 0.0 };
+    let (reorder, duplicate, corrupt) = (often(0.1), often(0.05), often(0.02));
+    LinkConfig {
+        rate: [1_000_000, 10_000_000, 100_000_000][r.random_range(0..3)],
+        delay: Duration::from_millis(r.random_range(1..80)),
+        queue_packets: r.random_range(20..200),
+        loss,
+        reorder,
+        reorder_by: Duration::from_millis(r.random_range(1..50)),
+        duplicate,
+        corrupt,
+        ..LinkConfig::default()
+    }
+}
+
+fn random_messages(r: &mut ChaCha12Rng, config: &AssociationConfig) -> Vec<Outgoing> {
+    let streams = r.random_range(1..8);
+    let longest = [100, 1452, 20_000][r.random_range(0..3)];
+    let mut list: Vec<Outgoing> = (0..r.random_range(0..80))
+        .map(|n| Outgoing {
+            stream: r.random_range(0..streams),
+            unordered: r.random_bool(0.2),
+            bytes: content(n, r.random_range(4..longest)),
+        })
+        .collect();
+    if r.random_bool(0.2) {
+        // Longer than the peer's buffer, perhaps.
+        let length = config.send_buffer.min(200_000);
+        list.push(Outgoing { stream: 0, unordered: false, bytes: content(9999, length) });
+    }
+    list
+}
+
+fn run(seed: u64, t: &mut Run) {
+    let r = &mut random(seed.wrapping_add(1 << 32));
+    let reading = |r: &mut ChaCha12Rng| {
+        if r.random_bool(0.2) {
+            Reading::Every(Duration::from_millis(r.random_range(1..40)))
+        } else {
+            Reading::AtOnce
+        }
+    };
+    let mut talk = |outgoing: &[Outgoing], close| Conversation {
+        outgoing: outgoing.to_vec().into(),
+        reading: reading(r),
+        close,
+        ..Conversation::default()
+    };
+    t.world.host_mut(t.b).app.template = talk(&t.from_b, Close::Never);
+    let conversation = talk(&t.from_a, Close::After(t.from_b.len()));
+    let carrier = if r.random_bool(0.5) { UDP } else { Carrier::Ip };
+    t.world.connect(t.a, t.b, carrier, t.config.clone(), conversation);
+    let up = t.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, t.a) && is_up(w, t.b));
+    assert!(up, "seed {seed}: not up after 300 s\n{}", describe(&t.world));
+    let expected = plan_cuts(r, t);
+    let limit = t.world.now() + LIMIT;
+    let (a, b, config) = (t.a, t.b, &t.config);
+    let over = t.world.run_until(limit, |w| {
+        [a, b].iter().for_each(|&h| check_memory(w, h, config));
+        is_over(w, a) && is_over(w, b)
+    });
+    assert!(over, "seed {seed}: not over after {LIMIT:?}, {expected:?}\n{}", describe(&t.world));
+    judge(seed, t, expected);
+}
+
+/// Paths are cut for a while, or some of them forever; sometimes all of them.
+fn plan_cuts(r: &mut ChaCha12Rng, t: &mut Run) -> Expected {
+    let now = t.world.now();
+    let mut after = |most: u64| now + Duration::from_millis(r.random_range(0..most));
+    let begin = after(2000);
+    match r.random_range(0..10) {
+        0..3 => {}
+        3..6 => {
+            let link = t.links[r.random_range(0..t.links.len())];
+            let end = begin + Duration::from_millis(r.random_range(1..8000));
+            t.world.at(begin, Change::CutBoth(link, true));
+            t.world.at(end, Change::CutBoth(link, false));
+        }
+        6..9 if t.links.len() > 1 => {
+            let link = t.links[r.random_range(0..t.links.len())];
+            match r.random_range(0..3) {
+                0 => t.world.at(begin, Change::Cut(link, Direction::Forward, true)),
+                1 => t.world.at(begin, Change::Cut(link, Direction::Backward, true)),
+                _ => t.world.at(begin, Change::CutBoth(link, true)),
+            }
+        }
+        9 => {
+            t.links.iter().for_each(|&link| t.world.at(begin, Change::CutBoth(link, true)));
+            return Expected::Broken;
+        }
+        _ => {}
+    }
+    Expected::Delivered
+}
+
+fn is_up(world: &World, host: HostId) -> bool {
+    world.host(host).app.log.iter().any(|(_, _, e)| matches!(e, Event::Established { .. }))
+}
+
+fn is_over(world: &World, host: HostId) -> bool {
+    world.host(host).app.conversations.values().all(|c| c.closed.is_some())
+}
+
+fn check_memory(world: &World, host: HostId, config: &AssociationConfig) {
+    let endpoint = &world.host(host).endpoint;
+    for info in endpoint.associations().filter_map(|id| endpoint.info(id)) {
+        assert!(info.send_buffered <= config.send_buffer, "{} bytes to send", info.send_buffered);
+        assert!(
+            info.receive_buffered <= 3 * config.receive_buffer + 2000,
+            "{} bytes to read",
+            info.receive_buffered
+        );
+    }
+}
+
+fn judge(seed: u64, t: &Run, expected: Expected) {
+    for (receiver, sender, sent) in [(t.b, "a", &t.from_a), (t.a, "b", &t.from_b)] {
+        let talks = &t.world.host(receiver).app.conversations;
+        assert_eq!(talks.len(), 1, "seed {seed}: associations of one host");
+        let talk = talks.values().next().unwrap();
+        let closed = talk.closed.clone().unwrap();
+        let whole = expected == Expected::Delivered || closed == CloseReason::Graceful;
+        match expected {
+            Expected::Delivered => assert_eq!(closed, CloseReason::Graceful, "seed {seed}"),
+            Expected::Broken => assert!(
+                matches!(closed, CloseReason::Graceful | CloseReason::LostContact | CloseReason::Aborted(_)),
+                "seed {seed}: {closed:?}"
+            ),
+        }
+        compare(seed, sender, sent, talk, whole);
+    }
+}
+
+/// Each stream's ordered messages in order; the unordered ones each once; all of them if `whole`.
+fn compare(seed: u64, sender: &str, sent: &[Outgoing], talk: &Conversation, whole: bool) {
+    let mut streams: BTreeMap<u16, (Vec<_>, Vec<_>)> = BTreeMap::new();
+    for m in sent.iter().filter(|m| !m.unordered) {
+        streams.entry(m.stream).or_default().0.push(&m.bytes);
+    }
+    for m in talk.received.iter().filter(|m| !m.unordered) {
+        streams.entry(m.stream).or_default().1.push(&m.bytes);
+    }
+    for (stream, (sent, received)) in streams {
+        let expected = if whole { &sent[..] } else { &sent[..received.len().min(sent.len())] };
+        assert!(expected == received, "seed {seed}: stream {stream} from {sender} differs");
+    }
+    let mut loose: Vec<_> = sent.iter().filter(|m| m.unordered).map(|m| &m.bytes).collect();
+    for m in talk.received.iter().filter(|m| m.unordered) {
+        let place = loose.iter().position(|b| *b == &m.bytes);
+        loose.remove(place.unwrap_or_else(|| panic!("seed {seed}: {sender} never sent this, or once less")));
+    }
+    assert!(
+        !whole || loose.is_empty(),
+        "seed {seed}: {} unordered messages from {sender} missing",
+        loose.len()
+    );
+}
