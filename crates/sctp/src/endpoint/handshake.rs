@@ -200,12 +200,6 @@ impl Endpoint {
 
     pub(super) fn on_init_ack(&mut self, now: Time, id: AssociationId, route: &Route, init: &Init<'_>) {
         let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
-        // Only by a carrier and from an address that the INIT went to; the carrier of the first answer wins.
-        let carrier = std::mem::discriminant(&route.carrier);
-        let expected = |r: &Route| r.remote == route.remote && std::mem::discriminant(&r.carrier) == carrier;
-        if !opening.init_routes.iter().any(expected) {
-            return;
-        }
         let header = CommonHeader {
             source_port: opening.local_port,
             destination_port: opening.remote_port,
@@ -216,6 +210,13 @@ impl Endpoint {
             Ok(_) => return self.refuse_init_ack(id, route, header, &missing_cookie()),
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
+        // Only by a carrier that an INIT went by (the first answer's wins), and from a host that it went to: a
+        // multi-homed one may answer from another of the addresses that it lists.
+        let carrier = std::mem::discriminant(&route.carrier);
+        let asked = opening.init_routes.iter().filter(|r| std::mem::discriminant(&r.carrier) == carrier);
+        let is_answer = |r: &&Route| r.remote == route.remote || peer.addresses.contains(&r.remote);
+        let Some(asked) = asked.copied().find(|r| is_answer(&r)) else { return };
+        let first = Route { remote: asked.remote, ..*route };
         let opening = (**opening).clone();
         let mut ctx = Context {
             now,
@@ -223,7 +224,7 @@ impl Endpoint {
             limits: &self.config.limits,
             replies: &mut self.replies,
         };
-        let mut association = Association::from_init_ack(opening, *route, &peer, &mut ctx);
+        let mut association = Association::from_init_ack(opening, first, &peer, &mut ctx);
         association.report_unrecognized(&peer.unrecognized, &ctx);
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.settle(id);
