@@ -52,7 +52,9 @@ impl Listener for Doorman<'_> {
 impl Doorman<'_> {
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
-        if self.stopping || !self.addresses.is_own(local) || self.connections >= CONNECTIONS_MAX {
+        let is_stranger = !remote.is_loopback() && !self.addresses.is_own(remote);
+        let is_for_us = is_stranger && self.addresses.is_own(local);
+        if self.stopping || !is_for_us || self.connections >= CONNECTIONS_MAX {
             return InitDecision::Refuse;
         }
         let (allowed, force_bindall) = {
@@ -133,7 +135,7 @@ impl Shard {
 
     /// The local connection is ready, or has failed.
     pub(crate) fn on_local_connected(&mut self, id: ConnectionId) {
-        let now = self.now;
+        let (now, connections) = (self.now, self.connections.len());
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Connecting(stream) = &connection.stage else { return };
         let outcome = match stream.take_error() {
@@ -144,7 +146,8 @@ impl Shard {
             Ok(()) => {
                 let association = connection.association;
                 connection.set_accepting();
-                self.engine.set_timing(now, association, timing::timing(connection.peer));
+                let timing = timing::timing(connection.peer, connections);
+                self.engine.set_timing(now, association, timing);
                 self.engine.accept(now, association);
             }
             // Not connected yet: this was another kind of event.

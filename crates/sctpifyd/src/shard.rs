@@ -393,7 +393,7 @@ impl Shard {
         match self.connections.get(id).map(|connection| &connection.stage) {
             Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
                 let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
-                self.engine.set_timing(self.now, association, timing::timing(peer));
+                self.engine.set_timing(self.now, association, timing::timing(peer, self.connections.len()));
                 self.on_client_up(id, syn, peer);
             }
             Some(Stage::Accepting(_)) => self.on_server_up(id),

@@ -12,6 +12,10 @@ const ASSOCIATION_BUFFER: usize = 4 << 20;
 const STREAMS: u16 = 1;
 /// How long an INIT waits before it is sent again. Far below RFC 9260's second, for the race timer ends the wait.
 const INIT_RTO: Duration = Duration::from_millis(100);
+/// Idle connections whose paths are probed each second; more make all probes rarer.
+const CONNECTIONS_PER_SECOND: usize = 64;
+/// The longest pause between two probes of a path (HB.Interval of RFC 9260).
+const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 /// INITs after which the race timer, three seconds at most, has ended the wait in any case.
 const INITS_DOUBLED_MAX: u32 = 6;
 
@@ -19,7 +23,9 @@ const INITS_DOUBLED_MAX: u32 = 6;
 ///
 /// RFC 9260's values are those of 1990s networks; between shims both sides know better, so that a silent path is
 /// left in a fraction of a second and an idle one is probed each second.
-pub(crate) fn timing(peer: Peer) -> Timing {
+///
+/// Each path of each connection is probed, so the more `connections` there are the longer the pause between probes.
+pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     match peer {
         Peer::Native => Timing::default(),
         Peer::Shim => Timing {
@@ -27,13 +33,18 @@ pub(crate) fn timing(peer: Peer) -> Timing {
             rto_min: Duration::from_millis(150),
             rto_max: Duration::from_secs(5),
             sack_delay: Duration::from_millis(20),
-            heartbeat_interval: Duration::from_secs(1),
+            heartbeat_interval: heartbeat_interval(connections),
             path_max_retrans: 4,
             potentially_failed_max_retrans: Some(0),
             association_max_retrans: 12,
             shutdown_guard: Duration::from_secs(60),
         },
     }
+}
+
+fn heartbeat_interval(connections: usize) -> Duration {
+    let seconds = 1 + connections / CONNECTIONS_PER_SECOND;
+    Duration::from_secs(seconds as u64).min(HEARTBEAT_MAX)
 }
 
 /// How long INITs may stay unanswered, and whether it is the race timer that says so.
@@ -48,7 +59,7 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
 /// What a new association asks for, before the peer is known.
 pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
     AssociationConfig {
-        timing: Timing { rto_initial: INIT_RTO, rto_min: INIT_RTO, ..timing(Peer::Shim) },
+        timing: Timing { rto_initial: INIT_RTO, rto_min: INIT_RTO, ..timing(Peer::Shim, 0) },
         outbound_streams: STREAMS,
         inbound_streams: STREAMS,
         send_buffer: ASSOCIATION_BUFFER,
@@ -68,6 +79,12 @@ pub(crate) fn endpoint_config(mtu: u16) -> EndpointConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_connections_are_probed_less_often_each() {
+        let seconds = |connections| timing(Peer::Shim, connections).heartbeat_interval.as_secs();
+        assert_eq!([0, 63, 64, 640, 16_384].map(seconds), [1, 1, 2, 11, 30]);
+    }
 
     #[test]
     fn the_race_timer_and_the_number_of_inits_both_bound_the_wait() {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use control::DaemonArgs;
 use intercept::{Config, Interceptor};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     start_log(args)?;
     let has_supervisor = supervisor::is_worker();
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
+    raise_descriptor_limit();
     let rules = RulesStore::load(args)?;
     let outlet = Outlet::open(&rules.settings())?;
     let interceptor = Interceptor::set_up(&Config::default())?;
@@ -50,6 +52,15 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     // The socket's file goes, so that nobody waits for a daemon that is not there.
     let _ = std::fs::remove_file(&args.control);
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Each connection takes a descriptor; the usual soft limit of 1,024 is for programs that use select(2).
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays low: many connections will be plain TCP");
+    }
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
