@@ -59,6 +59,7 @@ macro_rules! serial_number {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "the macro makes public methods, whoever uses it")]
 mod tests {
     serial_number!(
         /// A number small enough to try every pair.
@@ -72,6 +73,7 @@ mod tests {
                 assert!(Small(a).plus(d).is_after(Small(a)));
                 assert!(Small(a).is_before(Small(a).plus(d)));
                 assert!(!Small(a).is_at_or_after(Small(a).plus(d)));
+                assert!(Small(a).is_at_or_before(Small(a).plus(d)));
                 assert_eq!(Small(a).distance_to(Small(a).plus(d)), d);
             }
             assert!(Small(a).is_at_or_after(Small(a)) && !Small(a).is_after(Small(a)));

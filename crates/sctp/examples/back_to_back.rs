@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;
 use sctp::{
-    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, IncomingInit, InitDecision, Listener,
-    Ppid, SendError, SendOptions, StreamId,
+    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, IncomingInit, InitDecision,
+    Listener, Ppid, SendError, SendOptions, StreamId,
 };
 
 struct AcceptAll;
@@ -30,7 +30,12 @@ struct Host {
 impl Host {
     fn new(seed: u8) -> Host {
         let config = EndpointConfig { association: settings(), ..EndpointConfig::default() };
-        Host { endpoint: Endpoint::new(Time::ZERO, config, [seed; 32]), id: None, established: false, received: 0 }
+        Host {
+            endpoint: Endpoint::new(Time::ZERO, config, [seed; 32]),
+            id: None,
+            established: false,
+            received: 0,
+        }
     }
 
     fn drain_events(&mut self, now: Time) {
@@ -98,7 +103,8 @@ fn main() {
         }
         if a.established {
             loop {
-                match a.endpoint.send(now, id, StreamId(0), Ppid(0), message.clone(), SendOptions::default()) {
+                match a.endpoint.send(now, id, StreamId(0), Ppid(0), message.clone(), SendOptions::default())
+                {
                     Ok(()) => {}
                     Err(SendError::WouldBlock) => break,
                     Err(error) => panic!("{error}"),
