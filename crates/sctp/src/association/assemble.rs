@@ -76,11 +76,12 @@ impl Association {
         self.next_new_length(path).map(|_| path)
     }
 
-    /// SACKs go where the data came from (RFC 9260 section 6.2), or where they may get through if duplicates say that
-    /// they do not.
+    /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
+    /// every other one goes another way; not all, for that way may be the dead one.
     fn sack_path(&self) -> PathIndex {
         let path = self.data_path;
-        if self.paths.get(path).state() == PathState::Active && !self.inbound.has_duplicates() {
+        let deviates = self.inbound.has_duplicates() && self.sack_deviates;
+        if self.paths.get(path).state() == PathState::Active && !deviates {
             path
         } else {
             self.paths.alternate(path)
@@ -154,6 +155,7 @@ impl Association {
         };
         if packet.push(&Chunk::Sack(sack)).is_ok() {
             self.counters.sacks_sent += 1;
+            self.sack_deviates = self.inbound.has_duplicates() && !self.sack_deviates;
             self.inbound.on_sack_sent();
         }
     }

@@ -159,7 +159,7 @@ impl Association {
         } else if acks.earliest || path.t3.is_none() {
             path.t3 = Some(ctx.now + path.rto());
         }
-        if acks.bytes > 0 {
+        if acks.proves_path {
             let transition = path.on_success();
             self.report_transition(index, transition);
         }

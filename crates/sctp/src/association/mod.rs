@@ -97,6 +97,8 @@ pub(crate) struct Association {
     inbound: Inbound,
     /// The path that DATA last came by: where SACKs go.
     data_path: PathIndex,
+    /// Whether the next SACK that reports duplicates leaves by another path.
+    sack_deviates: bool,
     control: VecDeque<(PathIndex, Control)>,
     /// Timeouts in a row, over all paths.
     errors: u8,
@@ -199,6 +201,7 @@ impl Association {
             writable_wanted: false,
             inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, ctx.limits),
             data_path: PathIndex(0),
+            sack_deviates: false,
             control: VecDeque::new(),
             errors: 0,
             counters: Counters::default(),

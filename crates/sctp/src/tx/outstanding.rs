@@ -51,6 +51,9 @@ pub(crate) struct PathAcks {
     pub(crate) earliest: bool,
     /// Chunks newly found lost.
     pub(crate) lost: usize,
+    /// Whether a chunk was acknowledged that had not been given up on this path: the path works. One that had may have
+    /// been received long before the path failed.
+    pub(crate) proves_path: bool,
 }
 
 /// What a SACK did, path by path (indexed like the paths).
@@ -246,7 +249,10 @@ impl Outstanding {
         let path = chunk.path;
         match chunk.fate {
             Fate::Acknowledged => return,
-            Fate::InFlight => self.flight[path.0] -= length,
+            Fate::InFlight => {
+                self.flight[path.0] -= length;
+                acks[path.0].proves_path = true;
+            }
             Fate::Lost => {
                 self.lost.remove(&seq);
             }

@@ -3,4 +3,9 @@
 mod support;
 
 mod basics;
+mod data;
+mod goodput;
+mod paths;
 mod seeds;
+mod setup;
+mod shutdown;

@@ -1,11 +1,15 @@
 //! What the tests share: two hosts, one or two links, and messages.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use base::{Carrier, Time};
+use base::{Carrier, Route, Time};
 use bytes::Bytes;
-use sctp::{AssociationConfig, AssociationId, CloseReason, EndpointConfig, Event};
-use sim::{Close, Conversation, HostId, LinkConfig, LinkId, Outgoing, World};
+use sctp::{
+    AssociationConfig, AssociationId, AssociationInfo, CloseReason, EndpointConfig, Event, StateName,
+};
+use sim::{Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoing, World, chunk_names, packet};
+use wire::Chunk;
 
 pub(crate) const UDP: Carrier = Carrier::Udp { peer_port: 9899 };
 
@@ -120,4 +124,85 @@ pub(crate) fn seconds(n: u64) -> Duration {
 
 pub(crate) fn at_seconds(n: u64) -> Time {
     Time::ZERO + seconds(n)
+}
+
+/// Drops the first `count` packets that hold a chunk of this name.
+pub(crate) fn lose(world: &mut World, name: &'static str, count: usize) {
+    let mut left = count;
+    world.set_filter(move |record| {
+        if left > 0 && chunk_names(&record.packet).contains(name) {
+            left -= 1;
+            return Fate::Drop;
+        }
+        Fate::Pass
+    });
+}
+
+/// Drops every packet that `unwanted` picks by its chunk names and its sender's address.
+pub(crate) fn drop_all(world: &mut World, unwanted: impl Fn(&str, IpAddr) -> bool + 'static) {
+    world.set_filter(move |record| {
+        if unwanted(&chunk_names(&record.packet), record.route.local) { Fate::Drop } else { Fate::Pass }
+    });
+}
+
+/// The way from `remote` to `local` as `local` sees it, by IP.
+pub(crate) fn route(local: &str, remote: &str) -> Route {
+    Route { local: local.parse().unwrap(), remote: remote.parse().unwrap(), carrier: Carrier::Ip }
+}
+
+/// As the listening host sees the way of `two`.
+pub(crate) fn b_route() -> Route {
+    route("10.0.1.2", "10.0.1.1")
+}
+
+/// As the opening host sees the way of `two`.
+pub(crate) fn a_route() -> Route {
+    route("10.0.1.1", "10.0.1.2")
+}
+
+/// Chunk names of the packets recorded since `from`, of one sender.
+pub(crate) fn sent_by(world: &World, from: usize, sender: &str) -> Vec<String> {
+    let sender: IpAddr = sender.parse().unwrap();
+    let own = world.records[from..].iter().filter(|r| r.route.local == sender);
+    own.map(|r| chunk_names(&r.packet)).collect()
+}
+
+impl Two {
+    /// Runs until both sides are up.
+    pub(crate) fn run_to_established(&mut self) {
+        let (a, b) = (self.a, self.b);
+        let up = |w: &World, h: HostId| {
+            w.host(h).app.log.iter().any(|(_, _, e)| matches!(e, Event::Established { .. }))
+        };
+        let end = self.world.now() + seconds(100);
+        assert!(self.world.run_until(end, |w| up(w, a) && up(w, b)), "{}", describe(&self.world));
+    }
+
+    pub(crate) fn state(&self, host: HostId) -> StateName {
+        self.world.host(host).endpoint.state(self.id(host)).expect("an association")
+    }
+
+    pub(crate) fn info(&self, host: HostId) -> AssociationInfo {
+        self.world.host(host).endpoint.info(self.id(host)).expect("an association")
+    }
+
+    /// Both sides up, nothing under way.
+    pub(crate) fn established(seed: u64) -> Two {
+        let mut t = two(seed);
+        t.connect(Conversation::default());
+        t.run_to_established();
+        t.world.run_for(seconds(1));
+        t.world.recording = true;
+        t
+    }
+
+    /// A packet with the right ports and this tag reaches the listening host.
+    pub(crate) fn inject_to_b(&mut self, tag: u32, chunks: &[Chunk<'_>]) {
+        self.world.inject(self.b, b_route(), &packet(40_000, 7, tag, chunks));
+    }
+
+    /// A packet with the right ports and this tag reaches the opening host.
+    pub(crate) fn inject_to_a(&mut self, tag: u32, chunks: &[Chunk<'_>]) {
+        self.world.inject(self.a, a_route(), &packet(7, 40_000, tag, chunks));
+    }
 }

@@ -1,0 +1,195 @@
+//! Several paths (RFC 9260 sections 5.4, 6.4 and 8): confirmation, failure, failover, return.
+
+use std::time::Duration;
+
+use base::Carrier;
+use sctp::{
+    AssociationConfig, CloseReason, EndpointConfig, Event, PathError, PathState, StateName, Unreachable,
+};
+use sim::{Change, Conversation, Direction, LinkConfig, World, packet};
+use wire::Chunk;
+
+use crate::support::{Two, a_route, at_seconds, describe, messages, route, seconds, sends_then_closes};
+
+/// Two hosts with two links, each with IPv4 and IPv6.
+fn two_links(seed: u64) -> Two {
+    let mut world = World::new(seed);
+    let config = EndpointConfig::default();
+    let a = world.add_host(&["10.0.1.1", "10.0.2.1", "fd00:1::1", "fd00:2::1"], config.clone());
+    let b = world.add_host(&["10.0.1.2", "10.0.2.2", "fd00:1::2", "fd00:2::2"], config);
+    let links = (1..=2)
+        .map(|i| {
+            let link = world.add_link(LinkConfig::default());
+            world.join(link, &format!("10.0.{i}.1"), &format!("10.0.{i}.2"));
+            world.join(link, &format!("fd00:{i}::1"), &format!("fd00:{i}::2"));
+            link
+        })
+        .collect();
+    Two { world, a, b, links }
+}
+
+/// Sends without end over the first path, all paths proven.
+fn busy(seed: u64) -> Two {
+    let mut t = two_links(seed);
+    t.world.checks = false;
+    t.world.host_mut(t.b).app.template.keeps = false;
+    t.connect(Conversation { bulk: 1 << 40, ..Conversation::default() });
+    t.run_to_established();
+    t.world.run_for(seconds(2));
+    t
+}
+
+fn in_use(t: &Two) -> String {
+    let info = t.info(t.a);
+    info.paths.iter().find(|p| p.in_use).expect("a path in use").route.local.to_string()
+}
+
+#[test]
+fn heartbeats_confirm_the_pairs_that_reach_each_other_and_no_others() {
+    let mut t = two_links(1);
+    t.connect(Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(1));
+    for host in [t.a, t.b] {
+        let paths = t.info(host).paths;
+        assert_eq!(paths.len(), 8);
+        for path in paths {
+            let third = |a: std::net::IpAddr| a.to_string().split(['.', ':']).nth(2).map(str::to_owned);
+            let fd = |a: std::net::IpAddr| a.to_string().split(':').nth(1).map(str::to_owned);
+            let joined = third(path.route.local) == third(path.route.remote)
+                && fd(path.route.local) == fd(path.route.remote);
+            let expected = if joined { PathState::Active } else { PathState::Unconfirmed };
+            assert_eq!(path.state, expected, "{:?}", path.route);
+        }
+    }
+}
+
+#[test]
+fn a_cut_path_hands_over_within_two_timeouts_and_takes_back_when_mended() {
+    let mut t = busy(1);
+    assert_eq!(in_use(&t), "10.0.1.1");
+    let (cut, mend) = (t.world.now(), t.world.now() + seconds(20));
+    t.world.at(cut, Change::CutBoth(t.links[0], true));
+    t.world.run_until(mend, |_| false);
+    assert!(in_use(&t).contains('2'), "still on {}", in_use(&t));
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence <= Duration::from_millis(2100), "silence of {silence:?}");
+    let before = t.talk(t.b).received_bytes;
+    t.world.at(mend, Change::CutBoth(t.links[0], false));
+    t.world.run_for(seconds(90));
+    assert_eq!(in_use(&t), "10.0.1.1");
+    assert!(t.talk(t.b).received_bytes > before);
+}
+
+#[test]
+fn a_path_cut_one_way_hands_over_too() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut t = busy(1);
+        let now = t.world.now();
+        t.world.at(now, Change::Cut(t.links[0], direction, true));
+        t.world.run_for(seconds(20));
+        let silence = t.talk(t.b).longest_silence;
+        assert!(silence <= Duration::from_millis(4100), "{direction:?}: silence of {silence:?}");
+        let before = t.talk(t.b).received_bytes;
+        t.world.run_for(seconds(10));
+        let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;
+        assert!(rate > 40_000_000, "{direction:?}: {rate} bit/s\n{}", describe(&t.world));
+    }
+}
+
+#[test]
+fn with_all_paths_cut_both_sides_lose_contact() {
+    let mut t = busy(1);
+    let now = t.world.now();
+    t.links.clone().iter().for_each(|&link| t.world.at(now, Change::CutBoth(link, true)));
+    let reasons = t.run_to_end(seconds(1500));
+    assert_eq!(reasons, (CloseReason::LostContact, CloseReason::LostContact));
+}
+
+#[test]
+fn an_idle_association_outlives_dead_paths_while_one_lives() {
+    let mut t = two_links(1);
+    t.connect(Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(5));
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    t.world.run_for(seconds(1800));
+    assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
+}
+
+#[test]
+fn an_idle_association_sends_heartbeats_at_their_interval_and_no_storm() {
+    let mut t = two_links(1);
+    t.connect(Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(100));
+    let before = t.world.packets();
+    t.world.run_for(seconds(3000));
+    // Two hosts, 8 paths of which 4 answer, one heartbeat in about 31 to 91 s.
+    let sent = t.world.packets() - before;
+    assert!((1000..2400).contains(&sent), "{sent} packets in 3,000 s");
+}
+
+#[test]
+fn port_unreachable_on_every_path_ends_the_association_at_once() {
+    let mut t = busy(1);
+    let now = t.world.now();
+    t.world.at(now, Change::Up(t.b, false));
+    t.world.run_for(seconds(30));
+    assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact), "{}", describe(&t.world));
+}
+
+#[test]
+fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
+    let mut t = Two::established(1);
+    let tag = t.info(t.a).peer_tag;
+    for (tag, expected) in [(tag ^ 1, StateName::Established), (tag, StateName::Closed)] {
+        let quoted = packet(40_000, 7, tag, &[Chunk::CookieAck]);
+        let error = PathError::Unreachable(Unreachable::Port);
+        t.world.inject_path_error(t.a, a_route(), error, &quoted);
+        assert_eq!(t.state(t.a), expected);
+    }
+}
+
+#[test]
+fn icmp_about_one_path_moves_data_to_the_other() {
+    let mut t = busy(1);
+    let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
+    let error = PathError::Unreachable(Unreachable::Host);
+    t.world.inject_path_error(t.a, route("10.0.1.1", "10.0.1.2"), error, &quoted);
+    assert_ne!(in_use(&t), "10.0.1.1");
+    assert!(t.events(t.a).iter().any(|e| matches!(e, Event::PathSwitched { .. })));
+}
+
+#[test]
+fn a_quick_timing_makes_failover_quick() {
+    let mut t = two_links(1);
+    let timing = sctp::Timing {
+        rto_initial: Duration::from_millis(200),
+        rto_min: Duration::from_millis(100),
+        sack_delay: Duration::from_millis(20),
+        ..sctp::Timing::default()
+    };
+    let config = AssociationConfig { timing, ..AssociationConfig::default() };
+    t.world.checks = false;
+    t.world.host_mut(t.b).app.template.keeps = false;
+    t.world.connect(t.a, t.b, Carrier::Ip, config, Conversation { bulk: 1 << 40, ..Conversation::default() });
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    t.world.run_for(seconds(10));
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence <= Duration::from_millis(350), "silence of {silence:?}");
+}
+
+#[test]
+fn a_set_up_whose_first_path_dies_right_after_goes_on_over_the_second() {
+    let mut t = two_links(1);
+    t.world.at(base::Time::from_millis(500), Change::CutBoth(t.links[0], true));
+    t.connect(sends_then_closes(messages(2000, 1400, 4)));
+    assert_eq!(t.run_to_end(seconds(100)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), 2000);
+    assert!(t.world.now() < at_seconds(30));
+}
