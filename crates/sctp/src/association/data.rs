@@ -162,6 +162,7 @@ impl Association {
         if acks.proves_path {
             let transition = path.on_success();
             self.report_transition(index, transition);
+            self.on_heard(index);
         }
     }
 

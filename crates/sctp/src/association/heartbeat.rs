@@ -4,6 +4,7 @@ use bytes::Bytes;
 use wire::Heartbeat;
 
 use super::{Association, Context, Control, State};
+use crate::event::Event;
 use crate::path::PathIndex;
 
 /// Longest heartbeat information of a peer that is echoed, in bytes; a longer one does not fit a packet with its header.
@@ -51,6 +52,16 @@ impl Association {
             self.errors = 0;
             let transition = path.on_success();
             self.report_transition(index, transition);
+            self.on_heard(index);
+        }
+    }
+
+    /// The peer was heard on a path: proof enough to prefer it to one that is only hoped to work.
+    pub(super) fn on_heard(&mut self, index: PathIndex) {
+        if let Some(old) = self.paths.on_heard(index) {
+            self.mark_lost_on(old);
+            let (from, to) = (self.paths.get(old).route, self.paths.get(index).route);
+            self.events.push_back(Event::PathSwitched { from, to });
         }
     }
 

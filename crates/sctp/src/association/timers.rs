@@ -109,11 +109,21 @@ impl Association {
             return self.mark_lost_on(index);
         }
         path.congestion.on_timeout();
-        path.probe_now(now);
+        self.probe_all(now);
         self.mark_lost_on(index);
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         self.report_transition(index, transition);
         self.count_error();
+    }
+
+    /// Several paths may share the link that has just failed: heartbeats on all of them show within a round trip which
+    /// do not.
+    fn probe_all(&mut self, now: Time) {
+        for index in self.paths.indices() {
+            if self.paths.get(index).is_confirmed() {
+                self.paths.get_mut(index).probe_now(now);
+            }
+        }
     }
 
     /// An unanswered heartbeat counts against its path, and against the association only where data goes: an idle

@@ -14,12 +14,14 @@ pub(crate) struct Paths {
     list: Vec<Path>,
     primary: PathIndex,
     current: PathIndex,
+    /// Data was moved off a failing path, and the one it moved to has not been heard since.
+    is_guess: bool,
 }
 
 impl Paths {
     /// Begins with the path that the handshake took, which is the primary one.
     pub(crate) fn new(first: Path) -> Paths {
-        Paths { list: vec![first], primary: PathIndex(0), current: PathIndex(0) }
+        Paths { list: vec![first], primary: PathIndex(0), current: PathIndex(0), is_guess: false }
     }
 
     pub(crate) fn push(&mut self, path: Path) {
@@ -55,6 +57,10 @@ impl Paths {
         self.current
     }
 
+    fn is_active(&self, index: PathIndex) -> bool {
+        self.get(index).state() == PathState::Active
+    }
+
     /// The path between these addresses by this kind of carrier, whatever the peer's UDP port.
     pub(crate) fn find(&self, route: &Route) -> Option<PathIndex> {
         let same = |p: &Path| {
@@ -85,16 +91,29 @@ impl Paths {
     /// the potentially failed one with the fewest errors (RFC 7829 section 3); else, with all failed, the confirmed
     /// one with the fewest errors (dormant state).
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
-        let is_active = |i: PathIndex| self.get(i).state() == PathState::Active;
-        let chosen = if is_active(self.primary) {
+        let chosen = if self.is_active(self.primary) {
             self.primary
-        } else if is_active(self.current) {
+        } else if self.is_active(self.current) {
             self.current
         } else {
             self.best_except(self.current).unwrap_or(self.current)
         };
         let old = std::mem::replace(&mut self.current, chosen);
+        if old != chosen {
+            self.is_guess = !self.is_active(old);
+        }
         (old != chosen).then_some(old)
+    }
+
+    /// The peer was heard on `index`. If the path in use is only a guess (it may lie on the same dead link as the one
+    /// before it), the first path heard takes its place; returns the path that was in use then.
+    pub(crate) fn on_heard(&mut self, index: PathIndex) -> Option<PathIndex> {
+        if !self.is_guess || self.get(index).state() != PathState::Active {
+            return None;
+        }
+        self.is_guess = false;
+        let old = std::mem::replace(&mut self.current, index);
+        (old != index).then_some(old)
     }
 
     /// The best path for what was lost on `failed`: another one if any may carry data.
@@ -173,6 +192,17 @@ mod tests {
         }
         paths.choose();
         assert_eq!(paths.current(), PathIndex(1));
+    }
+
+    #[test]
+    fn the_first_path_heard_after_a_failure_takes_the_place_of_a_mere_guess() {
+        let mut paths = three_active();
+        assert_eq!(paths.on_heard(PathIndex(1)), None, "the primary path is no guess");
+        paths.get_mut(PathIndex(0)).on_error(&Timing::default());
+        paths.choose();
+        assert_eq!(paths.on_heard(PathIndex(1)), Some(PathIndex(2)));
+        assert_eq!(paths.current(), PathIndex(1));
+        assert_eq!(paths.on_heard(PathIndex(2)), None, "a path that was heard stays");
     }
 
     #[test]
