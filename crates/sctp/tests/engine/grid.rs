@@ -1,0 +1,37 @@
+//! What each chunk, with the right tag, does in each state: a snapshot, to be changed with a reason only.
+//!
+//! `UPDATE_GRID=1 cargo test -p sctp --test engine state_grid` writes it anew.
+
+use std::fmt::Write;
+
+use crate::states::{STATES, Subject};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engine/state_grid.txt");
+
+fn grid() -> String {
+    let mut text = String::from("# state + chunk → answer (– is none), then the new state if it changes\n");
+    for state in STATES {
+        for name in Subject::chunks() {
+            let mut subject = Subject::in_state(state);
+            let answer = subject.with_chunk(name, |s, tag, chunk| s.answer_to(tag, chunk));
+            let answer = if answer.is_empty() { "–".to_owned() } else { answer.join(", ") };
+            let after = subject.state();
+            let moves = if after == state { String::new() } else { format!(" ⇒ {after:?}") };
+            let _ = writeln!(text, "{:16} + {name:18} → {answer}{moves}", format!("{state:?}"));
+        }
+    }
+    text
+}
+
+#[test]
+fn the_state_grid_is_as_it_was() {
+    let grid = grid();
+    if std::env::var_os("UPDATE_GRID").is_some() {
+        std::fs::write(FILE, &grid).expect("the snapshot can be written");
+    }
+    let snapshot = std::fs::read_to_string(FILE).unwrap_or_default();
+    for (now, then) in grid.lines().zip(snapshot.lines()) {
+        assert_eq!(now, then, "see {FILE}");
+    }
+    assert_eq!(grid.lines().count(), snapshot.lines().count(), "see {FILE}");
+}
