@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::extension::Extensions;
+
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
@@ -44,6 +46,8 @@ pub struct AssociationConfig {
     pub mtu: u16,
     /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
+    /// Extensions to offer; those that the peer offers too are used.
+    pub extensions: Extensions,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
 }
@@ -58,6 +62,7 @@ impl Default for AssociationConfig {
             receive_buffer: 1 << 20,
             mtu: 1500,
             adaptation: None,
+            extensions: Extensions::NONE,
             max_init_retransmits: 8,
         }
     }

@@ -12,6 +12,7 @@ use sha2::Sha256;
 use smallvec::SmallVec;
 use wire::{Tsn, VerificationTag};
 
+use crate::extension::Extensions;
 use crate::random::Random;
 
 const MAC_LEN: usize = 32;
@@ -37,6 +38,8 @@ pub(crate) struct Cookie {
     pub(crate) outbound_streams: u16,
     pub(crate) inbound_streams: u16,
     pub(crate) adaptation: Option<u32>,
+    /// What was negotiated.
+    pub(crate) extensions: Extensions,
     /// How the INIT came.
     pub(crate) route: Route,
     pub(crate) local_addresses: SmallVec<[IpAddr; 4]>,
@@ -116,6 +119,7 @@ impl Cookie {
         }
         out.push(u8::from(self.adaptation.is_some()));
         out.extend_from_slice(&self.adaptation.unwrap_or(0).to_be_bytes());
+        out.push(self.extensions.to_byte());
         let (kind, port) = match self.route.carrier {
             Carrier::Ip => (0, 0),
             Carrier::Udp { peer_port } => (1, peer_port),
@@ -138,6 +142,7 @@ impl Cookie {
         let [peer_rwnd] = at.u32s()?;
         let [has_adaptation] = at.take()?;
         let [adaptation] = at.u32s()?;
+        let [extensions] = at.take()?;
         let [kind] = at.take()?;
         let [peer_port] = at.u16s()?;
         let carrier = if kind == 0 { Carrier::Ip } else { Carrier::Udp { peer_port } };
@@ -157,6 +162,7 @@ impl Cookie {
             outbound_streams,
             inbound_streams,
             adaptation: (has_adaptation != 0).then_some(adaptation),
+            extensions: Extensions::from_byte(extensions),
             route: Route { local, remote, carrier },
             local_addresses: at.addresses::<4>()?,
             peer_addresses: at.addresses::<4>()?,
@@ -228,6 +234,7 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extension::Extension;
 
     fn cookie() -> Cookie {
         Cookie {
@@ -245,6 +252,7 @@ mod tests {
             outbound_streams: 8,
             inbound_streams: 9,
             adaptation: Some(10),
+            extensions: Extensions::NONE.with(Extension::StreamReconfiguration),
             route: Route {
                 local: "10.0.0.1".parse().unwrap(),
                 remote: "10.0.0.2".parse().unwrap(),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use base::Route;
 
+use crate::extension::Extensions;
+
 /// The state of an association (RFC 9260 section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateName {
@@ -92,6 +94,8 @@ pub struct AssociationInfo {
     pub peer_tag: u32,
     /// The peer's Adaptation Layer Indication.
     pub adaptation: Option<u32>,
+    /// Extensions that both ends offered.
+    pub extensions: Extensions,
     /// The paths, in the order of their birth.
     pub paths: Vec<PathInfo>,
     /// Bytes given to `send` and not yet acknowledged.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use wire::{Cause, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
 
 use crate::config::Limits;
+use crate::extension::{Extension, Extensions};
 
 /// A peer's half of the negotiation.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct PeerInit<'a> {
     /// Addresses it listed; the packet's source comes on top.
     pub(crate) addresses: SmallVec<[IpAddr; 4]>,
     pub(crate) adaptation: Option<u32>,
+    /// Extensions it offers.
+    pub(crate) extensions: Extensions,
     /// The cookie of an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
     /// Parameters to be reported back, whole.
@@ -43,6 +46,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
         inbound_streams: init.inbound_streams,
         addresses: SmallVec::new(),
         adaptation: None,
+        extensions: Extensions::NONE,
         cookie: None,
         unrecognized: SmallVec::new(),
         cookie_preservative: 0,
@@ -76,10 +80,17 @@ impl<'a> PeerInit<'a> {
             Parameter::StateCookie(cookie) => self.cookie = Some(cookie),
             Parameter::CookiePreservative(ms) => self.cookie_preservative = *ms,
             Parameter::AdaptationLayerIndication(code) => self.adaptation = Some(*code),
+            Parameter::SupportedExtensions(types) => {
+                let listed = Extensions::from_chunk_types(types);
+                self.extensions = self.extensions.iter().chain(listed.iter()).collect();
+            }
+            // RFC 3758 section 3.1: the older way to offer partial reliability.
+            Parameter::ForwardTsnSupported => {
+                self.extensions = self.extensions.with(Extension::PartialReliability);
+            }
             Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
             Parameter::SupportedAddressTypes(_)
             | Parameter::UnrecognizedParameter(_)
-            | Parameter::SupportedExtensions(_)
             | Parameter::Padding { .. } => {}
             _ => return Ok(false),
         }

@@ -26,6 +26,7 @@ use crate::cookie::Cookie;
 use crate::endpoint::Replies;
 use crate::error::SendError;
 use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions};
+use crate::extension::Extensions;
 use crate::info::{AssociationInfo, Counters, StateName};
 use crate::negotiation::PeerInit;
 use crate::path::{Path, PathIndex, Paths};
@@ -79,6 +80,8 @@ pub(crate) struct Association {
     peer_tag: VerificationTag,
     state: State,
     adaptation: Option<u32>,
+    /// Those that both ends offered.
+    extensions: Extensions,
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
@@ -115,6 +118,7 @@ struct Birth<'a> {
     streams: (u16, u16),
     peer_rwnd: u32,
     adaptation: Option<u32>,
+    extensions: Extensions,
     route: Route,
     local_addresses: &'a [IpAddr],
     peer_addresses: &'a [IpAddr],
@@ -140,6 +144,7 @@ impl Association {
             ),
             peer_rwnd: peer.a_rwnd,
             adaptation: peer.adaptation,
+            extensions: opening.config.extensions.and(peer.extensions),
             route,
             local_addresses: &opening.local_addresses.clone(),
             peer_addresses: &peer.addresses,
@@ -160,6 +165,7 @@ impl Association {
             streams: (cookie.outbound_streams, cookie.inbound_streams),
             peer_rwnd: cookie.peer_rwnd,
             adaptation: cookie.adaptation,
+            extensions: cookie.extensions,
             route: cookie.route,
             local_addresses: &cookie.local_addresses,
             peer_addresses: &cookie.peer_addresses,
@@ -185,6 +191,7 @@ impl Association {
             peer_tag: birth.tags.1,
             state: birth.state,
             adaptation: birth.adaptation,
+            extensions: birth.extensions,
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,
@@ -386,6 +393,7 @@ impl Association {
             local_tag: self.local_tag.0,
             peer_tag: self.peer_tag.0,
             adaptation: self.adaptation,
+            extensions: self.extensions,
             paths: self.paths.iter().map(path).collect(),
             send_buffered: self.queue.bytes() + self.outstanding.bytes(),
             receive_buffered: self.inbound.held(),

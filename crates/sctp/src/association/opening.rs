@@ -12,6 +12,7 @@ use super::state::Retry;
 use super::{Association, Context, Control, State};
 use crate::config::AssociationConfig;
 use crate::event::{CloseReason, Event, Unreachable};
+use crate::extension::Extension;
 use crate::negotiation::address_parameter;
 use crate::path::PathIndex;
 
@@ -57,7 +58,9 @@ impl Opening {
         };
         let room = buf.len().min(INIT_PACKET_MAX);
         let mut packet = PacketWriter::new(&mut buf[..room], header);
-        let parameters = self.parameters();
+        let chunk_types = self.config.extensions.chunk_types();
+        let mut parameters = own_parameters(&self.local_addresses, &self.config, &chunk_types);
+        parameters.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
         packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
         Some((route, packet.finish()))
     }
@@ -72,12 +75,6 @@ impl Opening {
             initial_tsn: self.initial_tsn,
             parameters: Parameters::from(parameters),
         }
-    }
-
-    fn parameters(&self) -> SmallVec<[Parameter<'static>; 8]> {
-        let mut list = own_parameters(&self.local_addresses, self.config.adaptation);
-        list.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
-        list
     }
 
     /// T1-init expired; returns why to give up, if it is time.
@@ -106,15 +103,23 @@ impl Opening {
 }
 
 /// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
+/// `chunk_types` are those of the extensions offered.
 pub(crate) fn own_parameters<'a>(
     addresses: &[IpAddr],
-    adaptation: Option<u32>,
+    config: &AssociationConfig,
+    chunk_types: &'a [u8],
 ) -> SmallVec<[Parameter<'a>; 8]> {
     let mut list = SmallVec::new();
     if addresses.len() > 1 {
         list.extend(addresses.iter().map(|&a| address_parameter(a)));
     }
-    list.extend(adaptation.map(Parameter::AdaptationLayerIndication));
+    list.extend(config.adaptation.map(Parameter::AdaptationLayerIndication));
+    if !chunk_types.is_empty() {
+        list.push(Parameter::SupportedExtensions(chunk_types));
+    }
+    if config.extensions.has(Extension::PartialReliability) {
+        list.push(Parameter::ForwardTsnSupported);
+    }
     list
 }
 

@@ -178,14 +178,16 @@ impl Endpoint {
             outbound_streams: config.outbound_streams.min(peer.inbound_streams),
             inbound_streams: config.inbound_streams.min(peer.outbound_streams),
             adaptation: peer.adaptation,
+            extensions: config.extensions.and(peer.extensions),
             route: *route,
             local_addresses: terms.local_addresses.clone(),
             peer_addresses: peer.addresses.clone(),
         };
         let sealed = self.cookies.seal(&cookie, now, &mut self.random);
+        let chunk_types = config.extensions.chunk_types();
         let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
         parameters.push(Parameter::StateCookie(&sealed));
-        parameters.extend(own_parameters(&terms.local_addresses, config.adaptation));
+        parameters.extend(own_parameters(&terms.local_addresses, config, &chunk_types));
         parameters.extend(peer.unrecognized.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
         let init_ack = Init {
             tag: terms.tag,

@@ -1,0 +1,137 @@
+//! Protocol extensions, and which of them both ends of an association know.
+//!
+//! Each end lists what it offers in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7); what both
+//! list is negotiated, and nothing else is used. The state cookie carries it. Begin at [`Extensions`].
+
+use smallvec::SmallVec;
+use wire::ChunkType;
+
+/// One extension.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Extension {
+    /// Partial reliability, by FORWARD TSN (RFC 3758).
+    PartialReliability,
+    /// Message interleaving, by I-DATA (RFC 8260).
+    Interleaving,
+    /// Authenticated chunks (RFC 4895).
+    Auth,
+    /// Dynamic address reconfiguration, by ASCONF (RFC 5061); needs [`Extension::Auth`].
+    AddressReconfiguration,
+    /// Stream reconfiguration, by RE-CONFIG (RFC 6525).
+    StreamReconfiguration,
+}
+
+/// A set of extensions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Extensions(u8);
+
+impl Extension {
+    const ALL: [Extension; 5] = [
+        Extension::PartialReliability,
+        Extension::Interleaving,
+        Extension::Auth,
+        Extension::AddressReconfiguration,
+        Extension::StreamReconfiguration,
+    ];
+
+    /// The chunk types by which an end says that it knows the extension; the first one decides.
+    const fn chunk_types(self) -> &'static [ChunkType] {
+        match self {
+            Extension::PartialReliability => &[ChunkType::FORWARD_TSN],
+            Extension::Interleaving => &[ChunkType::I_DATA, ChunkType::I_FORWARD_TSN],
+            Extension::Auth => &[ChunkType::AUTH],
+            Extension::AddressReconfiguration => &[ChunkType::ASCONF, ChunkType::ASCONF_ACK],
+            Extension::StreamReconfiguration => &[ChunkType::RE_CONFIG],
+        }
+    }
+}
+
+impl Extensions {
+    /// No extension.
+    pub const NONE: Extensions = Extensions(0);
+
+    /// This set and `extension`.
+    #[must_use]
+    pub const fn with(self, extension: Extension) -> Extensions {
+        Extensions(self.0 | 1 << extension as u8)
+    }
+
+    /// This set but for `extension`.
+    #[must_use]
+    pub const fn without(self, extension: Extension) -> Extensions {
+        Extensions(self.0 & !(1 << extension as u8))
+    }
+
+    /// Whether `extension` is in the set.
+    pub const fn has(self, extension: Extension) -> bool {
+        self.0 & (1 << extension as u8) != 0
+    }
+
+    /// What is in both sets.
+    #[must_use]
+    pub const fn and(self, other: Extensions) -> Extensions {
+        Extensions(self.0 & other.0)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The extensions in the set.
+    pub fn iter(self) -> impl Iterator<Item = Extension> {
+        Extension::ALL.into_iter().filter(move |&e| self.has(e))
+    }
+
+    /// The set as a byte of a cookie.
+    pub(crate) const fn to_byte(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_byte(byte: u8) -> Extensions {
+        Extensions(byte)
+    }
+
+    /// The chunk types to list in a Supported Extensions parameter.
+    pub(crate) fn chunk_types(self) -> SmallVec<[u8; 8]> {
+        self.iter().flat_map(|e| e.chunk_types().iter().map(|t| t.0)).collect()
+    }
+
+    /// What a Supported Extensions parameter says.
+    pub(crate) fn from_chunk_types(types: &[u8]) -> Extensions {
+        let listed = |e: &Extension| e.chunk_types().first().is_some_and(|t| types.contains(&t.0));
+        Extension::ALL.into_iter().filter(listed).collect()
+    }
+}
+
+impl FromIterator<Extension> for Extensions {
+    fn from_iter<I: IntoIterator<Item = Extension>>(extensions: I) -> Extensions {
+        extensions.into_iter().fold(Extensions::NONE, Extensions::with)
+    }
+}
+
+impl std::fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_is_what_is_read() {
+        for bits in 0..1 << Extension::ALL.len() {
+            let set = Extensions::from_byte(bits);
+            assert_eq!(Extensions::from_chunk_types(&set.chunk_types()), set);
+            assert_eq!(Extensions::from_byte(set.to_byte()), set);
+        }
+    }
+
+    #[test]
+    fn chunk_types_that_name_no_extension_are_passed_over() {
+        assert_eq!(Extensions::from_chunk_types(&[0, 3, 255, 130]).iter().count(), 1);
+    }
+}
