@@ -68,6 +68,7 @@ pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
         adaptation: Some(ADAPTATION),
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
+        ..AssociationConfig::default()
     }
 }
 
