@@ -29,6 +29,9 @@ pub struct LinkId(pub usize);
 /// The port that associations of [`World::connect`] are opened to.
 const SERVER_PORT: u16 = 7;
 
+/// Longest train of packets.
+const TRAIN_BYTES: usize = 65_536;
+
 /// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
 const INPUTS_AT_ONCE: usize = 100_000;
 
@@ -56,6 +59,8 @@ pub enum Fate {
     Copies(usize),
     /// It goes its way after this delay.
     Late(Duration),
+    /// This packet goes in its place.
+    Replace(Vec<u8>),
 }
 
 /// A change of the world.
@@ -91,6 +96,8 @@ pub struct World {
     filter: Option<Filter>,
     trace: u64,
     packets: u64,
+    /// Where engines write their trains.
+    buf: Vec<u8>,
     /// Whether every engine recounts itself after each input. On by default; costs time with large windows.
     pub checks: bool,
     /// Whether packets are kept in [`records`](Self::records).
@@ -114,6 +121,7 @@ impl World {
             filter: None,
             trace: 0xcbf2_9ce4_8422_2325,
             packets: 0,
+            buf: vec![0; TRAIN_BYTES],
             checks: true,
             recording: false,
             records: Vec::new(),
@@ -350,11 +358,11 @@ impl World {
 
     /// Lets program and engine of a host work until they have nothing more to say.
     fn work(&mut self, id: HostId) {
-        let mut buf = vec![0; 65_536];
         let now = self.now;
         if !self.hosts[id.0].is_up {
             return;
         }
+        let mut buf = std::mem::take(&mut self.buf);
         loop {
             let host = &mut self.hosts[id.0];
             host.app.work(now, &mut host.endpoint);
@@ -369,6 +377,7 @@ impl World {
                 break;
             }
         }
+        self.buf = buf;
         if self.checks {
             self.hosts[id.0].endpoint.check_invariants();
         }
@@ -384,6 +393,7 @@ impl World {
             Fate::Pass => self.carry(route, packet),
             Fate::Drop => record.arrives = false,
             Fate::Copies(n) => (0..n).for_each(|_| self.carry(route, packet.clone())),
+            Fate::Replace(other) => self.carry(route, other),
             Fate::Late(delay) => self.plan(self.now + delay, Happening::Send { route, packet }),
         }
         if self.recording {
@@ -419,12 +429,25 @@ impl World {
         }
     }
 
-    /// FNV-1a over time, way and bytes.
+    /// Over time, way and bytes.
     fn note(&mut self, route: Route, packet: &[u8]) {
-        let way = format!("{:?}{route:?}", self.now);
-        for byte in way.as_bytes().iter().chain(packet) {
-            self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        self.mix(self.now.as_nanos());
+        for address in [route.local, route.remote] {
+            match address {
+                IpAddr::V4(a) => self.mix(u64::from(a.to_bits())),
+                IpAddr::V6(a) => self.mix((a.to_bits() >> 64) as u64 ^ a.to_bits() as u64),
+            }
         }
+        self.mix(u64::from(matches!(route.carrier, Carrier::Udp { .. })));
+        for word in packet.chunks(8) {
+            self.mix(word.iter().fold(word.len() as u64, |sum, byte| sum << 8 ^ u64::from(*byte)));
+        }
+    }
+
+    /// FNV-1a, a word at a time, its high bits folded down.
+    fn mix(&mut self, word: u64) {
+        let mixed = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        self.trace = mixed ^ mixed >> 29;
     }
 
     /// Writes the recorded packets as a pcap file into the temporary directory; returns its path.

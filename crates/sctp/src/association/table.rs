@@ -147,6 +147,11 @@ impl Association {
 
     /// RFC 9260 section 3.3.7: no state survives an ABORT with the right tag.
     fn on_abort(&mut self, abort: &Abort<'_>) {
+        // Everything was delivered, and the peer has forgotten us: a straggler met nobody there, and the answer to it
+        // came before SHUTDOWN COMPLETE.
+        if abort.tag_reflected && matches!(self.state, State::ShutdownAckSent { .. }) {
+            return self.close(CloseReason::Graceful);
+        }
         let cause = abort.causes.iter().find_map(Result::ok);
         self.close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
     }

@@ -6,6 +6,7 @@ mod basics;
 mod data;
 mod goodput;
 mod grid;
+mod hostile;
 mod paths;
 mod seeds;
 mod setup;

@@ -44,7 +44,7 @@ fn hundreds_of_seeds_deliver_everything_once_and_in_order() {
     let from_env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = match from_env("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..from_env("SIM_SEEDS").unwrap_or(300),
+        None => 0..from_env("SIM_SEEDS").unwrap_or(500),
     };
     let failed: Vec<u64> = seeds.filter(|&seed| !survives(seed)).collect();
     assert!(failed.is_empty(), "seeds {failed:?} failed; see above");
@@ -127,7 +127,7 @@ fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
 fn random_link(r: &mut ChaCha12Rng) -> LinkConfig {
     let loss = match r.random_range(0..4) {
         0 => Loss::Uniform(r.random_range(0.0..0.05)),
-        1 => Loss::Bursts { begin: 0.005, end: 0.3 },
+        1 => Loss::Bursts { begin: 0.005, end: 0.5 },
         _ => Loss::None,
     };
     let mut often = |most: f64| if r.random_bool(0.4) { r.random_range(0.0..most) } else { 0.0 };
@@ -253,7 +253,9 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
         let closed = talk.closed.clone().unwrap();
         let whole = expected == Expected::Delivered || closed == CloseReason::Graceful;
         match expected {
-            Expected::Delivered => assert_eq!(closed, CloseReason::Graceful, "seed {seed}"),
+            Expected::Delivered => {
+                assert_eq!(closed, CloseReason::Graceful, "seed {seed}\n{}", describe(&t.world));
+            }
             Expected::Broken => assert!(
                 matches!(closed, CloseReason::Graceful | CloseReason::LostContact | CloseReason::Aborted(_)),
                 "seed {seed}: {closed:?}"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sctp::StateName;
+use sctp::{CloseReason, StateName};
 use sim::{Accept, Close, Conversation, HostId, chunk_names};
 use wire::{
     Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, CookieEcho, Cwr, Data, Ecne, ErrorChunk, Heartbeat,
@@ -60,6 +60,11 @@ impl Subject {
         let host = self.t.world.host(self.host);
         let id = host.endpoint.associations().next();
         id.and_then(|id| host.endpoint.state(id)).unwrap_or(StateName::Closed)
+    }
+
+    /// How the subject's association ended.
+    pub(crate) fn closed(&self) -> Option<CloseReason> {
+        self.t.talk(self.host).closed.clone()
     }
 
     /// Gives the subject a packet with `tag`; returns what it answers.
