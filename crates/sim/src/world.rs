@@ -76,7 +76,7 @@ pub enum Change {
 
 enum Happening {
     Packet { to: HostId, route: Route, packet: Vec<u8> },
-    Send { route: Route, packet: Vec<u8> },
+    Send { route: Route, packet: Vec<u8>, may_fragment: bool },
     Icmp { to: HostId, route: Route, error: PathError, quoted: Vec<u8> },
     Change(Change),
 }
@@ -307,7 +307,7 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Packet { to, route, packet } => self.arrive(to, route, &packet),
-            Happening::Send { route, packet } => self.carry(route, packet),
+            Happening::Send { route, packet, may_fragment } => self.carry(route, packet, may_fragment),
             Happening::Icmp { to, route, error, quoted } => self.inject_path_error(to, route, error, &quoted),
             Happening::Change(Change::Cut(link, direction, cut)) => {
                 self.links[link.0].set_cut(direction, cut);
@@ -370,7 +370,7 @@ impl World {
             while let Some(train) = self.hosts[id.0].endpoint.poll_transmit(now, &mut buf) {
                 sent = true;
                 for packet in buf[..train.len].chunks(train.segment_size) {
-                    self.send(train.route, packet.to_vec());
+                    self.send(train.route, packet.to_vec(), train.may_fragment);
                 }
             }
             if !sent {
@@ -383,26 +383,27 @@ impl World {
         }
     }
 
-    fn send(&mut self, route: Route, packet: Vec<u8>) {
+    fn send(&mut self, route: Route, packet: Vec<u8>, may_fragment: bool) {
         self.packets += 1;
         self.note(route, &packet);
         let mut record = Record { at: self.now, route, packet, arrives: true };
         let fate = self.filter.as_mut().map_or(Fate::Pass, |filter| filter(&record));
         let packet = record.packet.clone();
         match fate {
-            Fate::Pass => self.carry(route, packet),
+            Fate::Pass => self.carry(route, packet, may_fragment),
             Fate::Drop => record.arrives = false,
-            Fate::Copies(n) => (0..n).for_each(|_| self.carry(route, packet.clone())),
-            Fate::Replace(other) => self.carry(route, other),
-            Fate::Late(delay) => self.plan(self.now + delay, Happening::Send { route, packet }),
+            Fate::Copies(n) => (0..n).for_each(|_| self.carry(route, packet.clone(), may_fragment)),
+            Fate::Replace(other) => self.carry(route, other, may_fragment),
+            Fate::Late(delay) => self.plan(self.now + delay, Happening::Send { route, packet, may_fragment }),
         }
         if self.recording {
             self.records.push(record);
         }
     }
 
-    /// Puts a packet on its link.
-    fn carry(&mut self, route: Route, packet: Vec<u8>) {
+    /// Puts a packet on its link. One too long for it passes only if IP may fragment it; all its fragments then share
+    /// one fate.
+    fn carry(&mut self, route: Route, packet: Vec<u8>, may_fragment: bool) {
         let (Some(&(link, direction)), Some(&to)) =
             (self.ways.get(&(route.local, route.remote)), self.owners.get(&route.remote))
         else {
@@ -411,7 +412,7 @@ impl World {
         let length = packet.len() + overhead(&route);
         let link = &mut self.links[link.0];
         let mtu = link.config.mtu;
-        if length > mtu {
+        if length > mtu && !may_fragment {
             link.counters.offered += 1;
             link.counters.lost += 1;
             if link.config.reports_mtu {

@@ -25,6 +25,7 @@ pub(crate) struct Train {
     pub(crate) route: Route,
     pub(crate) len: usize,
     pub(crate) segment_size: usize,
+    pub(crate) may_fragment: bool,
 }
 
 impl Association {
@@ -35,9 +36,11 @@ impl Association {
         }
         self.queue_heartbeats(ctx);
         let path = self.next_path()?;
-        let max = self.paths.get(path).packet_size();
-        let (mut len, mut segment_size, mut packets) = (0, max, 0);
-        while packets < TRAIN_MAX && len + segment_size <= buf.len() {
+        let usual = self.paths.get(path).packet_size();
+        let needed = self.room_for_lost(path).max(usual);
+        let packets_max = if needed > usual { 1 } else { TRAIN_MAX };
+        let (mut len, mut segment_size, mut packets) = (0, needed, 0);
+        while packets < packets_max && len + segment_size <= buf.len() {
             let is_full_size = packets == 0;
             let written = self.write_packet(path, &mut buf[len..len + segment_size], is_full_size, ctx.now);
             if written == 0 {
@@ -55,7 +58,19 @@ impl Association {
         let path = self.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
         path.counters.bytes_sent += len as u64;
-        (packets > 0).then_some(Train { route: path.route, len, segment_size })
+        let may_fragment = segment_size > usual;
+        (packets > 0).then_some(Train { route: path.route, len, segment_size, may_fragment })
+    }
+
+    /// How long a packet must be for the chunk that is to be sent again by `path`: it may have been cut for a larger MTU,
+    /// and cannot be cut anew.
+    fn room_for_lost(&self, path: PathIndex) -> usize {
+        match self.outstanding.first_lost() {
+            Some((_, fragment, _)) if self.retransmission_path() == Some(path) => {
+                wire::COMMON_HEADER_LEN + wire::padded(DATA_HEADER_LEN + fragment.payload.len())
+            }
+            _ => 0,
+        }
     }
 
     /// The path that has something to carry: control chunks first, then SACKs that are due, then data.

@@ -364,7 +364,9 @@ impl Association {
         let Some(index) = self.paths.find(route) else { return };
         match error {
             PathError::TooBig { mtu } => {
-                self.paths.get_mut(index).on_mtu(mtu);
+                if self.paths.get_mut(index).on_mtu(mtu) {
+                    self.mark_lost_on(index);
+                }
             }
             PathError::Unreachable(_) => {
                 let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);

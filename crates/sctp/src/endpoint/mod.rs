@@ -97,6 +97,9 @@ pub struct Transmit {
     pub len: usize,
     /// Length of each packet of the train; the last may be shorter.
     pub segment_size: usize,
+    /// Whether IP must be let to fragment this packet (no DF bit): it is longer than the path's MTU, for it repeats a
+    /// chunk that was cut when the MTU was larger. Such a packet always travels alone.
+    pub may_fragment: bool,
 }
 
 impl Endpoint {
@@ -198,24 +201,25 @@ impl Endpoint {
         if let Some((route, packet)) = self.replies.pop() {
             let room = buf.get_mut(..packet.len())?;
             room.copy_from_slice(&packet);
-            return Some(Transmit { route, ecn: Ecn::NotEct, len: packet.len(), segment_size: packet.len() });
+            let len = packet.len();
+            return Some(Transmit { route, ecn: Ecn::NotEct, len, segment_size: len, may_fragment: false });
         }
         while let Some(&id) = self.ready.front() {
             let sent = match self.slots.get_mut(id) {
                 Some(Slot::Opening(opening)) => {
-                    opening.poll_transmit(buf).map(|(route, len)| (route, len, len))
+                    opening.poll_transmit(buf).map(|(route, len)| (route, len, len, false))
                 }
                 Some(Slot::Association(_)) => self
                     .with(id, now, |a, ctx| a.poll_transmit(buf, ctx))
                     .flatten()
-                    .map(|t| (t.route, t.len, t.segment_size)),
+                    .map(|t| (t.route, t.len, t.segment_size, t.may_fragment)),
                 Some(Slot::Finished) | None => None,
             };
             match sent {
-                Some((route, len, segment_size)) => {
+                Some((route, len, segment_size, may_fragment)) => {
                     // Others get their turn between two trains.
                     self.ready.rotate_left(1);
-                    return Some(Transmit { route, ecn: Ecn::NotEct, len, segment_size });
+                    return Some(Transmit { route, ecn: Ecn::NotEct, len, segment_size, may_fragment });
                 }
                 None => {
                     self.ready.pop_front();

@@ -369,6 +369,18 @@ fn damaged_packets_are_dropped_by_their_checksum() {
 }
 
 #[test]
+fn chunks_on_their_way_when_the_mtu_falls_are_sent_again_in_fragments_of_ip() {
+    let mut t = two(1);
+    t.connect(Conversation { bulk: 3_000_000, ..Conversation::default() });
+    t.run_to_established();
+    t.world.run_for(Duration::from_millis(100));
+    t.world.link_mut(t.links[0]).config.mtu = 1280;
+    t.world.run_for(seconds(10));
+    assert_eq!(t.talk(t.b).received_bytes, 3_000_000, "{}", describe(&t.world));
+    assert_eq!(t.info(t.a).paths[0].mtu, 1280);
+}
+
+#[test]
 fn a_path_that_says_its_mtu_gets_shorter_packets_from_then_on() {
     let (mut t, _) = recorded(1, EndpointConfig::default());
     let quoted = sim::packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
