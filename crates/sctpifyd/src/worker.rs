@@ -36,6 +36,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let has_supervisor = supervisor::is_worker();
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     raise_descriptor_limit();
+    keep_freed_memory();
     let rules = RulesStore::load(args)?;
     let outlet = Outlet::open(&rules.settings())?;
     let interceptor = Interceptor::set_up(&Config::default())?;
@@ -61,6 +62,13 @@ fn raise_descriptor_limit() {
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit of open files stays low: many connections will be plain TCP");
     }
+}
+
+/// Payloads come and go by the megabyte, and glibc hands freed memory back to the kernel only to fault it in again,
+/// page by page. Once it has seen a block of this size freed it keeps up to twice as much (mallopt(3), M_TRIM_THRESHOLD).
+fn keep_freed_memory() {
+    const BLOCK: usize = 16 << 20;
+    drop(std::hint::black_box(vec![0u8; BLOCK]));
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
