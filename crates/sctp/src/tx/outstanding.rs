@@ -440,6 +440,18 @@ mod tests {
     }
 
     #[test]
+    fn what_gap_blocks_acknowledged_stays_so_when_only_the_cumulative_tsn_is_known() {
+        let mut o = sent(6);
+        sack(&mut o, 1, &[(3, 5)]);
+        let gaps = o.gaps_from(Seq(2));
+        assert_eq!(gaps, [(Seq(3), Seq(5))]);
+        o.on_sack(Seq(2), &gaps, Time::from_millis(1000)).unwrap();
+        o.check_invariants();
+        assert_eq!(o.flight(P), 100);
+        assert_eq!(o.gaps_from(Seq(4)), [(Seq(4), Seq(5))]);
+    }
+
+    #[test]
     fn a_sack_beyond_what_was_sent_changes_nothing() {
         let mut o = sent(3);
         assert_eq!(o.on_sack(Seq(4), &[], Time::ZERO).err(), Some(SackError::BeyondSent));

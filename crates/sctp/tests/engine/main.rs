@@ -7,6 +7,7 @@ mod data;
 mod goodput;
 mod grid;
 mod hostile;
+mod many;
 mod paths;
 mod seeds;
 mod setup;
