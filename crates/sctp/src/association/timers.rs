@@ -127,8 +127,12 @@ impl Association {
     }
 
     /// An unanswered heartbeat counts against its path, and against the association only where data goes: an idle
-    /// association would else be given up for its other paths (section 8.1).
+    /// association would else be given up for its other paths (section 8.1). While data is in flight on the path it is
+    /// T3 that counts: one silence is not counted twice.
     fn on_heartbeat_lost(&mut self, index: PathIndex) {
+        if self.paths.get(index).t3.is_some() {
+            return;
+        }
         let is_current = index == self.paths.current();
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         self.report_transition(index, transition);

@@ -231,7 +231,10 @@ impl Path {
             return false;
         }
         self.probe = None;
-        self.rto.on_timeout(timing);
+        // While data is in flight its timer backs off; twice would be too much.
+        if self.t3.is_none() {
+            self.rto.on_timeout(timing);
+        }
         // Unconfirmed and potentially failed paths are probed once an RTO (RFC 9260 section 5.4, RFC 7829 section 3).
         if matches!(self.state, PathState::Inactive) || self.errors >= timing.path_max_retrans {
             self.schedule_heartbeat(now, timing, random);

@@ -107,6 +107,37 @@ fn with_all_paths_cut_both_sides_lose_contact() {
 }
 
 #[test]
+fn an_outage_of_ten_seconds_on_every_path_is_survived_even_with_quick_timers() {
+    let mut t = two_links(1);
+    let timing = sctp::Timing {
+        rto_initial: Duration::from_millis(300),
+        rto_min: Duration::from_millis(150),
+        rto_max: seconds(5),
+        sack_delay: Duration::from_millis(20),
+        heartbeat_interval: seconds(1),
+        path_max_retrans: 4,
+        association_max_retrans: 12,
+        ..sctp::Timing::default()
+    };
+    let config = AssociationConfig { timing, ..AssociationConfig::default() };
+    t.world.checks = false;
+    t.world.host_mut(t.b).app.template.keeps = false;
+    t.world.connect(t.a, t.b, Carrier::Ip, config, Conversation { bulk: 1 << 40, ..Conversation::default() });
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    let now = t.world.now();
+    for &link in &t.links.clone() {
+        t.world.at(now, Change::CutBoth(link, true));
+        t.world.at(now + seconds(10), Change::CutBoth(link, false));
+    }
+    t.world.run_until(now + seconds(17), |_| false);
+    let before = t.talk(t.b).received_bytes;
+    t.world.run_for(seconds(10));
+    let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;
+    assert!(rate > 4_000_000, "{rate} bit/s\n{}", describe(&t.world));
+}
+
+#[test]
 fn an_idle_association_outlives_dead_paths_while_one_lives() {
     let mut t = two_links(1);
     t.connect(Conversation::default());

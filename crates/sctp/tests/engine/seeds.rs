@@ -116,6 +116,8 @@ fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
             rto_initial: rto_min * 2,
             sack_delay: rto_min.min(Duration::from_millis(r.random_range(10..200))) / 2,
             heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
+            // Paths share links here: they fail together, and use up the association's count together.
+            association_max_retrans: 20,
             ..Timing::default()
         },
         send_buffer: r.random_range(250_000..1_000_000),
