@@ -5,11 +5,11 @@
 //! whatever fails later sends ABORT first and releases it then, so that the server has forgotten the connection
 //! before the same addresses come again as TCP.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base::{Carrier, Route};
+use base::{Carrier, Route, Time};
 use control::{FallbackReason, Role};
 use intercept::{Arrival, ClientState, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
@@ -28,6 +28,11 @@ const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 const DIVERSION_LINGER: Duration = Duration::from_secs(60);
 /// Verdicts remembered at most, for SYNs that are sent again.
 const VERDICTS_MAX: usize = 8192;
+
+/// Peers remembered to be reached by UDP at most; beyond that the memory starts anew.
+const UDP_PEERS_MAX: usize = 4096;
+/// How long that is remembered after the last success.
+const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
 
 /// The verdicts on the last SYNs, so that a retransmission gets the same one.
 #[derive(Default)]
@@ -50,6 +55,29 @@ impl Verdicts {
         {
             self.known.remove(&flow);
         }
+    }
+}
+
+/// Peers that were reached by UDP: there is no need to ask them by IP 132, which is slower, at the same time.
+#[derive(Default)]
+pub(crate) struct UdpPeers {
+    seen: BTreeMap<IpAddr, Time>,
+}
+
+impl UdpPeers {
+    fn knows(&self, peer: IpAddr, now: Time) -> bool {
+        self.seen.get(&peer).is_some_and(|at| now.since(*at) < UDP_PEER_LIFETIME)
+    }
+
+    fn learn(&mut self, peer: IpAddr, now: Time) {
+        if self.seen.len() >= UDP_PEERS_MAX {
+            self.seen.clear();
+        }
+        self.seen.insert(peer, now);
+    }
+
+    fn forget(&mut self, peer: IpAddr) {
+        self.seen.remove(&peer);
     }
 }
 
@@ -149,11 +177,12 @@ impl Shard {
         })
     }
 
-    /// The INIT goes by every open carrier at once.
+    /// The INIT goes by every open carrier at once, or by UDP alone where that was seen to work.
     fn init_routes(&self, local: IpAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
         let carriers = [Carrier::Udp { peer_port: settings.udp_port }, Carrier::Ip];
         let routes = carriers.map(|carrier| Route { local, remote, carrier });
-        routes.into_iter().filter(|route| self.outlet.has(route)).collect()
+        let wanted = if self.udp_peers.knows(remote, self.now) { &routes[..1] } else { &routes[..] };
+        wanted.iter().copied().filter(|route| self.outlet.has(route)).collect()
     }
 
     /// Looks which handshakes have got their INIT ACK; to be called before their COOKIE ECHO is transmitted.
@@ -230,12 +259,15 @@ impl Shard {
     }
 
     /// The association is up: the connection is led away, and its SYN released.
-    pub(crate) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer) {
+    pub(crate) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
+        if matches!(carrier, Carrier::Udp { .. }) {
+            self.udp_peers.learn(syn.flow.remote().ip(), self.now);
+        }
         if let Err(error) = self.interceptor.divert(&syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() });
             return;
         }
-        self.diverted.insert(syn.flow, base::Time::NEVER);
+        self.diverted.insert(syn.flow, Time::NEVER);
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.stage = Stage::Diverted;
         connection.peer = peer;
@@ -291,6 +323,7 @@ impl Shard {
 
     /// Releases a SYN as plain TCP though SCTP was allowed.
     fn fall_back(&mut self, syn: &HeldSyn, held: Duration, reason: FallbackReason) {
+        self.udp_peers.forget(syn.flow.remote().ip());
         let held_us = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
         self.history.fell_back(syn.flow.remote(), held_us, reason);
         self.release_syn(syn);
@@ -354,5 +387,21 @@ fn unreachable_text(what: sctp::Unreachable) -> &'static str {
         sctp::Unreachable::Protocol => "protocol unreachable",
         sctp::Unreachable::Port => "port unreachable",
         sctp::Unreachable::Prohibited => "prohibited by a filter",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_asked_by_udp_alone_until_that_fails_or_grows_old() {
+        let (peer, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let mut peers = UdpPeers::default();
+        peers.learn(peer, Time::ZERO);
+        assert!(peers.knows(peer, Time::from_millis(599_999)) && !peers.knows(other, Time::ZERO));
+        assert!(!peers.knows(peer, Time::from_millis(600_000)));
+        peers.forget(peer);
+        assert!(!peers.knows(peer, Time::ZERO));
     }
 }

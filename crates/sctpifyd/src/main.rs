@@ -38,6 +38,7 @@ use control::DaemonArgs;
 
 fn main() -> ExitCode {
     let args = DaemonArgs::parse();
+    raise_priority();
     let outcome = if supervisor::is_worker() || args.no_supervisor {
         worker::run(&args)
     } else {
@@ -49,5 +50,16 @@ fn main() -> ExitCode {
             eprintln!("sctpifyd: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What the kernel does for TCP ahead of all programs, this program does for SCTP: waiting its turn behind busy ones
+/// it would lose races and miss timers.
+fn raise_priority() {
+    const NICENESS: i32 = -10;
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        eprintln!(
+            "sctpifyd: no higher priority ({error}): on a busy machine connections may fall back to TCP"
+        );
     }
 }

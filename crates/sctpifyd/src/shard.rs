@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use base::Time;
+use base::{Carrier, Time};
 use bytes::Bytes;
 use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
@@ -22,7 +22,7 @@ use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, StateName};
 
 use crate::addresses::AddressBook;
 use crate::carriers::Outlet;
-use crate::client::Verdicts;
+use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::history::History;
@@ -102,6 +102,7 @@ pub(crate) struct Shard {
     pub(crate) history: History,
     pub(crate) timers: Timers<Timer>,
     pub(crate) verdicts: Verdicts,
+    pub(crate) udp_peers: UdpPeers,
     /// Client connections whose INIT is unanswered.
     pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
     /// What is diverted, and when that may end; never while the connection lives.
@@ -170,6 +171,7 @@ impl Shard {
             history: History::default(),
             timers: Timers::new(),
             verdicts: Verdicts::default(),
+            udp_peers: UdpPeers::default(),
             awaiting_init_ack: BTreeSet::new(),
             diverted: HashMap::new(),
             ready: BTreeSet::new(),
@@ -370,8 +372,8 @@ impl Shard {
                 let client = SocketAddr::new(route.remote, remote_port);
                 self.on_incoming(association, server, client, Peer::of_adaptation(adaptation));
             }
-            (Event::Established { adaptation, .. }, Some(id)) => {
-                self.on_established(id, association, adaptation)
+            (Event::Established { route, adaptation, .. }, Some(id)) => {
+                self.on_established(id, association, route.carrier, adaptation);
             }
             (Event::Readable | Event::Writable, Some(id)) => {
                 self.ready.insert(id);
@@ -388,13 +390,19 @@ impl Shard {
         }
     }
 
-    fn on_established(&mut self, id: ConnectionId, association: AssociationId, adaptation: Option<u32>) {
+    fn on_established(
+        &mut self,
+        id: ConnectionId,
+        association: AssociationId,
+        carrier: Carrier,
+        adaptation: Option<u32>,
+    ) {
         tracing::debug!(is_shim = (adaptation == Some(ADAPTATION)), "association up");
         match self.connections.get(id).map(|connection| &connection.stage) {
             Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
                 let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
                 self.engine.set_timing(self.now, association, timing::timing(peer, self.connections.len()));
-                self.on_client_up(id, syn, peer);
+                self.on_client_up(id, syn, peer, carrier);
             }
             Some(Stage::Accepting(_)) => self.on_server_up(id),
             _ => {}
