@@ -8,6 +8,9 @@ use sctp::{AssociationConfig, EndpointConfig, Timing};
 
 /// Bytes that one association may hold in each direction.
 const ASSOCIATION_BUFFER: usize = 4 << 20;
+/// Timeouts in a row that an association between shims survives: a quarter of an hour at the greatest RTO, as long as
+/// TCP's own retries last by default.
+const OUTAGE_RETRANS: u8 = 180;
 /// Streams asked for and allowed: a connection uses one each way.
 const STREAMS: u16 = 1;
 /// How long an INIT waits before it is sent again. Far below RFC 9260's second, for the race timer ends the wait.
@@ -36,7 +39,7 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
             heartbeat_interval: heartbeat_interval(connections),
             path_max_retrans: 4,
             potentially_failed_max_retrans: Some(0),
-            association_max_retrans: 12,
+            association_max_retrans: OUTAGE_RETRANS,
             shutdown_guard: Duration::from_secs(60),
         },
     }
