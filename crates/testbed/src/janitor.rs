@@ -82,10 +82,11 @@ impl Janitor {
         writeln!(stdin, "{line}").context("the process that clears up after a lab has died")
     }
 
-    /// Clears everything up and waits until that is done. A second call does nothing.
+    /// Clears everything up and waits until that is done. Whoever calls meanwhile, or notes something, waits too: after
+    /// a signal the lab's owner thus stands still until the process ends. A second call does nothing.
     pub fn dismiss(&self) {
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut child) = child {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut child) = child.take() {
             drop(child.stdin.take());
             // The shell process exits by itself; its status says nothing.
             let _ = child.wait();
