@@ -94,6 +94,54 @@ fn the_servers_supervisor_dies_and_its_worker_with_it() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::First);
 }
 
+/// When daemons are killed after a transfer's start: within the handshake, early and late in the stream, and behind its
+/// end.
+const MOMENTS_MS: [u64; 7] = [0, 1, 3, 20, 60, 150, 400];
+
+/// Sends so many bytes to everyone who connects, and closes.
+const SEND_TO_ALL: &str = "
+import socket, sys, threading
+def send(client):
+    try: client.sendall(bytes(int(sys.argv[2])))
+    except OSError: pass
+    client.close()
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening')
+while True: threading.Thread(target=send, args=(listener.accept()[0],)).start()
+";
+
+/// Counts bytes up to the end of file; any error is the exit status.
+const COUNT_TO_THE_END: &str = "
+import socket, sys
+stream, count = socket.create_connection((sys.argv[1], int(sys.argv[2]))), 0
+while piece := stream.recv(65536): count += len(piece)
+print(count)
+";
+
+/// A stream whose only end mark is the end of file: cut cleanly, it would pass for a whole one.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn at_any_moment_a_death_means_the_whole_file_or_an_error() {
+    const LENGTH: u64 = 64 << 20;
+    let port = PORT.to_string();
+    for moment in MOMENTS_MS {
+        for is_at_alpha in [true, false] {
+            let world = World::new();
+            let _server = world.serve("python3", &["-u", "-c", SEND_TO_ALL, &port, &LENGTH.to_string()]);
+            let server = world.link.right_v4().to_string();
+            let fetch = world.client("python3", &["-c", COUNT_TO_THE_END, &server, &port]);
+            let client = world.alpha.spawn("client", fetch).unwrap();
+            std::thread::sleep(Duration::from_millis(moment));
+            let (host, daemon) =
+                if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, &world.betas) };
+            kill_processes(host, daemon, Victims::All);
+            let told = client.finish(ERROR_LIMIT).unwrap();
+            let whole = told.stdout.trim() == LENGTH.to_string();
+            assert_eq!(told.status.success(), whole, "after {moment} ms, at alpha {is_at_alpha}: {told:?}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_daemon_that_is_told_to_stop_leaves_no_rule_table_or_interface() {
