@@ -4,6 +4,7 @@ mod support;
 
 mod basics;
 mod data;
+mod extensions;
 mod goodput;
 mod grid;
 mod hostile;
