@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::extension::Extensions;
+use crate::extension::auth::AuthConfig;
 
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct AssociationConfig {
     pub adaptation: Option<u32>,
     /// Extensions to offer; those that the peer offers too are used.
     pub extensions: Extensions,
+    /// Authentication of chunks, if that is among the extensions.
+    pub auth: AuthConfig,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
 }
@@ -63,6 +66,7 @@ impl Default for AssociationConfig {
             mtu: 1500,
             adaptation: None,
             extensions: Extensions::NONE,
+            auth: AuthConfig::default(),
             max_init_retransmits: 8,
         }
     }

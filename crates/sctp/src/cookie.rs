@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use wire::{Tsn, VerificationTag};
 
 use crate::extension::Extensions;
+use crate::extension::auth::KeyVectors;
 use crate::random::Random;
 
 const MAC_LEN: usize = 32;
@@ -40,6 +41,8 @@ pub(crate) struct Cookie {
     pub(crate) adaptation: Option<u32>,
     /// What was negotiated.
     pub(crate) extensions: Extensions,
+    /// For the keys of authentication.
+    pub(crate) key_vectors: Option<KeyVectors>,
     /// How the INIT came.
     pub(crate) route: Route,
     pub(crate) local_addresses: SmallVec<[IpAddr; 4]>,
@@ -120,12 +123,17 @@ impl Cookie {
         out.push(u8::from(self.adaptation.is_some()));
         out.extend_from_slice(&self.adaptation.unwrap_or(0).to_be_bytes());
         out.push(self.extensions.to_byte());
+        out.push(u8::from(self.key_vectors.is_some()));
         let (kind, port) = match self.route.carrier {
             Carrier::Ip => (0, 0),
             Carrier::Udp { peer_port } => (1, peer_port),
         };
         out.push(kind);
         out.extend_from_slice(&port.to_be_bytes());
+        if let Some(KeyVectors { local, peer }) = &self.key_vectors {
+            put_bytes(&mut out, local);
+            put_bytes(&mut out, peer);
+        }
         put_addresses(&mut out, &[self.route.local, self.route.remote]);
         put_addresses(&mut out, &self.local_addresses);
         put_addresses(&mut out, &self.peer_addresses);
@@ -142,10 +150,14 @@ impl Cookie {
         let [peer_rwnd] = at.u32s()?;
         let [has_adaptation] = at.take()?;
         let [adaptation] = at.u32s()?;
-        let [extensions] = at.take()?;
+        let [extensions, has_key_vectors] = at.take()?;
         let [kind] = at.take()?;
         let [peer_port] = at.u16s()?;
         let carrier = if kind == 0 { Carrier::Ip } else { Carrier::Udp { peer_port } };
+        let key_vectors = match has_key_vectors {
+            0 => None,
+            _ => Some(KeyVectors { local: at.bytes()?, peer: at.bytes()? }),
+        };
         let [local, remote] = at.addresses()?.into_inner().ok()?;
         Some(Cookie {
             created,
@@ -163,11 +175,19 @@ impl Cookie {
             inbound_streams,
             adaptation: (has_adaptation != 0).then_some(adaptation),
             extensions: Extensions::from_byte(extensions),
+            key_vectors,
             route: Route { local, remote, carrier },
             local_addresses: at.addresses::<4>()?,
             peer_addresses: at.addresses::<4>()?,
         })
     }
+}
+
+/// At most 65,535 bytes: key vectors are far shorter.
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&bytes[..usize::from(length)]);
 }
 
 fn put_addresses(out: &mut Vec<u8>, addresses: &[IpAddr]) {
@@ -195,6 +215,13 @@ impl Fields<'_> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*head)
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let [length] = self.u16s()?;
+        let (head, rest) = self.0.split_at_checked(usize::from(length))?;
+        self.0 = rest;
+        Some(head.to_vec())
     }
 
     fn u16s<const N: usize>(&mut self) -> Option<[u16; N]> {
@@ -253,6 +280,7 @@ mod tests {
             inbound_streams: 9,
             adaptation: Some(10),
             extensions: Extensions::NONE.with(Extension::StreamReconfiguration),
+            key_vectors: Some(KeyVectors { local: vec![1; 40], peer: vec![2; 300] }),
             route: Route {
                 local: "10.0.0.1".parse().unwrap(),
                 remote: "10.0.0.2".parse().unwrap(),

@@ -45,3 +45,28 @@ pub enum SendError {
         max: usize,
     },
 }
+
+/// Why a command about the keys of authentication (RFC 4895) was refused; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AuthKeyError {
+    /// There is no such association, or it does without authentication.
+    #[error("authentication was not negotiated; offer Extension::Auth at both ends")]
+    NotNegotiated,
+    /// No key has this number, or it was deactivated.
+    #[error("there is no usable key {0}; set it first")]
+    NoSuchKey(u16),
+    /// The key is the one that signs.
+    #[error("key {0} is in use; activate another one first")]
+    Active(u16),
+    /// There are as many keys as there may be.
+    #[error("there are {0} keys already; delete one first")]
+    TooMany(usize),
+    /// The key is too long.
+    #[error("a key of {length} bytes exceeds the {max} that are taken")]
+    TooLong {
+        /// Bytes of the key.
+        length: usize,
+        /// Most bytes of a key.
+        max: usize,
+    },
+}

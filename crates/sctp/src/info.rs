@@ -133,6 +133,12 @@ pub struct Counters {
     pub fast_recoveries: u64,
     /// T3 timeouts.
     pub timeouts: u64,
+    /// Packets whose AUTH chunk was verified.
+    pub auth_verified: u64,
+    /// AUTH chunks dropped, with what followed: wrong HMAC, unknown key or algorithm, or a second one in a packet.
+    pub auth_failed: u64,
+    /// Chunks dropped because they must be authenticated and were not.
+    pub unauthenticated: u64,
 }
 
 /// What an endpoint counts beside its associations.
@@ -148,6 +154,8 @@ pub struct EndpointCounters {
     pub inits_received: u64,
     /// COOKIE ECHOs whose MAC or content was wrong.
     pub bad_cookies: u64,
+    /// COOKIE ECHOs that had to be authenticated and were not, or wrongly.
+    pub unauthenticated_cookies: u64,
     /// COOKIE ECHOs that came too late.
     pub stale_cookies: u64,
     /// Replies dropped because too many were waiting.

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 use wire::{Cause, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
 
-use crate::config::Limits;
-use crate::extension::{Extension, Extensions};
+use crate::config::{AssociationConfig, Limits};
+use crate::extension::auth::{KeyVectors, PeerOffer};
+use crate::extension::{Extension, Extensions, Offer};
 
 /// A peer's half of the negotiation.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) adaptation: Option<u32>,
     /// Extensions it offers.
     pub(crate) extensions: Extensions,
+    pub(crate) auth: PeerOffer<'a>,
     /// The cookie of an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
     /// Parameters to be reported back, whole.
@@ -47,6 +49,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
         addresses: SmallVec::new(),
         adaptation: None,
         extensions: Extensions::NONE,
+        auth: PeerOffer::default(),
         cookie: None,
         unrecognized: SmallVec::new(),
         cookie_preservative: 0,
@@ -56,6 +59,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
         let (Ok(parameter), Ok(raw)) = (parameter, raw) else {
             return Err(Cause::ProtocolViolation(b"malformed parameter"));
         };
+        peer.auth.take(&parameter, raw.bytes);
         if peer.take(&parameter, limits)? {
             continue;
         }
@@ -68,7 +72,36 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
             break;
         }
     }
+    // RFC 4895 section 6.1: authentication is offered by its parameters, whatever is listed.
+    let listed = peer.extensions.without(Extension::Auth);
+    peer.extensions = if peer.auth.is_made() { listed.with(Extension::Auth) } else { listed };
     Ok(peer)
+}
+
+/// What both ends agree on.
+#[derive(Clone, Debug)]
+pub(crate) struct Agreed {
+    pub(crate) extensions: Extensions,
+    /// For the keys of authentication, if that is agreed on.
+    pub(crate) key_vectors: Option<KeyVectors>,
+}
+
+impl Agreed {
+    /// What comes of our offer, made with `config`, and the peer's.
+    pub(crate) fn new(
+        config: &AssociationConfig,
+        offer: &Offer,
+        peer: &PeerInit<'_>,
+    ) -> Result<Agreed, InitFault> {
+        let extensions = config.extensions.consistent().and(peer.extensions).consistent();
+        let key_vectors = match &offer.auth {
+            Some(auth) if extensions.has(Extension::Auth) => {
+                Some(KeyVectors { local: auth.key_vector(), peer: peer.auth.key_vector()? })
+            }
+            _ => None,
+        };
+        Ok(Agreed { extensions, key_vectors })
+    }
 }
 
 impl<'a> PeerInit<'a> {
@@ -91,6 +124,9 @@ impl<'a> PeerInit<'a> {
             Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
             Parameter::SupportedAddressTypes(_)
             | Parameter::UnrecognizedParameter(_)
+            | Parameter::Random(_)
+            | Parameter::ChunkList(_)
+            | Parameter::RequestedHmac(_)
             | Parameter::Padding { .. } => {}
             _ => return Ok(false),
         }

@@ -34,6 +34,13 @@ impl Random {
         key
     }
 
+    /// A random number for keys of authentication (RFC 4895 section 3.1).
+    pub(crate) fn nonce(&mut self) -> [u8; 32] {
+        let mut nonce = [0; 32];
+        self.0.fill_bytes(&mut nonce);
+        nonce
+    }
+
     /// `d` changed by up to half of itself either way, as RFC 9260 section 8.3 asks for heartbeats.
     pub(crate) fn jitter(&mut self, d: Duration) -> Duration {
         d / 2 + d.mul_f64(f64::from(self.0.next_u32()) / f64::from(u32::MAX))

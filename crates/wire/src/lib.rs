@@ -31,9 +31,10 @@ mod writer;
 pub use action::UnrecognizedAction;
 pub use cause::{Cause, CauseError, Causes, CausesIter};
 pub use chunk::{
-    Abort, Asconf, AsconfAck, Auth, Chunk, ChunkError, ChunkType, CookieEcho, Cwr, DATA_HEADER_LEN, Data,
-    Ecne, ErrorChunk, ForwardTsn, ForwardTsnStream, Fragment, GapBlock, Heartbeat, IDATA_HEADER_LEN, IData,
-    IForwardTsn, IForwardTsnStream, Init, Pad, ReConfig, Sack, Shutdown, ShutdownComplete, UnknownChunk,
+    Abort, Asconf, AsconfAck, Auth, Chunk, ChunkError, ChunkSet, ChunkType, CookieEcho, Cwr, DATA_HEADER_LEN,
+    Data, Ecne, ErrorChunk, ForwardTsn, ForwardTsnStream, Fragment, GapBlock, Heartbeat, IDATA_HEADER_LEN,
+    IData, IForwardTsn, IForwardTsnStream, Init, Pad, ReConfig, Sack, Shutdown, ShutdownComplete,
+    UnknownChunk,
 };
 pub use crc::crc32c;
 pub use ids::{AsconfSerial, Fsn, Mid, Ppid, RequestSn, Ssn, StreamId, Tsn, VerificationTag};
@@ -43,4 +44,4 @@ pub use packet::{
 };
 pub use parameter::{Parameter, ParameterError, Parameters, ParametersIter, ReconfigResult};
 pub use tlv::{CHUNK_HEADER_LEN, Tlv, TlvError, Tlvs, padded};
-pub use writer::{NoRoom, PacketWriter, WriteChunk, Writer};
+pub use writer::{AuthPlan, NoRoom, PacketWriter, WriteChunk, Writer};

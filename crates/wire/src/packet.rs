@@ -110,6 +110,16 @@ impl<'a> Packet<'a> {
         Ok(Packet { header, chunks: &bytes[COMMON_HEADER_LEN..] })
     }
 
+    /// Octets of the packet, common header included.
+    pub fn len(&self) -> usize {
+        COMMON_HEADER_LEN + self.chunks.len()
+    }
+
+    /// Whether it has no chunks; never true of one that was parsed.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// The chunks, read.
     pub fn chunks(&self) -> Chunks<'a> {
         Chunks(self.raw_chunks())

@@ -3,9 +3,10 @@
 //! Lengths are computed in one place: [`Writer`] writes a header, lets the body be written, then goes back
 //! and fills in the length. A chunk that does not fit leaves no trace.
 
+use crate::chunk::{Auth, ChunkSet};
 use crate::crc::crc32c;
 use crate::packet::{COMMON_HEADER_LEN, CommonHeader};
-use crate::tlv::padded;
+use crate::tlv::{CHUNK_HEADER_LEN, padded};
 use crate::{ChunkType, Data};
 
 /// No packet is longer: the length of an IP packet has 16 bits.
@@ -111,6 +112,39 @@ impl<'b> Writer<'b> {
 /// Builds one packet in a caller's buffer. In a buffer shorter than a common header nothing has room.
 pub struct PacketWriter<'b> {
     out: Writer<'b>,
+    auth: Option<AuthPlan>,
+    /// Where the AUTH chunk begins, once it is there.
+    auth_at: Option<usize>,
+}
+
+/// Which chunks a packet's AUTH chunk must come before, and what it says (RFC 4895 section 6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AuthPlan {
+    /// Chunks that must not be sent without AUTH.
+    pub chunks: ChunkSet,
+    /// The AUTH chunk's Shared Key Identifier.
+    pub shared_key: u16,
+    /// Its HMAC Identifier.
+    pub hmac_id: u16,
+    /// Octets of the HMAC, at most 64.
+    pub hmac_len: usize,
+}
+
+/// Octets of an AUTH chunk before its HMAC.
+const AUTH_HEAD_LEN: usize = CHUNK_HEADER_LEN + 4;
+
+impl AuthPlan {
+    /// Octets that the AUTH chunk takes from a packet.
+    pub const fn chunk_len(&self) -> usize {
+        padded(AUTH_HEAD_LEN + self.hmac_len)
+    }
+
+    fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let zeros = [0; 64];
+        let hmac = zeros.get(..self.hmac_len).ok_or(NoRoom)?;
+        Auth { shared_key: self.shared_key, hmac_id: self.hmac_id, hmac }.write(out)?;
+        out.pad()
+    }
 }
 
 impl<'b> PacketWriter<'b> {
@@ -122,12 +156,37 @@ impl<'b> PacketWriter<'b> {
             *head = header.to_bytes();
             out.len = COMMON_HEADER_LEN;
         }
-        PacketWriter { out }
+        PacketWriter { out, auth: None, auth_at: None }
     }
 
-    /// Octets a further chunk may take, header and padding included.
+    /// Puts an AUTH chunk before the first chunk that `plan` lists; [`PacketWriter::sign`] completes it. To be called
+    /// before the first chunk.
+    #[must_use]
+    pub fn with_auth(mut self, plan: AuthPlan) -> PacketWriter<'b> {
+        self.auth = Some(plan);
+        self
+    }
+
+    /// Fills in the AUTH chunk, if there is one: `hmac` is given what it covers, from the AUTH chunk with a zeroed HMAC
+    /// on, and gives the HMAC, of the length planned (RFC 4895 section 6.2). Nothing may be added afterwards.
+    pub fn sign<H: AsRef<[u8]>>(&mut self, hmac: impl FnOnce(&[u8]) -> H) {
+        let (Some(at), Some(plan)) = (self.auth_at, self.auth) else { return };
+        let hmac = hmac(&self.out.written()[at..]);
+        let field = at + AUTH_HEAD_LEN..at + AUTH_HEAD_LEN + plan.hmac_len;
+        if let (Some(field), Some(hmac)) = (self.out.buf.get_mut(field), hmac.as_ref().get(..plan.hmac_len)) {
+            field.copy_from_slice(hmac);
+        }
+    }
+
+    /// Octets a further chunk may take, header and padding included, if it brings no AUTH chunk along.
     pub fn remaining(&self) -> usize {
         self.out.buf.len() - self.out.len
+    }
+
+    /// Octets a further chunk of this type may take, header and padding included.
+    pub fn remaining_for(&self, chunk_type: ChunkType) -> usize {
+        let plan = self.auth.filter(|plan| self.auth_at.is_none() && plan.chunks.contains(chunk_type));
+        self.remaining().saturating_sub(plan.map_or(0, |plan| plan.chunk_len()))
     }
 
     /// Octets written so far, common header and padding included.
@@ -151,11 +210,31 @@ impl<'b> PacketWriter<'b> {
     /// [`NoRoom`] if the chunk does not fit; the packet is then as it was before.
     pub fn push(&mut self, chunk: &impl WriteChunk) -> Result<(), NoRoom> {
         let before = self.out.len;
-        let result = chunk.write(&mut self.out).and_then(|()| self.out.pad());
+        let written = chunk.write(&mut self.out).and_then(|()| self.out.pad());
+        let result = written.and_then(|()| self.insert_auth(before));
         if result.is_err() {
             self.out.len = before;
         }
         result
+    }
+
+    /// Puts the AUTH chunk before the chunk at `at`, if that needs it and none is there yet.
+    fn insert_auth(&mut self, at: usize) -> Result<(), NoRoom> {
+        let Some(plan) = self.auth.filter(|_| self.auth_at.is_none()) else { return Ok(()) };
+        let end = self.out.len;
+        let chunk_type = self.out.buf.get(at).map(|&t| ChunkType(t));
+        if !chunk_type.is_some_and(|t| plan.chunks.contains(t)) {
+            return Ok(());
+        }
+        if end + plan.chunk_len() > self.out.buf.len() {
+            return Err(NoRoom);
+        }
+        self.out.buf.copy_within(at..end, at + plan.chunk_len());
+        self.out.len = at;
+        plan.write(&mut self.out)?;
+        self.out.len = end + plan.chunk_len();
+        self.auth_at = Some(at);
+        Ok(())
     }
 
     /// Adds a DATA chunk and its padding: [`PacketWriter::push`] for the chunk sent most.
@@ -182,5 +261,72 @@ impl<'b> PacketWriter<'b> {
         if let Some(field) = self.out.buf.get_mut(8..COMMON_HEADER_LEN) {
             field.copy_from_slice(&crc.to_le_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Chunk, Heartbeat};
+    use crate::packet::{ChecksumMode, Packet};
+    use crate::{VerificationTag, chunk::CookieEcho};
+
+    const PLAN: AuthPlan = {
+        let mut chunks = ChunkSet::EMPTY;
+        chunks.insert(ChunkType::HEARTBEAT);
+        AuthPlan { chunks, shared_key: 1, hmac_id: 3, hmac_len: 32 }
+    };
+
+    fn packet(buf: &mut [u8]) -> PacketWriter<'_> {
+        let header = CommonHeader { source_port: 1, destination_port: 2, tag: VerificationTag(3) };
+        PacketWriter::new(buf, header).with_auth(PLAN)
+    }
+
+    #[test]
+    fn auth_comes_before_the_first_chunk_that_needs_it_and_covers_the_rest() {
+        let mut buf = [0xff; 200];
+        let mut writer = packet(&mut buf);
+        writer.push(&Chunk::CookieEcho(CookieEcho { cookie: &[9; 5] })).unwrap();
+        writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 3] })).unwrap();
+        writer.push(&Chunk::CookieAck).unwrap();
+        let mut covered = Vec::new();
+        writer.sign(|bytes| {
+            covered = bytes.to_vec();
+            [0xaa; 32]
+        });
+        let length = writer.finish();
+        let packet = Packet::parse(&buf[..length], ChecksumMode::Verify).unwrap();
+        let raw: Vec<_> = packet.raw_chunks().map(Result::unwrap).collect();
+        let types = [ChunkType::COOKIE_ECHO, ChunkType::AUTH, ChunkType::HEARTBEAT, ChunkType::COOKIE_ACK];
+        assert_eq!(raw.iter().map(|r| r.chunk_type).collect::<Vec<_>>(), types);
+        let Ok(Chunk::Auth(auth)) = raw[1].parse() else { panic!("no AUTH") };
+        assert_eq!((auth.shared_key, auth.hmac_id, auth.hmac), (1, 3, &[0xaa; 32][..]));
+        assert_eq!(covered[..8], raw[1].from_here[..8]);
+        assert_eq!(covered[8..40], [0; 32]);
+        assert_eq!(covered[40..], raw[1].from_here[40..]);
+    }
+
+    #[test]
+    fn without_a_chunk_that_needs_it_there_is_no_auth() {
+        let mut buf = [0; 200];
+        let mut writer = packet(&mut buf);
+        writer.push(&Chunk::CookieAck).unwrap();
+        writer.sign(|_| -> [u8; 32] { panic!("nothing to sign") });
+        assert_eq!(writer.finish(), 16);
+    }
+
+    #[test]
+    fn room_is_kept_for_auth_until_it_is_there() {
+        let heartbeat = Chunk::Heartbeat(Heartbeat { info: &[] });
+        let mut buf = [0; 12 + 40 + 8 + 4];
+        let mut writer = packet(&mut buf);
+        assert_eq!(writer.remaining_for(ChunkType::HEARTBEAT), 12);
+        assert_eq!(writer.remaining_for(ChunkType::COOKIE_ACK), 52);
+        writer.push(&heartbeat).unwrap();
+        assert_eq!(writer.remaining_for(ChunkType::HEARTBEAT), 4);
+        let mut short = [0; 12 + 40 + 4];
+        let mut writer = packet(&mut short);
+        assert_eq!(writer.push(&heartbeat), Err(NoRoom));
+        assert!(writer.is_empty());
     }
 }

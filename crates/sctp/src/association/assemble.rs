@@ -6,8 +6,8 @@
 use base::{Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Causes, Chunk, CookieEcho, DATA_HEADER_LEN, Data, ErrorChunk, GapBlock, Heartbeat, PacketWriter, Sack,
-    Shutdown, Tsn,
+    Causes, Chunk, ChunkType, CookieEcho, DATA_HEADER_LEN, Data, ErrorChunk, GapBlock, Heartbeat,
+    PacketWriter, Sack, Shutdown, Tsn,
 };
 
 use super::heartbeat::info;
@@ -106,13 +106,22 @@ impl Association {
     /// Later packets of a train may be given less room than the path has: `is_full_size` says that this one was not.
     fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
         let mut packet = PacketWriter::new(buf, self.header());
+        if let Some(auth) = &self.auth {
+            packet = packet.with_auth(auth.plan());
+        }
         self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
         if self.state.sends_data() {
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
         }
-        if packet.is_empty() { 0 } else { packet.finish() }
+        if packet.is_empty() {
+            return 0;
+        }
+        if let Some(auth) = &self.auth {
+            packet.sign(|covered| auth.sign(covered));
+        }
+        packet.finish()
     }
 
     fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) {
@@ -160,7 +169,7 @@ impl Association {
             return;
         }
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
-        let room = packet.remaining().saturating_sub(16 + 4 * duplicates.len()) / 4;
+        let room = packet.remaining_for(ChunkType::SACK).saturating_sub(16 + 4 * duplicates.len()) / 4;
         let gaps: SmallVec<[GapBlock; 32]> = self.inbound.gap_blocks(room).collect();
         let sack = Sack {
             cumulative_tsn: self.inbound.cumulative_tsn(),
@@ -241,7 +250,7 @@ impl Association {
         self.paths.get_mut(path).before_data(now, flight);
         let max = self.fragment_size();
         while let Some(length) = self.next_new_length(path) {
-            if packet.remaining() < wire::padded(DATA_HEADER_LEN + length) {
+            if packet.remaining_for(ChunkType::DATA) < wire::padded(DATA_HEADER_LEN + length) {
                 break;
             }
             let Some(fragment) = self.queue.next_fragment(max) else { break };

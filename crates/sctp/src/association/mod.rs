@@ -5,6 +5,7 @@
 //! `shutdown` and `timers` are what their names say; `assemble` writes packets.
 
 mod assemble;
+mod authentication;
 mod data;
 mod heartbeat;
 mod opening;
@@ -19,7 +20,7 @@ use std::net::IpAddr;
 use base::{Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{Ppid, StreamId, Tsn, VerificationTag};
+use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
 
 use crate::config::{AssociationConfig, Limits, Timing};
 use crate::cookie::Cookie;
@@ -27,12 +28,14 @@ use crate::endpoint::Replies;
 use crate::error::SendError;
 use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions};
 use crate::extension::Extensions;
+use crate::extension::auth::Auth;
 use crate::info::{AssociationInfo, Counters, StateName};
-use crate::negotiation::PeerInit;
+use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
 use crate::tx::{Outstanding, SendQueue};
+pub(crate) use authentication::Screen;
 pub(crate) use opening::{INIT_PACKET_MAX, Opening, own_parameters};
 pub(crate) use state::State;
 pub(crate) use table::Verdict;
@@ -82,6 +85,7 @@ pub(crate) struct Association {
     adaptation: Option<u32>,
     /// Those that both ends offered.
     extensions: Extensions,
+    auth: Option<Box<Auth>>,
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
@@ -118,7 +122,7 @@ struct Birth<'a> {
     streams: (u16, u16),
     peer_rwnd: u32,
     adaptation: Option<u32>,
-    extensions: Extensions,
+    agreed: Agreed,
     route: Route,
     local_addresses: &'a [IpAddr],
     peer_addresses: &'a [IpAddr],
@@ -131,6 +135,7 @@ impl Association {
         opening: Opening,
         route: Route,
         peer: &PeerInit<'_>,
+        agreed: Agreed,
         ctx: &mut Context<'_>,
     ) -> Self {
         let birth = Birth {
@@ -144,7 +149,7 @@ impl Association {
             ),
             peer_rwnd: peer.a_rwnd,
             adaptation: peer.adaptation,
-            extensions: opening.config.extensions.and(peer.extensions),
+            agreed,
             route,
             local_addresses: &opening.local_addresses.clone(),
             peer_addresses: &peer.addresses,
@@ -165,7 +170,7 @@ impl Association {
             streams: (cookie.outbound_streams, cookie.inbound_streams),
             peer_rwnd: cookie.peer_rwnd,
             adaptation: cookie.adaptation,
-            extensions: cookie.extensions,
+            agreed: Agreed { extensions: cookie.extensions, key_vectors: cookie.key_vectors.clone() },
             route: cookie.route,
             local_addresses: &cookie.local_addresses,
             peer_addresses: &cookie.peer_addresses,
@@ -191,7 +196,8 @@ impl Association {
             peer_tag: birth.tags.1,
             state: birth.state,
             adaptation: birth.adaptation,
-            extensions: birth.extensions,
+            extensions: birth.agreed.extensions,
+            auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, &birth.config.auth))),
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,
@@ -307,7 +313,8 @@ impl Association {
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
-        packet.saturating_sub(wire::COMMON_HEADER_LEN + wire::DATA_HEADER_LEN).max(4)
+        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::DATA));
+        packet.saturating_sub(wire::COMMON_HEADER_LEN + wire::DATA_HEADER_LEN + auth).max(4)
     }
 
     pub(crate) fn set_timing(&mut self, timing: Timing, ctx: &mut Context<'_>) {
@@ -327,7 +334,7 @@ impl Association {
 
     fn send_abort(&self, cause: &AbortCause, ctx: &mut Context<'_>) {
         let route = self.paths.get(self.paths.current()).route;
-        ctx.replies.abort(route, self.header(), cause);
+        ctx.replies.abort(route, self.header(), cause, self.auth.as_deref());
     }
 
     fn close(&mut self, reason: CloseReason) {

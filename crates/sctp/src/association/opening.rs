@@ -12,7 +12,8 @@ use super::state::Retry;
 use super::{Association, Context, Control, State};
 use crate::config::AssociationConfig;
 use crate::event::{CloseReason, Event, Unreachable};
-use crate::extension::Extension;
+use crate::extension::Offer;
+use crate::extension::auth::Nonce;
 use crate::negotiation::address_parameter;
 use crate::path::PathIndex;
 
@@ -28,6 +29,8 @@ pub(crate) struct Opening {
     pub(crate) local_tag: VerificationTag,
     pub(crate) initial_tsn: Tsn,
     pub(crate) local_addresses: Vec<IpAddr>,
+    /// Our random number for authentication keys.
+    pub(crate) nonce: Nonce,
     /// The ways that INIT goes, all at once; those that proved unreachable are taken out.
     pub(crate) init_routes: Vec<Route>,
     /// T1-init.
@@ -58,11 +61,16 @@ impl Opening {
         };
         let room = buf.len().min(INIT_PACKET_MAX);
         let mut packet = PacketWriter::new(&mut buf[..room], header);
-        let chunk_types = self.config.extensions.chunk_types();
-        let mut parameters = own_parameters(&self.local_addresses, &self.config, &chunk_types);
+        let offer = self.offer();
+        let mut parameters = own_parameters(&self.local_addresses, &self.config, &offer);
         parameters.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
         packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
         Some((route, packet.finish()))
+    }
+
+    /// The extensions we offer.
+    pub(crate) fn offer(&self) -> Offer {
+        Offer::new(&self.config, self.nonce)
     }
 
     /// Our half of the negotiation, for INIT and for the INIT ACK of a collision.
@@ -103,23 +111,17 @@ impl Opening {
 }
 
 /// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
-/// `chunk_types` are those of the extensions offered.
 pub(crate) fn own_parameters<'a>(
     addresses: &[IpAddr],
     config: &AssociationConfig,
-    chunk_types: &'a [u8],
+    offer: &'a Offer,
 ) -> SmallVec<[Parameter<'a>; 8]> {
     let mut list = SmallVec::new();
     if addresses.len() > 1 {
         list.extend(addresses.iter().map(|&a| address_parameter(a)));
     }
     list.extend(config.adaptation.map(Parameter::AdaptationLayerIndication));
-    if !chunk_types.is_empty() {
-        list.push(Parameter::SupportedExtensions(chunk_types));
-    }
-    if config.extensions.has(Extension::PartialReliability) {
-        list.push(Parameter::ForwardTsnSupported);
-    }
+    list.extend(offer.parameters());
     list
 }
 

@@ -6,6 +6,7 @@ use base::Time;
 use bytes::Bytes;
 use wire::{Abort, Cause, Chunk, ChunkError, CommonHeader, ErrorChunk, RawChunk, UnrecognizedAction};
 
+use super::authentication::{Screen, Screened};
 use super::{Association, Context, Control, Opening, State};
 use crate::event::{AbortCause, CloseReason};
 use crate::path::PathIndex;
@@ -42,16 +43,24 @@ impl Association {
         self.inbound.ack.on_packet();
     }
 
-    /// Handles the chunks of a packet whose tag, ports and addresses are ours.
+    /// Handles the chunks of a packet, some of which may have been handled (`screen`), whose tag, ports and addresses are ours.
     pub(crate) fn on_chunks<'a>(
         &mut self,
         path: PathIndex,
         chunks: impl Iterator<Item = Result<RawChunk<'a>, ChunkError>>,
+        mut screen: Screen,
         ctx: &mut Context<'_>,
     ) -> Verdict {
         for raw in chunks {
             if matches!(self.state, State::Closed) {
                 break;
+            }
+            if let Ok(raw) = &raw {
+                match self.screen(path, raw, &mut screen, ctx) {
+                    Screened::Pass => {}
+                    Screened::Skip => continue,
+                    Screened::Stop => break,
+                }
             }
             let chunk = match raw.and_then(|raw| raw.parse().map(|chunk| (raw, chunk))) {
                 Ok((raw, chunk)) => self.on_chunk(path, &raw, &chunk, ctx),

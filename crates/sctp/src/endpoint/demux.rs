@@ -5,7 +5,7 @@ use wire::{Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, RawChunk
 
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
-use crate::association::Verdict;
+use crate::association::{Screen, Verdict};
 use crate::event::{CloseReason, PathError};
 use crate::info::StateName;
 
@@ -32,9 +32,12 @@ impl Endpoint {
         }
         match first.chunk_type {
             ChunkType::INIT => self.on_init_packet(now, route, &parsed, &first, listener),
-            ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, &first, packet.len()),
+            ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, &first, None),
+            ChunkType::AUTH if let Some(echo) = cookie_echo_behind(&parsed) => {
+                self.on_cookie_echo(now, route, &parsed, &echo, Some(&first));
+            }
             _ => match self.find(&parsed.header, route, &first) {
-                Owner::Association(id) => self.dispatch(now, id, route, &parsed, packet.len(), 0),
+                Owner::Association(id) => self.dispatch(now, id, route, &parsed, Begin::default()),
                 Owner::Nobody => self.on_out_of_the_blue(route, &parsed),
                 Owner::Forged => self.counters.bad_tag += 1,
             },
@@ -72,15 +75,14 @@ impl Endpoint {
         ports == (header.destination_port, header.source_port)
     }
 
-    /// Gives an association the chunks of a packet from the `skip`th on.
+    /// Gives an association the chunks of a packet from `begin` on.
     pub(super) fn dispatch(
         &mut self,
         now: Time,
         id: AssociationId,
         route: &Route,
         packet: &Packet<'_>,
-        length: usize,
-        skip: usize,
+        begin: Begin,
     ) {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             return self.on_packet_for_opening(now, id, route, packet);
@@ -92,8 +94,9 @@ impl Endpoint {
         }
         let verdict = self.with(id, now, |association, ctx| {
             let path = association.path_of(route);
-            association.on_packet(path, length);
-            association.on_chunks(path, packet.raw_chunks().skip(skip), ctx)
+            association.on_packet(path, packet.len());
+            let screen = Screen { is_authenticated: begin.is_authenticated };
+            association.on_chunks(path, packet.raw_chunks().skip(begin.chunk), screen, ctx)
         });
         match verdict {
             Some(Verdict::BeginAgain(opening)) => {
@@ -169,6 +172,21 @@ impl Endpoint {
             Some(Slot::Association(_) | Slot::Finished) | None => {}
         }
     }
+}
+
+/// Where in a packet an association begins to handle chunks: those before are done with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Begin {
+    /// The first chunk to be handled, counted from 0.
+    pub(super) chunk: usize,
+    /// Whether a good AUTH chunk came before.
+    pub(super) is_authenticated: bool,
+}
+
+/// The COOKIE ECHO that is the packet's second chunk (RFC 4895 section 6.3).
+fn cookie_echo_behind<'a>(packet: &Packet<'a>) -> Option<RawChunk<'a>> {
+    let second = packet.raw_chunks().nth(1)?.ok()?;
+    (second.chunk_type == ChunkType::COOKIE_ECHO).then_some(second)
 }
 
 /// Whose a packet is.

@@ -4,16 +4,21 @@ use std::net::IpAddr;
 
 use base::{Route, Time};
 use smallvec::SmallVec;
-use wire::{Cause, Chunk, CommonHeader, Init, Packet, Parameter, Parameters, RawChunk, Tsn, VerificationTag};
+use wire::{
+    Cause, Chunk, ChunkType, CommonHeader, Init, Packet, Parameter, Parameters, RawChunk, Tsn,
+    VerificationTag,
+};
 
-use super::demux::reflect;
+use super::demux::{Begin, reflect};
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, IncomingInit, InitDecision, Listener};
 use crate::association::{Association, Context, State, own_parameters};
 use crate::config::AssociationConfig;
 use crate::cookie::{Cookie, CookieError};
 use crate::event::CloseReason;
-use crate::negotiation::{self, PeerInit};
+use crate::extension::Offer;
+use crate::extension::auth::{Auth, Nonce};
+use crate::negotiation::{self, Agreed, PeerInit};
 
 /// What the INIT ACK says of us, and what the cookie remembers of an association that exists.
 struct Terms {
@@ -22,6 +27,7 @@ struct Terms {
     ties: (VerificationTag, VerificationTag),
     local_addresses: SmallVec<[IpAddr; 4]>,
     config: AssociationConfig,
+    nonce: Nonce,
 }
 
 impl Endpoint {
@@ -93,6 +99,7 @@ impl Endpoint {
                 ties: (VerificationTag(0), VerificationTag(0)),
                 local_addresses: local_addresses.into(),
                 config: self.config.association.clone(),
+                nonce: self.random.nonce(),
             }),
             InitDecision::Refuse => {
                 self.replies.refuse(*route, header, &[]);
@@ -112,6 +119,7 @@ impl Endpoint {
     ) -> Option<Terms> {
         let new_tag = self.new_tag();
         let new_tsn = self.random.tsn();
+        let new_nonce = self.random.nonce();
         match self.slots.get_mut(id)? {
             Slot::Opening(opening) => Some(Terms {
                 tag: opening.local_tag,
@@ -119,6 +127,7 @@ impl Endpoint {
                 ties: (VerificationTag(0), VerificationTag(0)),
                 local_addresses: opening.local_addresses.iter().copied().collect(),
                 config: opening.config.clone(),
+                nonce: opening.nonce,
             }),
             Slot::Association(association) => {
                 let added = added_addresses(association, route, peer);
@@ -133,11 +142,11 @@ impl Endpoint {
                     return None;
                 }
                 // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
-                let echoed = matches!(association.state(), State::CookieEchoed { .. });
-                let (tag, initial_tsn) = if echoed {
-                    (association.tags().0, association.initial_tsn())
-                } else {
-                    (new_tag, new_tsn)
+                let (tag, initial_tsn, nonce) = match association.state() {
+                    State::CookieEchoed { opening, .. } => {
+                        (association.tags().0, association.initial_tsn(), opening.nonce)
+                    }
+                    _ => (new_tag, new_tsn, new_nonce),
                 };
                 let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();
                 for address in association.local_addresses() {
@@ -146,7 +155,7 @@ impl Endpoint {
                     }
                 }
                 let (ties, config) = (association.tags(), association.config().clone());
-                Some(Terms { tag, initial_tsn, ties, local_addresses, config })
+                Some(Terms { tag, initial_tsn, ties, local_addresses, config, nonce })
             }
             Slot::Finished => None,
         }
@@ -161,6 +170,11 @@ impl Endpoint {
         terms: &Terms,
     ) {
         let config = &terms.config;
+        let offer = Offer::answering(config, terms.nonce, peer.extensions);
+        let agreed = match Agreed::new(config, &offer, peer) {
+            Ok(agreed) => agreed,
+            Err(cause) => return self.replies.refuse(*route, header, &[cause]),
+        };
         // RFC 9260 section 5.2.6: the peer may ask for a longer life, within reason.
         let wish = std::time::Duration::from_millis(peer.cookie_preservative.into());
         let cookie = Cookie {
@@ -178,16 +192,16 @@ impl Endpoint {
             outbound_streams: config.outbound_streams.min(peer.inbound_streams),
             inbound_streams: config.inbound_streams.min(peer.outbound_streams),
             adaptation: peer.adaptation,
-            extensions: config.extensions.and(peer.extensions),
+            extensions: agreed.extensions,
+            key_vectors: agreed.key_vectors,
             route: *route,
             local_addresses: terms.local_addresses.clone(),
             peer_addresses: peer.addresses.clone(),
         };
         let sealed = self.cookies.seal(&cookie, now, &mut self.random);
-        let chunk_types = config.extensions.chunk_types();
         let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
         parameters.push(Parameter::StateCookie(&sealed));
-        parameters.extend(own_parameters(&terms.local_addresses, config, &chunk_types));
+        parameters.extend(own_parameters(&terms.local_addresses, config, &offer));
         parameters.extend(peer.unrecognized.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
         let init_ack = Init {
             tag: terms.tag,
@@ -212,6 +226,10 @@ impl Endpoint {
             Ok(_) => return self.refuse_init_ack(id, route, header, &missing_cookie()),
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
+        let agreed = match Agreed::new(&opening.config, &opening.offer(), &peer) {
+            Ok(agreed) => agreed,
+            Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
+        };
         // Only by a carrier that an INIT went by (the first answer's wins), and from a host that it went to: a
         // multi-homed one may answer from another of the addresses that it lists.
         let carrier = std::mem::discriminant(&route.carrier);
@@ -226,7 +244,7 @@ impl Endpoint {
             limits: &self.config.limits,
             replies: &mut self.replies,
         };
-        let mut association = Association::from_init_ack(opening, first, &peer, &mut ctx);
+        let mut association = Association::from_init_ack(opening, first, &peer, agreed, &mut ctx);
         association.report_unrecognized(&peer.unrecognized, &ctx);
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.settle(id);
@@ -240,16 +258,17 @@ impl Endpoint {
         self.close_opening(id, CloseReason::Aborted(cause));
     }
 
+    /// `auth` is the AUTH chunk that came before the COOKIE ECHO.
     pub(super) fn on_cookie_echo(
         &mut self,
         now: Time,
         route: &Route,
         packet: &Packet<'_>,
-        first: &RawChunk<'_>,
-        length: usize,
+        echo: &RawChunk<'_>,
+        auth: Option<&RawChunk<'_>>,
     ) {
         let header = packet.header;
-        let (cookie, staleness) = match self.cookies.open(first.value, now) {
+        let (cookie, staleness) = match self.cookies.open(echo.value, now) {
             Ok(cookie) => (cookie, None),
             Err(CookieError::Stale(cookie, by)) => (*cookie, Some(by)),
             Err(CookieError::Forged) => {
@@ -261,6 +280,10 @@ impl Endpoint {
         let ports = (cookie.local_port, cookie.remote_port) == (header.destination_port, header.source_port);
         if !ports || cookie.local_tag != header.tag {
             self.counters.bad_tag += 1;
+            return;
+        }
+        if !self.is_authentic(&cookie, auth) {
+            self.counters.unauthenticated_cookies += 1;
             return;
         }
         let by_tag = self.slots.by_tag(cookie.local_tag);
@@ -280,7 +303,24 @@ impl Endpoint {
             return self.replies.error(*route, answer, &[Cause::StaleCookie { staleness }]);
         }
         if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
-            self.dispatch(now, id, route, packet, length, 1);
+            let begin = Begin { chunk: 1 + usize::from(auth.is_some()), is_authenticated: auth.is_some() };
+            self.dispatch(now, id, route, packet, begin);
+        }
+    }
+
+    /// RFC 4895 section 6.3: an AUTH chunk before a COOKIE ECHO is verified by the random numbers "included in the
+    /// COOKIE-ECHO", since the association may not be there yet, or be an older one.
+    fn is_authentic(&self, cookie: &Cookie, auth: Option<&RawChunk<'_>>) -> bool {
+        let Some(vectors) = &cookie.key_vectors else { return auth.is_none() };
+        let config = match self.slots.by_tag(cookie.local_tag).and_then(|id| self.slots.get(id)) {
+            Some(Slot::Opening(opening)) => &opening.config,
+            Some(Slot::Association(association)) => association.config(),
+            Some(Slot::Finished) | None => &self.config.association,
+        };
+        let keys = Auth::new(vectors.clone(), &config.auth);
+        match auth {
+            Some(raw) => keys.verify(raw).is_ok(),
+            None => !keys.requires(ChunkType::COOKIE_ECHO),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod demux;
 mod handshake;
+mod keys;
 mod replies;
 mod slots;
 
@@ -141,6 +142,7 @@ impl Endpoint {
             local_tag: self.new_tag(),
             initial_tsn: self.random.tsn(),
             local_addresses: connect.local_addresses,
+            nonce: self.random.nonce(),
             init_routes: connect.init_routes,
             t1: Time::NEVER,
             rto: connect.config.timing.rto_initial,

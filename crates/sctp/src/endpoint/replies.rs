@@ -7,6 +7,7 @@ use wire::{Abort, Cause, Causes, Chunk, CommonHeader, ErrorChunk, PacketWriter, 
 
 use crate::association::INIT_PACKET_MAX;
 use crate::event::AbortCause;
+use crate::extension::auth::Auth;
 
 /// Packets waiting to be sent, up to a limit.
 pub(crate) struct Replies {
@@ -26,21 +27,37 @@ impl Replies {
 
     /// Queues a packet with one chunk; drops it if too many wait or it does not fit.
     pub(crate) fn push(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>) {
+        self.push_signed(route, header, chunk, None);
+    }
+
+    fn push_signed(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>, auth: Option<&Auth>) {
         if self.queue.len() >= self.max {
             self.dropped += 1;
             return;
         }
         let mut buf = vec![0; INIT_PACKET_MAX];
         let mut packet = PacketWriter::new(&mut buf, header);
+        if let Some(auth) = auth {
+            packet = packet.with_auth(auth.plan());
+        }
         if packet.push(chunk).is_ok() {
+            if let Some(auth) = auth {
+                packet.sign(|covered| auth.sign(covered));
+            }
             let length = packet.finish();
             buf.truncate(length);
             self.queue.push_back((route, buf));
         }
     }
 
-    /// An ABORT to a peer whose tag is known.
-    pub(crate) fn abort(&mut self, route: Route, header: CommonHeader, cause: &AbortCause) {
+    /// An ABORT to a peer whose tag is known, authenticated if it wants that.
+    pub(crate) fn abort(
+        &mut self,
+        route: Route,
+        header: CommonHeader,
+        cause: &AbortCause,
+        auth: Option<&Auth>,
+    ) {
         // A reason longer than a packet is cut: the peer needs the code above all.
         let reason = &cause.reason[..cause.reason.len().min(INIT_PACKET_MAX / 2)];
         let causes: &[Cause<'_>] = match cause.code {
@@ -49,7 +66,8 @@ impl Replies {
             13 => &[Cause::ProtocolViolation(reason)],
             code => &[Cause::Unknown { code, value: reason }],
         };
-        self.push(route, header, &Chunk::Abort(Abort { tag_reflected: false, causes: Causes::from(causes) }));
+        let abort = Abort { tag_reflected: false, causes: Causes::from(causes) };
+        self.push_signed(route, header, &Chunk::Abort(abort), auth);
     }
 
     /// An ABORT that reflects the tag of a packet out of the blue (RFC 9260 section 8.4, rule 8).

@@ -3,8 +3,12 @@
 //! Each end lists what it offers in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7); what both
 //! list is negotiated, and nothing else is used. The state cookie carries it. Begin at [`Extensions`].
 
+pub(crate) mod auth;
+
 use smallvec::SmallVec;
-use wire::ChunkType;
+use wire::{ChunkType, Parameter};
+
+use crate::config::AssociationConfig;
 
 /// One extension.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -84,6 +88,11 @@ impl Extensions {
         Extension::ALL.into_iter().filter(move |&e| self.has(e))
     }
 
+    /// Without what lacks its foundation: ASCONF must be authenticated (RFC 5061 section 4.1.1).
+    pub(crate) const fn consistent(self) -> Extensions {
+        if self.has(Extension::Auth) { self } else { self.without(Extension::AddressReconfiguration) }
+    }
+
     /// The set as a byte of a cookie.
     pub(crate) const fn to_byte(self) -> u8 {
         self.0
@@ -102,6 +111,38 @@ impl Extensions {
     pub(crate) fn from_chunk_types(types: &[u8]) -> Extensions {
         let listed = |e: &Extension| e.chunk_types().first().is_some_and(|t| types.contains(&t.0));
         Extension::ALL.into_iter().filter(listed).collect()
+    }
+}
+
+/// What one end says of extensions in its INIT or INIT ACK.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    extensions: Extensions,
+    chunk_types: SmallVec<[u8; 8]>,
+    pub(crate) auth: Option<auth::Offer>,
+}
+
+impl Offer {
+    /// The offer of an INIT; `nonce` goes into the keys for authentication.
+    pub(crate) fn new(config: &AssociationConfig, nonce: auth::Nonce) -> Offer {
+        let extensions = config.extensions.consistent();
+        let asconf = extensions.has(Extension::AddressReconfiguration);
+        let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&config.auth, asconf, nonce));
+        Offer { extensions, chunk_types: extensions.chunk_types(), auth }
+    }
+
+    /// The offer of an INIT ACK: no longer than the peer's own makes useful.
+    pub(crate) fn answering(config: &AssociationConfig, nonce: auth::Nonce, peer: Extensions) -> Offer {
+        let offer = Offer::new(config, nonce);
+        Offer { auth: offer.auth.filter(|_| peer.has(Extension::Auth)), ..offer }
+    }
+
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
+        let listed =
+            (!self.chunk_types.is_empty()).then_some(Parameter::SupportedExtensions(&self.chunk_types));
+        let forward_tsn = self.extensions.has(Extension::PartialReliability);
+        let auth = self.auth.iter().flat_map(auth::Offer::parameters);
+        listed.into_iter().chain(forward_tsn.then_some(Parameter::ForwardTsnSupported)).chain(auth)
     }
 }
 

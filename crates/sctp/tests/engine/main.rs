@@ -2,6 +2,7 @@
 
 mod support;
 
+mod authentication;
 mod basics;
 mod data;
 mod extensions;

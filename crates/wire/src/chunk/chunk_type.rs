@@ -71,6 +71,38 @@ chunk_types! {
     I_FORWARD_TSN = 194, "I-FORWARD-TSN";
 }
 
+/// A set of chunk types.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct ChunkSet([u64; 4]);
+
+impl ChunkSet {
+    /// No types.
+    pub const EMPTY: ChunkSet = ChunkSet([0; 4]);
+
+    /// Adds a type.
+    pub const fn insert(&mut self, chunk_type: ChunkType) {
+        self.0[(chunk_type.0 >> 6) as usize] |= 1 << (chunk_type.0 & 63);
+    }
+
+    /// Takes a type out.
+    pub const fn remove(&mut self, chunk_type: ChunkType) {
+        self.0[(chunk_type.0 >> 6) as usize] &= !(1 << (chunk_type.0 & 63));
+    }
+
+    /// Whether the type is in the set.
+    pub const fn contains(&self, chunk_type: ChunkType) -> bool {
+        self.0[(chunk_type.0 >> 6) as usize] & (1 << (chunk_type.0 & 63)) != 0
+    }
+}
+
+impl FromIterator<ChunkType> for ChunkSet {
+    fn from_iter<I: IntoIterator<Item = ChunkType>>(types: I) -> ChunkSet {
+        let mut set = ChunkSet::default();
+        types.into_iter().for_each(|t| set.insert(t));
+        set
+    }
+}
+
 impl fmt::Debug for ChunkType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {

@@ -30,7 +30,7 @@ pub use abort::Abort;
 pub use asconf::Asconf;
 pub use asconf_ack::AsconfAck;
 pub use auth::Auth;
-pub use chunk_type::ChunkType;
+pub use chunk_type::{ChunkSet, ChunkType};
 pub use cookie_echo::CookieEcho;
 pub use cwr::Cwr;
 pub use data::{DATA_HEADER_LEN, Data};

@@ -1,0 +1,65 @@
+//! Which chunks of a packet are let through (RFC 4895 section 6.3), and the commands about keys.
+
+use wire::{Cause, ChunkType, RawChunk};
+
+use super::{Association, Context};
+use crate::error::AuthKeyError;
+use crate::extension::auth::{Auth, Unverified};
+use crate::path::PathIndex;
+
+/// What is known of a packet's authentication so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Screen {
+    /// A good AUTH chunk covers the chunks that follow.
+    pub(crate) is_authenticated: bool,
+}
+
+/// What becomes of a chunk.
+pub(super) enum Screened {
+    /// It is handled.
+    Pass,
+    /// It is done with; the next one follows.
+    Skip,
+    /// The rest of the packet is dropped.
+    Stop,
+}
+
+impl Association {
+    /// Verifies AUTH chunks, and holds back chunks that need one and have none.
+    pub(super) fn screen(
+        &mut self,
+        path: PathIndex,
+        raw: &RawChunk<'_>,
+        screen: &mut Screen,
+        ctx: &Context<'_>,
+    ) -> Screened {
+        let Some(auth) = &self.auth else { return Screened::Pass };
+        if raw.chunk_type != ChunkType::AUTH {
+            // RFC 4895 section 6.3: "If a chunk that was requested to be authenticated is received unauthenticated, it MUST
+            // be silently discarded."
+            let held_back = auth.requires(raw.chunk_type) && !screen.is_authenticated;
+            self.counters.unauthenticated += u64::from(held_back);
+            return if held_back { Screened::Skip } else { Screened::Pass };
+        }
+        // One AUTH chunk covers all that follows it: a second one would only cost work, once for each byte behind it.
+        let verdict = if screen.is_authenticated { Err(Unverified::Discard) } else { auth.verify(raw) };
+        match verdict {
+            Ok(()) => {
+                screen.is_authenticated = true;
+                self.counters.auth_verified += 1;
+                return Screened::Skip;
+            }
+            Err(Unverified::UnknownHmac(hmac_id)) => {
+                self.report(path, &Cause::UnsupportedHmacIdentifier { hmac_id }, ctx);
+            }
+            Err(Unverified::Discard) => {}
+        }
+        self.counters.auth_failed += 1;
+        Screened::Stop
+    }
+
+    /// The keys of authentication, for a command.
+    pub(crate) fn auth_mut(&mut self) -> Result<&mut Auth, AuthKeyError> {
+        self.auth.as_deref_mut().ok_or(AuthKeyError::NotNegotiated)
+    }
+}

@@ -1,0 +1,405 @@
+//! Authenticated chunks (RFC 4895): what is negotiated, the keys, and the HMAC.
+//!
+//! Never sends and never decides what becomes of a packet: it says which chunks need authentication, signs, and
+//! verifies. Keys are bytes that both ends were given under the same number; number 0 is the empty key unless replaced.
+//! HMACs are compared in constant time. Begin at [`Auth`].
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use sha2::Sha256;
+use smallvec::SmallVec;
+use wire::{AuthPlan, Cause, ChunkSet, ChunkType, List, Parameter, RawChunk};
+
+use crate::error::AuthKeyError;
+
+/// Most shared keys of an association.
+const MAX_KEYS: usize = 16;
+
+/// Most bytes of a shared key.
+const MAX_KEY_LEN: usize = 1024;
+
+/// Bytes of a RANDOM parameter's value (RFC 4895 section 6.1).
+const RANDOM_LEN: usize = 32;
+
+/// Most bytes of a CHUNKS parameter (RFC 4895 section 3.2).
+const CHUNKS_LEN_MAX: usize = 260;
+
+/// Most HMAC identifiers taken from a peer: there are not as many.
+const HMAC_IDS_MAX: usize = 16;
+
+const CHUNKS: u16 = 0x8003;
+const HMAC_ALGO: u16 = 0x8004;
+
+/// A random number for one end's key vector.
+pub(crate) type Nonce = [u8; RANDOM_LEN];
+
+/// An HMAC algorithm (RFC 4895 section 3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HmacAlgorithm {
+    /// SHA-1: every implementation has it.
+    Sha1,
+    /// SHA-256.
+    #[default]
+    Sha256,
+}
+
+/// Settings for authenticated chunks.
+#[derive(Clone, Debug, Default)]
+pub struct AuthConfig {
+    /// Chunks that the peer must authenticate; ASCONF and ASCONF-ACK are added where address reconfiguration is offered.
+    /// INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH cannot be (RFC 4895 section 3.2).
+    pub chunks: ChunkSet,
+    /// The HMAC that the peer is asked to use; the other one is accepted too.
+    pub hmac: HmacAlgorithm,
+    /// Shared keys by number. Without a key 0 there is an empty one.
+    pub keys: BTreeMap<u16, Bytes>,
+    /// The number of the key to send with; it must be one of `keys`, or 0.
+    pub active_key: u16,
+}
+
+impl HmacAlgorithm {
+    const fn id(self) -> u16 {
+        match self {
+            HmacAlgorithm::Sha1 => 1,
+            HmacAlgorithm::Sha256 => 3,
+        }
+    }
+
+    const fn from_id(id: u16) -> Option<HmacAlgorithm> {
+        match id {
+            1 => Some(HmacAlgorithm::Sha1),
+            3 => Some(HmacAlgorithm::Sha256),
+            _ => None,
+        }
+    }
+
+    const fn len(self) -> usize {
+        match self {
+            HmacAlgorithm::Sha1 => 20,
+            HmacAlgorithm::Sha256 => 32,
+        }
+    }
+
+    fn compute(self, key: &[u8], parts: &[&[u8]]) -> SmallVec<[u8; 32]> {
+        match self {
+            HmacAlgorithm::Sha1 => keyed::<Hmac<Sha1>>(key, parts).finalize().into_bytes()[..].into(),
+            HmacAlgorithm::Sha256 => keyed::<Hmac<Sha256>>(key, parts).finalize().into_bytes()[..].into(),
+        }
+    }
+
+    fn verify(self, key: &[u8], parts: &[&[u8]], hmac: &[u8]) -> bool {
+        match self {
+            HmacAlgorithm::Sha1 => keyed::<Hmac<Sha1>>(key, parts).verify_slice(hmac).is_ok(),
+            HmacAlgorithm::Sha256 => keyed::<Hmac<Sha256>>(key, parts).verify_slice(hmac).is_ok(),
+        }
+    }
+}
+
+fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
+    // An HMAC takes keys of any length.
+    let mut mac = M::new_from_slice(key).unwrap_or_else(|_| M::new(&Default::default()));
+    parts.iter().for_each(|part| mac.update(part));
+    mac
+}
+
+/// What one end says about authentication in its INIT or INIT ACK.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    nonce: Nonce,
+    chunks: SmallVec<[u8; 8]>,
+    hmac_ids: [u16; 2],
+}
+
+impl Offer {
+    pub(crate) fn new(config: &AuthConfig, asks_for_asconf: bool, nonce: Nonce) -> Offer {
+        let mut chunks = config.chunks;
+        if asks_for_asconf {
+            chunks.insert(ChunkType::ASCONF);
+            chunks.insert(ChunkType::ASCONF_ACK);
+        }
+        without_unauthenticable(&mut chunks);
+        let other = match config.hmac {
+            HmacAlgorithm::Sha1 => HmacAlgorithm::Sha256,
+            HmacAlgorithm::Sha256 => HmacAlgorithm::Sha1,
+        };
+        // RFC 4895 section 6.1: "The HMAC algorithm based on SHA-1 MUST be supported and included in the HMAC-ALGO
+        // parameter."
+        let hmac_ids = [config.hmac.id(), other.id()];
+        Offer { nonce, chunks: (0..=255).filter(|&t| chunks.contains(ChunkType(t))).collect(), hmac_ids }
+    }
+
+    pub(crate) fn parameters(&self) -> SmallVec<[Parameter<'_>; 3]> {
+        let mut list = SmallVec::new();
+        list.push(Parameter::Random(&self.nonce));
+        if !self.chunks.is_empty() {
+            list.push(Parameter::ChunkList(&self.chunks));
+        }
+        list.push(Parameter::RequestedHmac(List::from(&self.hmac_ids[..])));
+        list
+    }
+
+    /// RFC 4895 section 6.1: "the RANDOM parameter, the CHUNKS parameter, and the HMAC-ALGO parameter sent by each
+    /// endpoint are concatenated as byte vectors", headers included, padding omitted, absent ones omitted.
+    pub(crate) fn key_vector(&self) -> Vec<u8> {
+        let mut vector = Vec::new();
+        let mut buf = [0; CHUNKS_LEN_MAX];
+        for parameter in self.parameters() {
+            let mut out = wire::Writer::new(&mut buf);
+            if parameter.write(&mut out).is_ok() {
+                vector.extend_from_slice(out.written());
+            }
+        }
+        vector
+    }
+}
+
+/// RFC 4895 section 3.2: INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH "MUST NOT be listed [...]. However, if a CHUNKS
+/// parameter is received then the types for [these] chunks MUST be ignored."
+fn without_unauthenticable(chunks: &mut ChunkSet) {
+    let never = [ChunkType::INIT, ChunkType::INIT_ACK, ChunkType::SHUTDOWN_COMPLETE, ChunkType::AUTH];
+    never.into_iter().for_each(|t| chunks.remove(t));
+}
+
+/// A peer's parameters about authentication, as they come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PeerOffer<'a> {
+    fault: Option<Cause<'static>>,
+    random: Option<&'a [u8]>,
+    chunks: Option<&'a [u8]>,
+    hmacs: Option<&'a [u8]>,
+}
+
+impl<'a> PeerOffer<'a> {
+    /// Takes a parameter, `raw` with its header, if it is one of the three; the first of each counts.
+    pub(crate) fn take(&mut self, parameter: &Parameter<'a>, raw: &'a [u8]) {
+        let mut faulty = |cause| self.fault = self.fault.or(Some(cause));
+        match parameter {
+            // RFC 4895 section 6.1: "If the random number is not 32 bytes long, the association MUST be aborted. The ABORT
+            // chunk SHOULD contain the error cause 'Protocol Violation'."
+            Parameter::Random(random) if random.len() != RANDOM_LEN => {
+                faulty(Cause::ProtocolViolation(b"RANDOM of other than 32 bytes"));
+            }
+            Parameter::Random(_) => self.random = self.random.or(Some(raw)),
+            Parameter::ChunkList(_) if raw.len() > CHUNKS_LEN_MAX => {
+                faulty(Cause::ProtocolViolation(b"CHUNKS of more than 260 bytes"));
+            }
+            Parameter::ChunkList(_) => self.chunks = self.chunks.or(Some(raw)),
+            Parameter::RequestedHmac(ids) if !ids.iter().any(|id| id == HmacAlgorithm::Sha1.id()) => {
+                faulty(Cause::ProtocolViolation(b"HMAC-ALGO without SHA-1"));
+            }
+            Parameter::RequestedHmac(ids) if ids.len() > HMAC_IDS_MAX => faulty(Cause::OutOfResource),
+            Parameter::RequestedHmac(_) => self.hmacs = self.hmacs.or(Some(raw)),
+            _ => {}
+        }
+    }
+
+    /// Whether the peer offers authentication, be it wrongly.
+    pub(crate) fn is_made(&self) -> bool {
+        self.fault.is_some() || (self.random.is_some() && self.hmacs.is_some())
+    }
+
+    /// The peer's key vector.
+    pub(crate) fn key_vector(&self) -> Result<Vec<u8>, Cause<'static>> {
+        match self.fault {
+            Some(cause) => Err(cause),
+            None => Ok([self.random, self.chunks, self.hmacs].map(Option::unwrap_or_default).concat()),
+        }
+    }
+}
+
+/// Both key vectors: what the cookie carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyVectors {
+    pub(crate) local: Vec<u8>,
+    pub(crate) peer: Vec<u8>,
+}
+
+impl KeyVectors {
+    /// RFC 4895 section 6.1: "selecting the numerically smaller key vector and concatenating it to the endpoint pair
+    /// shared key, and then concatenating the numerically larger key vector to that". Vectors begin with a type that
+    /// is not zero, so the longer one is larger.
+    fn association_key(&self, shared: &[u8]) -> Vec<u8> {
+        let (local, peer) = (&self.local, &self.peer);
+        let (smaller, larger) =
+            if (local.len(), local) <= (peer.len(), peer) { (local, peer) } else { (peer, local) };
+        [shared, smaller, larger].concat()
+    }
+}
+
+/// The value of the parameter of this type in a key vector.
+fn value_in(vector: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = vector;
+    while let Some(&[k0, k1, l0, l1]) = rest.first_chunk::<4>() {
+        let length = usize::from(u16::from_be_bytes([l0, l1])).max(4);
+        let parameter = rest.get(4..length)?;
+        if u16::from_be_bytes([k0, k1]) == kind {
+            return Some(parameter);
+        }
+        rest = rest.get(length..)?;
+    }
+    None
+}
+
+fn chunks_in(vector: &[u8]) -> ChunkSet {
+    let mut set: ChunkSet =
+        value_in(vector, CHUNKS).unwrap_or_default().iter().map(|&t| ChunkType(t)).collect();
+    without_unauthenticable(&mut set);
+    set
+}
+
+/// The best HMAC that the vector's end accepts and we have: "the first HMAC algorithm listed" (RFC 4895 section 6.2).
+fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
+    let ids = value_in(vector, HMAC_ALGO).unwrap_or_default().as_chunks::<2>().0;
+    ids.iter().find_map(|id| HmacAlgorithm::from_id(u16::from_be_bytes(*id))).unwrap_or(HmacAlgorithm::Sha1)
+}
+
+/// A shared key with the association key that comes of it.
+#[derive(Debug)]
+struct Key {
+    association_key: Vec<u8>,
+    /// Whether it may be made the active one; a deactivated key only verifies.
+    may_sign: bool,
+}
+
+/// Why an AUTH chunk is no good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unverified {
+    /// The HMAC algorithm is not one of ours: the peer is told.
+    UnknownHmac(u16),
+    /// No such key, malformed, or the HMAC is wrong: silently discarded.
+    Discard,
+}
+
+/// Authentication of one association.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    vectors: KeyVectors,
+    /// Chunks that the peer wants authenticated.
+    outgoing: ChunkSet,
+    /// Chunks that we want authenticated.
+    required: ChunkSet,
+    hmac: HmacAlgorithm,
+    keys: BTreeMap<u16, Key>,
+    active: u16,
+}
+
+impl Auth {
+    pub(crate) fn new(vectors: KeyVectors, config: &AuthConfig) -> Auth {
+        let mut outgoing = chunks_in(&vectors.peer);
+        // RFC 5061 sections 4.1.1 and 4.1.2: these "MUST be sent in an authenticated way", whatever the peer lists.
+        outgoing.insert(ChunkType::ASCONF);
+        outgoing.insert(ChunkType::ASCONF_ACK);
+        let mut required = chunks_in(&vectors.local);
+        required.insert(ChunkType::ASCONF);
+        required.insert(ChunkType::ASCONF_ACK);
+        let mut auth = Auth {
+            outgoing,
+            required,
+            hmac: hmac_in(&vectors.peer),
+            keys: BTreeMap::new(),
+            active: 0,
+            vectors,
+        };
+        auth.put(0, &[]);
+        for (&id, key) in config.keys.iter().take(MAX_KEYS) {
+            auth.put(id, &key[..key.len().min(MAX_KEY_LEN)]);
+        }
+        if auth.keys.contains_key(&config.active_key) {
+            auth.active = config.active_key;
+        }
+        auth
+    }
+
+    fn put(&mut self, id: u16, shared: &[u8]) {
+        let association_key = self.vectors.association_key(shared);
+        self.keys.insert(id, Key { association_key, may_sign: true });
+    }
+
+    /// Whether a chunk of this type is dropped unless it is authenticated.
+    pub(crate) fn requires(&self, chunk_type: ChunkType) -> bool {
+        self.required.contains(chunk_type)
+    }
+
+    /// What a packet's AUTH chunk is to be like.
+    pub(crate) fn plan(&self) -> AuthPlan {
+        AuthPlan {
+            chunks: self.outgoing,
+            shared_key: self.active,
+            hmac_id: self.hmac.id(),
+            hmac_len: self.hmac.len(),
+        }
+    }
+
+    /// Bytes of AUTH in a packet with a chunk of this type.
+    pub(crate) fn overhead(&self, chunk_type: ChunkType) -> usize {
+        if self.outgoing.contains(chunk_type) { self.plan().chunk_len() } else { 0 }
+    }
+
+    /// The HMAC over the end of a packet, from its AUTH chunk (with a zeroed HMAC) on.
+    pub(crate) fn sign(&self, covered: &[u8]) -> SmallVec<[u8; 32]> {
+        let key = self.keys.get(&self.active).map_or(&[][..], |k| &k.association_key);
+        self.hmac.compute(key, &[covered])
+    }
+
+    /// Judges an AUTH chunk with all that follows it.
+    pub(crate) fn verify(&self, raw: &RawChunk<'_>) -> Result<(), Unverified> {
+        let Ok(wire::Chunk::Auth(auth)) = raw.parse() else { return Err(Unverified::Discard) };
+        // RFC 4895 section 6.3: "If this algorithm was not specified by the receiver in the HMAC-ALGO parameter [...],
+        // the AUTH chunk and all chunks after it MUST be discarded and an ERROR chunk SHOULD be sent".
+        let algorithm = HmacAlgorithm::from_id(auth.hmac_id).ok_or(Unverified::UnknownHmac(auth.hmac_id))?;
+        // "If no endpoint pair shared key has been configured for that Shared Key Identifier, all authenticated chunks
+        // MUST be silently discarded."
+        let key = self.keys.get(&auth.shared_key).ok_or(Unverified::Discard)?;
+        if auth.hmac.len() != algorithm.len() {
+            return Err(Unverified::Discard);
+        }
+        let (head, tail) = raw.from_here.split_at(raw.bytes.len() - auth.hmac.len());
+        let zeros = [0; 32];
+        let parts = [head, &zeros[..auth.hmac.len()], &tail[auth.hmac.len()..]];
+        let good = algorithm.verify(&key.association_key, &parts, auth.hmac);
+        if good { Ok(()) } else { Err(Unverified::Discard) }
+    }
+
+    /// Adds a key, or replaces the one of that number.
+    pub(crate) fn set_key(&mut self, id: u16, shared: &[u8]) -> Result<(), AuthKeyError> {
+        if shared.len() > MAX_KEY_LEN {
+            return Err(AuthKeyError::TooLong { length: shared.len(), max: MAX_KEY_LEN });
+        }
+        if !self.keys.contains_key(&id) && self.keys.len() >= MAX_KEYS {
+            return Err(AuthKeyError::TooMany(MAX_KEYS));
+        }
+        self.put(id, shared);
+        Ok(())
+    }
+
+    /// Sends with this key from now on.
+    pub(crate) fn activate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
+        let key = self.keys.get(&id).filter(|k| k.may_sign);
+        key.ok_or(AuthKeyError::NoSuchKey(id))?;
+        self.active = id;
+        Ok(())
+    }
+
+    /// The key only verifies from now on.
+    pub(crate) fn deactivate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
+        self.check_unused(id)?;
+        self.keys.get_mut(&id).ok_or(AuthKeyError::NoSuchKey(id))?.may_sign = false;
+        Ok(())
+    }
+
+    /// Forgets the key.
+    pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
+        self.check_unused(id)?;
+        self.keys.remove(&id).map(|_| ()).ok_or(AuthKeyError::NoSuchKey(id))
+    }
+
+    fn check_unused(&self, id: u16) -> Result<(), AuthKeyError> {
+        if self.active == id { Err(AuthKeyError::Active(id)) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
