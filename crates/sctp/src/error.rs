@@ -1,5 +1,7 @@
 //! Errors of the commands.
 
+use std::net::IpAddr;
+
 use thiserror::Error;
 
 /// Why [`connect`](crate::Endpoint::connect) refused.
@@ -69,4 +71,35 @@ pub enum AuthKeyError {
         /// Most bytes of a key.
         max: usize,
     },
+}
+
+/// Why a change of our addresses (RFC 5061) was refused; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// There is no such association, or it does without address reconfiguration.
+    #[error("address reconfiguration was not negotiated; offer it and Extension::Auth at both ends")]
+    NotNegotiated,
+    /// The association is closing.
+    #[error("the association is closed for sending")]
+    Closed,
+    /// The address cannot be a host's own.
+    #[error("{0} is no unicast address")]
+    NotUnicast(IpAddr),
+    /// The address belongs to the association.
+    #[error("{0} belongs to the association already")]
+    Exists(IpAddr),
+    /// The address does not belong to the association.
+    #[error("{0} does not belong to the association; add it first")]
+    Unknown(IpAddr),
+    /// The last address by which the peer can be reached must stay.
+    #[error(
+        "{0} is the last address by which the peer can be reached; add another and wait until it is confirmed"
+    )]
+    Last(IpAddr),
+    /// The peer has yet to answer an earlier change of the address.
+    #[error("an earlier change of {0} is under way; wait for Event::AddressChange")]
+    Changing(IpAddr),
+    /// Too many changes wait for the peer's answer.
+    #[error("too many changes wait for the peer's answer; wait for Event::AddressChange")]
+    TooMany,
 }

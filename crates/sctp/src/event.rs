@@ -5,6 +5,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{Cause, Ppid, StreamId};
 
+use crate::extension::asconf::AddressChange;
 use crate::info::PathState;
 
 /// Something that happened to an association.
@@ -53,6 +54,16 @@ pub enum Event {
         /// The path used from now on.
         to: Route,
     },
+    /// The peer has answered a change of our addresses that the driver asked for (RFC 5061).
+    AddressChange {
+        /// What was asked for.
+        change: AddressChange,
+        /// The cause code by which the peer refused (RFC 5061 section 4.3); `None`: it is done. A refused address is in
+        /// use as it was before.
+        refusal: Option<u16>,
+    },
+    /// The peer's addresses have changed at its wish (RFC 5061).
+    PeerAddressChange(AddressChange),
     /// The peer will send no more data (it sent SHUTDOWN); what it sent before can be read.
     PeerShutdown,
     /// The association is over. What was received before can still be read; then

@@ -137,6 +137,10 @@ pub struct Counters {
     pub auth_verified: u64,
     /// AUTH chunks dropped, with what followed: wrong HMAC, unknown key or algorithm, or a second one in a packet.
     pub auth_failed: u64,
+    /// ASCONFs sent, again ones included.
+    pub asconfs_sent: u64,
+    /// ASCONFs received in time, again ones included.
+    pub asconfs_received: u64,
     /// Chunks dropped because they must be authenticated and were not.
     pub unauthenticated: u64,
 }

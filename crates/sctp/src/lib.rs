@@ -32,8 +32,9 @@ mod tx;
 
 pub use config::{AssociationConfig, EndpointConfig, Limits, Timing};
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
-pub use error::{AuthKeyError, ConnectError, SendError};
+pub use error::{AddressError, AuthKeyError, ConnectError, SendError};
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};
+pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};
 pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, PathInfo, PathState, StateName};

@@ -385,6 +385,10 @@ impl Shard {
                 self.switches.insert(association, self.now);
             }
             (Event::PathChanged { route, from, to }, _) => tracing::debug!(?route, ?from, ?to, "path"),
+            (Event::AddressChange { change, refusal }, _) => {
+                tracing::info!(?change, ?refusal, "the peer answers a change of our addresses");
+            }
+            (Event::PeerAddressChange(change), _) => tracing::info!(?change, "the peer's addresses"),
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
             (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
         }

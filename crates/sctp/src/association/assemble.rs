@@ -140,6 +140,7 @@ impl Association {
                     let cumulative_tsn = self.inbound.cumulative_tsn();
                     packet.push(&Chunk::Shutdown(Shutdown { cumulative_tsn })).is_ok()
                 }
+                Control::Asconf => self.push_asconf(path, packet),
                 Control::ShutdownAck => packet.push(&Chunk::ShutdownAck).is_ok(),
             };
             // What does not even fit into an empty packet of full size never will.
@@ -193,7 +194,8 @@ impl Association {
 
     /// RFC 9260 section 6.1 B: the window may be passed by less than one packet.
     fn window_allows(&self, path: PathIndex) -> bool {
-        self.outstanding.flight(path) < self.paths.get(path).congestion.cwnd()
+        let to = self.paths.get(path);
+        to.is_confirmed() && self.outstanding.flight(path) < to.congestion.cwnd()
     }
 
     /// The first packet after a loss was found does not wait for the window (RFC 9260 section 7.2.4).

@@ -4,6 +4,7 @@
 //! ([`Association::from_cookie`]). Its parts: `table` says which chunk does what in which state; `data` takes DATA and SACK;
 //! `shutdown` and `timers` are what their names say; `assemble` writes packets.
 
+mod addresses;
 mod assemble;
 mod authentication;
 mod data;
@@ -27,8 +28,9 @@ use crate::cookie::Cookie;
 use crate::endpoint::Replies;
 use crate::error::SendError;
 use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions};
-use crate::extension::Extensions;
+use crate::extension::asconf::Asconf;
 use crate::extension::auth::Auth;
+use crate::extension::{Extension, Extensions};
 use crate::info::{AssociationInfo, Counters, StateName};
 use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
@@ -59,6 +61,8 @@ enum Control {
     HeartbeatAck(Bytes),
     /// Error causes, whole.
     Error(Bytes),
+    /// The request of ours that is out.
+    Asconf,
     Shutdown,
     ShutdownAck,
 }
@@ -86,6 +90,9 @@ pub(crate) struct Association {
     /// Those that both ends offered.
     extensions: Extensions,
     auth: Option<Box<Auth>>,
+    asconf: Option<Box<Asconf>>,
+    /// The peer's addresses changed: the endpoint must find the association by the new ones.
+    names_changed: bool,
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
@@ -189,6 +196,10 @@ impl Association {
                 paths.push(Path::new(route, birth.config.mtu, ctx.now, timing));
             }
         }
+        let asconf = asconf_of(&birth);
+        let mut peer_addresses = SmallVec::from_slice(&[birth.route.remote]);
+        let others = birth.peer_addresses.iter().filter(|a| **a != birth.route.remote);
+        peer_addresses.extend(others.copied());
         Association {
             local_port: birth.ports.0,
             remote_port: birth.ports.1,
@@ -197,14 +208,13 @@ impl Association {
             state: birth.state,
             adaptation: birth.adaptation,
             extensions: birth.agreed.extensions,
+            asconf,
+            names_changed: false,
             auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, &birth.config.auth))),
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,
-            peer_addresses: std::iter::once(&birth.route.remote)
-                .chain(birth.peer_addresses)
-                .copied()
-                .collect(),
+            peer_addresses,
             initial_tsn: birth.initial_tsns.0,
             queue: SendQueue::default(),
             outstanding: Outstanding::default(),
@@ -256,6 +266,11 @@ impl Association {
     /// Whether the peer named `address` as its own when the association was set up.
     pub(crate) fn peer_has(&self, address: IpAddr) -> bool {
         self.peer_addresses.contains(&address)
+    }
+
+    /// Whether the peer's addresses have changed since this was last asked.
+    pub(crate) fn take_names_changed(&mut self) -> bool {
+        std::mem::take(&mut self.names_changed)
     }
 
     /// Whether a path leads to `address`.
@@ -431,6 +446,18 @@ impl Association {
             }
         }
     }
+}
+
+/// Address reconfiguration, if both ends know it.
+fn asconf_of(birth: &Birth<'_>) -> Option<Box<Asconf>> {
+    if !birth.agreed.extensions.has(Extension::AddressReconfiguration) {
+        return None;
+    }
+    let mut local: SmallVec<[IpAddr; 4]> = birth.local_addresses.iter().copied().collect();
+    if !local.contains(&birth.route.local) {
+        local.push(birth.route.local);
+    }
+    Some(Box::new(Asconf::new(birth.initial_tsns, local, birth.route)))
 }
 
 /// All pairs of our and the peer's addresses that can be paths, the handshake's own left out.

@@ -207,6 +207,9 @@ impl Association {
 
     /// The path of a packet that belongs here; the first one if the pair of addresses is not a path.
     pub(crate) fn path_of(&mut self, route: &Route) -> PathIndex {
+        if let Some(asconf) = &mut self.asconf {
+            asconf.source = *route;
+        }
         match self.paths.find(route) {
             Some(index) => {
                 self.paths.learn_port(index, route);

@@ -107,16 +107,18 @@ impl Association {
             Chunk::ShutdownComplete(_) => self.on_shutdown_complete(),
             Chunk::Error(error) => return self.on_error_chunk(error, ctx.now),
             Chunk::CookieAck => self.on_cookie_ack(ctx),
+            Chunk::Asconf(asconf) if self.asconf.is_some() => self.on_asconf(asconf, ctx),
+            Chunk::AsconfAck(ack) if self.asconf.is_some() => self.on_asconf_ack(ack, ctx),
             // RFC 9260 section 3: INIT and INIT ACK travel alone; bundled ones are dropped with the packet's rest.
             // INIT ACK in any state but COOKIE-WAIT is dropped (section 5.2.3). A COOKIE ECHO that is not the first chunk
             // is, too.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
             // Not negotiated by us, so the peer must not send them.
-            Chunk::Ecne(_)
+            Chunk::Asconf(_)
+            | Chunk::AsconfAck(_)
+            | Chunk::Ecne(_)
             | Chunk::Cwr(_)
             | Chunk::Auth(_)
-            | Chunk::Asconf(_)
-            | Chunk::AsconfAck(_)
             | Chunk::ReConfig(_)
             | Chunk::Pad(_)
             | Chunk::ForwardTsn(_)

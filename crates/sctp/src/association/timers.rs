@@ -17,7 +17,7 @@ impl Association {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                paths.min(self.inbound.ack.next_timeout())
+                paths.min(self.inbound.ack.next_timeout()).min(self.asconf_timeout())
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
         }
@@ -94,6 +94,9 @@ impl Association {
                 return;
             }
         }
+        if self.asconf_timeout() <= ctx.now {
+            self.on_t4(ctx.now);
+        }
         self.queue_heartbeats(ctx);
     }
 
@@ -142,7 +145,7 @@ impl Association {
     }
 
     /// Counts a timeout against the association; returns whether it survives.
-    fn count_error(&mut self) -> bool {
+    pub(super) fn count_error(&mut self) -> bool {
         self.errors = self.errors.saturating_add(1);
         let survives = self.errors <= self.config.timing.association_max_retrans;
         if !survives {

@@ -87,7 +87,7 @@ impl Endpoint {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             return self.on_packet_for_opening(now, id, route, packet);
         }
-        if !self.association(id).is_some_and(|a| a.knows_remote(route.remote)) {
+        if !self.association(id).is_some_and(|a| a.knows_remote(route.remote) || a.is_moving(packet)) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
             self.counters.out_of_the_blue += 1;
             return;

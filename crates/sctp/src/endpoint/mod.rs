@@ -2,6 +2,7 @@
 //!
 //! Begin at [`Endpoint::handle_datagram`] and [`Endpoint::poll_transmit`].
 
+mod addresses;
 mod demux;
 mod handshake;
 mod keys;
@@ -376,10 +377,13 @@ impl Endpoint {
                 while let Some(event) = association.poll_event() {
                     self.events.push_back((id, event));
                 }
+                let renamed = association.take_names_changed();
                 let timeout = association.next_timeout();
                 if association.state_name() == StateName::Closed {
                     // Its tag and its peer may be another's now.
                     self.slots.forget_names(id);
+                } else if renamed {
+                    self.slots.rename(id);
                 }
                 timeout
             }

@@ -30,7 +30,14 @@ impl Replies {
         self.push_signed(route, header, chunk, None);
     }
 
-    fn push_signed(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>, auth: Option<&Auth>) {
+    /// The same, with an AUTH chunk if the peer wants one before this chunk.
+    pub(crate) fn push_signed(
+        &mut self,
+        route: Route,
+        header: CommonHeader,
+        chunk: &Chunk<'_>,
+        auth: Option<&Auth>,
+    ) {
         if self.queue.len() >= self.max {
             self.dropped += 1;
             return;

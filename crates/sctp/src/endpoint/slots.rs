@@ -126,6 +126,22 @@ impl Slots {
         Some(std::mem::replace(&mut entry.slot, slot))
     }
 
+    /// The peer's addresses have changed. One that another association has with the same ports stays with that.
+    pub(crate) fn rename(&mut self, id: AssociationId) {
+        self.forget_names(id);
+        let Some((tag, mut peers)) = self.get(id).map(names) else { return };
+        peers.retain(|peer| !self.by_peer.contains_key(peer));
+        if let Some(tag) = tag {
+            self.by_tag.insert(tag.0, id);
+        }
+        for peer in &peers {
+            self.by_peer.insert(*peer, id);
+        }
+        if let Some(entry) = self.entry_mut(id) {
+            (entry.tag, entry.peers) = (tag, peers);
+        }
+    }
+
     /// The association is over: its tag and its peer may be used by another.
     pub(crate) fn forget_names(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };

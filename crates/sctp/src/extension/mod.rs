@@ -3,6 +3,7 @@
 //! Each end lists what it offers in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7); what both
 //! list is negotiated, and nothing else is used. The state cookie carries it. Begin at [`Extensions`].
 
+pub(crate) mod asconf;
 pub(crate) mod auth;
 
 use smallvec::SmallVec;

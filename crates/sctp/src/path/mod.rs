@@ -56,6 +56,8 @@ pub(crate) struct Path {
     pub(crate) route: Route,
     state: PathState,
     confirmed: bool,
+    /// One of its addresses has left the association; it only keeps its place.
+    retired: bool,
     mtu: u16,
     errors: u8,
     rto: Rto,
@@ -86,6 +88,7 @@ impl Path {
             route,
             state: PathState::Unconfirmed,
             confirmed: false,
+            retired: false,
             mtu,
             errors: 0,
             rto: Rto::new(timing),
@@ -134,10 +137,23 @@ impl Path {
 
     /// The peer acknowledged data, or answered a heartbeat, on this path (RFC 9260 section 8.1 and 8.2).
     pub(crate) fn on_success(&mut self) -> Option<Transition> {
+        if self.retired {
+            return None;
+        }
         self.errors = 0;
         let from = std::mem::replace(&mut self.state, PathState::Active);
         self.confirmed = true;
         (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// The path carries nothing from now on.
+    fn retire(&mut self) {
+        self.retired = true;
+        self.confirmed = false;
+        self.state = PathState::Inactive;
+        self.t3 = None;
+        self.probe = None;
+        self.next_heartbeat = Time::NEVER;
     }
 
     /// A timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3).
@@ -246,7 +262,9 @@ impl Path {
 
     /// Asks for a heartbeat at once: the path has just become doubtful.
     pub(crate) fn probe_now(&mut self, now: Time) {
-        self.next_heartbeat = self.next_heartbeat.min(now);
+        if !self.retired {
+            self.next_heartbeat = self.next_heartbeat.min(now);
+        }
     }
 
     fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {

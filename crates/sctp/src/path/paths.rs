@@ -44,10 +44,52 @@ impl Paths {
         self.list.get_mut(index.0)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
-        self.list.iter().enumerate().map(|(i, p)| (PathIndex(i), p))
+    /// How many more paths there may be in all with at most `max` in use; places of retired ones count if `reuse`.
+    pub(crate) fn room(&self, max: usize, reuse: bool) -> usize {
+        let used = self.iter().count();
+        let places = if reuse { usize::MAX } else { (2 * max).saturating_sub(self.list.len()) };
+        max.saturating_sub(used).min(places)
     }
 
+    /// Adds a path, in the place of a retired one if `reuse`.
+    pub(crate) fn add(&mut self, path: Path, reuse: bool) {
+        match self.list.iter_mut().find(|p| p.retired && reuse) {
+            Some(place) => *place = path,
+            None => self.list.push(path),
+        }
+    }
+
+    /// Takes a path out of use. Its place stays, so that the others keep their numbers.
+    pub(crate) fn retire(&mut self, index: PathIndex) {
+        self.get_mut(index).retire();
+    }
+
+    /// Makes sure that neither the primary path nor the one in use is a retired one.
+    pub(crate) fn leave_retired(&mut self) {
+        if self.get(self.current).retired {
+            let any = self.iter().next().map(|(i, _)| i);
+            self.current = self.best_except(self.current).or(any).unwrap_or(self.current);
+        }
+        if self.get(self.primary).retired {
+            self.primary = self.current;
+        }
+    }
+
+    /// Makes the best path to `remote` the primary one; returns whether there is any.
+    pub(crate) fn make_primary(&mut self, remote: IpAddr) -> bool {
+        let rank =
+            |(i, p): &(PathIndex, &Path)| (!p.is_confirmed(), *i != self.primary, p.errors(), p.srtt());
+        let best = self.iter().filter(|(_, p)| p.route.remote == remote).min_by_key(rank).map(|(i, _)| i);
+        self.primary = best.unwrap_or(self.primary);
+        best.is_some()
+    }
+
+    /// The paths, without retired ones.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
+        self.list.iter().enumerate().filter(|(_, p)| !p.retired).map(|(i, p)| (PathIndex(i), p))
+    }
+
+    /// The numbers of all paths, retired ones included.
     pub(crate) fn indices(&self) -> impl Iterator<Item = PathIndex> + use<> {
         (0..self.list.len()).map(PathIndex)
     }
@@ -68,12 +110,12 @@ impl Paths {
                 && p.route.local == route.local
                 && std::mem::discriminant(&p.route.carrier) == std::mem::discriminant(&route.carrier)
         };
-        self.list.iter().position(same).map(PathIndex)
+        self.iter().find(|(_, p)| same(p)).map(|(i, _)| i)
     }
 
     /// Whether `address` is one of the peer's.
     pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
-        self.list.iter().any(|p| p.route.remote == address)
+        self.iter().any(|(_, p)| p.route.remote == address)
     }
 
     /// The peer's UDP port has changed (RFC 6951 section 5.4): paths of the route's addresses follow it.

@@ -2,10 +2,12 @@
 
 mod support;
 
+mod addresses;
 mod authentication;
 mod basics;
 mod data;
 mod extensions;
+mod forge;
 mod goodput;
 mod grid;
 mod hostile;

@@ -1,0 +1,387 @@
+//! Addresses that come and go while the association lives (RFC 5061): ASCONF and ASCONF-ACK.
+//!
+//! A new address of either end makes new paths, which carry nothing until a heartbeat has proved them. An address that
+//! leaves retires its paths, and what was in flight there is sent again elsewhere. Begin at
+//! [`Association::change_address`] (ours) and [`Association::on_asconf`] (the peer's).
+
+use std::net::IpAddr;
+
+use base::Time;
+use smallvec::SmallVec;
+use wire::{
+    Asconf as AsconfChunk, AsconfAck, Cause, Chunk, ChunkType, Packet, Parameter, Parameters, Tlv,
+    UnrecognizedAction,
+};
+
+use super::{Association, Context, Control, may_reach};
+use crate::error::AddressError;
+use crate::event::{AbortCause, Event};
+use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Response, encode};
+use crate::path::{Path, PathIndex};
+
+impl Association {
+    /// The driver wants the peer to hear of a change of our addresses.
+    pub(crate) fn change_address(
+        &mut self,
+        change: AddressChange,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), AddressError> {
+        if !self.state.takes_data_to_send() {
+            return Err(AddressError::Closed);
+        }
+        let asconf = self.asconf.as_deref_mut().ok_or(AddressError::NotNegotiated)?;
+        let (AddressChange::Add(address)
+        | AddressChange::Remove(address)
+        | AddressChange::SetPrimary(address)) = change;
+        let has = asconf.local.contains(&address);
+        match change {
+            _ if !is_usable(address) => return Err(AddressError::NotUnicast(address)),
+            _ if asconf.is_changing(address) => return Err(AddressError::Changing(address)),
+            AddressChange::Add(_) if has => return Err(AddressError::Exists(address)),
+            AddressChange::Remove(_) | AddressChange::SetPrimary(_) if !has => {
+                return Err(AddressError::Unknown(address));
+            }
+            _ => {}
+        }
+        // RFC 5061 section 5.3: "An endpoint MUST NOT delete its last remaining IP address from an association."
+        if matches!(change, AddressChange::Remove(_))
+            && !self.paths.iter().any(|(_, p)| p.is_confirmed() && p.route.local != address)
+        {
+            return Err(AddressError::Last(address));
+        }
+        if !asconf.request(change) {
+            return Err(AddressError::TooMany);
+        }
+        self.ask_next(ctx.now);
+        Ok(())
+    }
+
+    /// Sends the next ASCONF, if none is out.
+    pub(super) fn ask_next(&mut self, now: Time) {
+        if !self.state.probes_paths() {
+            return;
+        }
+        let current = self.paths.current();
+        let deadline = now + self.paths.get(current).rto();
+        let Some(asconf) = &mut self.asconf else { return };
+        let Some(change) = asconf.begin_next(current, deadline) else { return };
+        // RFC 5061 section 5.3: an address being deleted "MUST NOT be used as a source address for any subsequent packets".
+        if let AddressChange::Remove(address) = change {
+            asconf.local.retain(|a| *a != address);
+            self.retire_paths(|p| p.route.local == address);
+        }
+        self.send_asconf(now);
+    }
+
+    /// Sends the pending ASCONF, and starts T4-rto.
+    fn send_asconf(&mut self, now: Time) {
+        let current = self.paths.current();
+        let path = match self.asconf.as_ref().and_then(|a| a.pending) {
+            Some(pending) if self.paths.get(pending.path).is_confirmed() => pending.path,
+            _ => current,
+        };
+        let deadline = now + self.paths.get(path).rto();
+        if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
+            (pending.path, pending.deadline) = (path, deadline);
+            self.counters.asconfs_sent += 1;
+            self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
+            self.control.push_back((path, Control::Asconf));
+        }
+    }
+
+    pub(super) fn push_asconf(&self, path: PathIndex, packet: &mut wire::PacketWriter<'_>) -> bool {
+        let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return true };
+        let correlation = pending.serial.0;
+        let change = match pending.change {
+            AddressChange::Add(address) => Parameter::AddIp { correlation, address },
+            AddressChange::Remove(address) => Parameter::DelIp { correlation, address },
+            AddressChange::SetPrimary(address) => Parameter::SetPrimary { correlation, address },
+        };
+        let parameters = [change];
+        let chunk = AsconfChunk {
+            serial: pending.serial,
+            address: self.paths.get(path).route.local,
+            parameters: Parameters::from(&parameters[..]),
+        };
+        packet.push(&Chunk::Asconf(chunk)).is_ok()
+    }
+
+    /// When T4-rto expires.
+    pub(super) fn asconf_timeout(&self) -> Time {
+        self.asconf.as_ref().and_then(|a| a.pending).map_or(Time::NEVER, |p| p.deadline)
+    }
+
+    /// T4-rto (RFC 5061 section 5.1.1): the timeout doubles, the errors count, another address is tried.
+    pub(super) fn on_t4(&mut self, now: Time) {
+        let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
+        let path = self.paths.get_mut(pending.path);
+        path.back_off(&self.config.timing);
+        let transition = path.on_error(&self.config.timing);
+        self.report_transition(pending.path, transition);
+        if !self.count_error() {
+            return;
+        }
+        let path = self.paths.alternate(pending.path);
+        if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
+            pending.path = path;
+        }
+        self.send_asconf(now);
+    }
+
+    pub(super) fn on_asconf_ack(&mut self, ack: &AsconfAck<'_>, ctx: &mut Context<'_>) {
+        let Some(asconf) = &mut self.asconf else { return };
+        let Some(pending) = asconf.pending.filter(|p| p.serial == ack.serial) else {
+            // RFC 5061 section 5.1.1: an ASCONF-ACK "greater than or equal to the next serial number to be used but no
+            // ASCONF Chunk is outstanding": "the endpoint MUST ABORT the association".
+            if asconf.pending.is_none() && asconf.was_never_used(ack.serial) {
+                let code = Cause::IllegalAsconfAck.code();
+                self.abort(AbortCause { code, reason: bytes::Bytes::new() }, ctx);
+            }
+            return;
+        };
+        asconf.pending = None;
+        self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
+        self.errors = 0;
+        if self.paths.get(pending.path).is_confirmed() {
+            let transition = self.paths.get_mut(pending.path).on_success();
+            self.report_transition(pending.path, transition);
+        }
+        let refusal = refusal_in(ack, pending.serial.0);
+        self.finish_change(pending.change, refusal, ctx);
+        self.events.push_back(Event::AddressChange { change: pending.change, refusal });
+        self.ask_next(ctx.now);
+    }
+
+    /// Our change was answered. RFC 5061 section 5.3: an added address is used as a source only from now on, and one
+    /// whose deletion was refused is in use as before.
+    fn finish_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
+        let address = match (change, refusal) {
+            (AddressChange::Add(address), None) | (AddressChange::Remove(address), Some(_)) => address,
+            _ => return,
+        };
+        if let Some(asconf) = &mut self.asconf {
+            asconf.local.push(address);
+        }
+        let peers = self.peer_addresses.clone();
+        self.add_paths(&[address], &peers, ctx);
+    }
+
+    /// The peer's addresses change. `ASCONF-ACK` goes to where the ASCONF came from.
+    pub(super) fn on_asconf(&mut self, chunk: &AsconfChunk<'_>, ctx: &mut Context<'_>) {
+        let Some(asconf) = &self.asconf else { return };
+        if !self.state.probes_paths() {
+            return;
+        }
+        self.counters.asconfs_received += 1;
+        let source = asconf.source;
+        let answer = match asconf.judge(chunk.serial) {
+            Arrival::Discard => return,
+            Arrival::Again(answer) => answer,
+            Arrival::New => {
+                let Some(responses) = self.apply(chunk, source.remote, ctx) else {
+                    return self.violation("ASCONF with a malformed parameter", ctx);
+                };
+                let answer = encode(&responses);
+                if let Some(asconf) = &mut self.asconf {
+                    asconf.keep_answer(chunk.serial, answer.clone());
+                }
+                answer
+            }
+        };
+        // RFC 5061 section 5.2: "The destination address of the SCTP packet containing the ASCONF-ACK Chunks MUST be the
+        // source address of the SCTP packet that held the ASCONF Chunks."
+        let ack = AsconfAck { serial: chunk.serial, parameters: Parameters::from_wire(&answer) };
+        ctx.replies.push_signed(source, self.header(), &Chunk::AsconfAck(ack), self.auth.as_deref());
+    }
+
+    /// Does what an ASCONF asks for, one change after another; `None` if one cannot be read.
+    fn apply<'a>(
+        &mut self,
+        chunk: &AsconfChunk<'a>,
+        source: IpAddr,
+        ctx: &mut Context<'_>,
+    ) -> Option<SmallVec<[Response<'a>; 4]>> {
+        let mut responses = SmallVec::new();
+        for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
+            let (parameter, raw) = (parameter.ok()?, raw.ok()?);
+            if responses.len() >= MAX_CHANGES {
+                break;
+            }
+            let specified = |a: IpAddr| if a.is_unspecified() { source } else { a };
+            let (correlation, refusal) = match parameter {
+                Parameter::AddIp { correlation, address } => {
+                    (correlation, self.add_peer_address(specified(address), &raw, ctx))
+                }
+                Parameter::DelIp { correlation, address } if address.is_unspecified() => {
+                    (correlation, self.remove_all_peer_addresses_but(source, &raw))
+                }
+                Parameter::DelIp { correlation, address } => {
+                    (correlation, self.remove_peer_address(address, source, &raw))
+                }
+                Parameter::SetPrimary { correlation, address } => {
+                    (correlation, self.set_primary(specified(address), &raw))
+                }
+                _ => {
+                    let action = UnrecognizedAction::for_parameter(raw.kind);
+                    if action.reports() && raw.bytes.len() <= ctx.limits.reported_bytes / 2 {
+                        let correlation = raw.value.first_chunk().map_or(0, |c| u32::from_be_bytes(*c));
+                        let refusal = Some(Cause::UnrecognizedParameters(raw.bytes));
+                        responses.push(Response { correlation, refusal });
+                    }
+                    if action.stops() {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            responses.push(Response { correlation, refusal });
+        }
+        Some(responses)
+    }
+
+    /// Whether a packet from an address that is not the peer's is an ASCONF that the peer has signed: it may add the
+    /// address that it comes from (RFC 5061 section 4.2.1).
+    pub(crate) fn is_moving(&self, packet: &Packet<'_>) -> bool {
+        let mut chunks = packet.raw_chunks().map_while(Result::ok);
+        match (&self.auth, &self.asconf, chunks.next(), chunks.next()) {
+            (Some(auth), Some(_), Some(first), Some(second)) => {
+                let types = (first.chunk_type, second.chunk_type);
+                types == (ChunkType::AUTH, ChunkType::ASCONF) && auth.verify(&first).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    fn add_peer_address<'a>(
+        &mut self,
+        address: IpAddr,
+        raw: &Tlv<'a>,
+        ctx: &mut Context<'_>,
+    ) -> Option<Cause<'a>> {
+        if !is_usable(address) {
+            return Some(Cause::UnresolvableAddress(raw.bytes));
+        }
+        if self.peer_addresses.contains(&address) {
+            return None;
+        }
+        let local = self.asconf.as_ref().map(|a| a.local.clone()).unwrap_or_default();
+        // RFC 5061 section 5.3: without "the local resources to add this new address" it is refused.
+        if self.peer_addresses.len() >= ctx.limits.peer_addresses || !self.add_paths(&local, &[address], ctx)
+        {
+            return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
+        }
+        self.peer_addresses.push(address);
+        self.on_peer_change(AddressChange::Add(address));
+        None
+    }
+
+    fn remove_peer_address<'a>(
+        &mut self,
+        address: IpAddr,
+        source: IpAddr,
+        raw: &Tlv<'a>,
+    ) -> Option<Cause<'a>> {
+        if !self.peer_addresses.contains(&address) {
+            return Some(Cause::UnresolvableAddress(raw.bytes));
+        }
+        // RFC 5061 section 5.3: deleting "the last remaining IP address" and "the source address of the IP packet which
+        // contained the ASCONF Chunk" are refused, each with its own cause.
+        if self.peer_addresses.len() == 1 {
+            return Some(Cause::DeleteLastRemainingAddress(raw.bytes));
+        }
+        if address == source {
+            return Some(Cause::DeleteSourceAddress(raw.bytes));
+        }
+        self.peer_addresses.retain(|a| *a != address);
+        self.retire_paths(|p| p.route.remote == address);
+        self.on_peer_change(AddressChange::Remove(address));
+        None
+    }
+
+    /// RFC 5061 section 4.2.2: "If the address 0.0.0.0 or ::0 is provided, all addresses of the peer except the source
+    /// address of the packet MUST be deleted."
+    fn remove_all_peer_addresses_but<'a>(&mut self, source: IpAddr, raw: &Tlv<'a>) -> Option<Cause<'a>> {
+        if !self.peer_addresses.contains(&source) {
+            return Some(Cause::RefusedNoAuthorization(raw.bytes));
+        }
+        let gone: SmallVec<[IpAddr; 4]> =
+            self.peer_addresses.iter().copied().filter(|a| *a != source).collect();
+        gone.into_iter().find_map(|address| self.remove_peer_address(address, source, raw))
+    }
+
+    fn set_primary<'a>(&mut self, address: IpAddr, raw: &Tlv<'a>) -> Option<Cause<'a>> {
+        if !self.paths.make_primary(address) {
+            return Some(Cause::UnresolvableAddress(raw.bytes));
+        }
+        self.choose_path();
+        self.events.push_back(Event::PeerAddressChange(AddressChange::SetPrimary(address)));
+        None
+    }
+
+    fn on_peer_change(&mut self, change: AddressChange) {
+        self.names_changed = true;
+        self.events.push_back(Event::PeerAddressChange(change));
+    }
+
+    /// Adds the paths between these addresses and has them proved; false, and none added, if there is no room.
+    fn add_paths(&mut self, locals: &[IpAddr], remotes: &[IpAddr], ctx: &mut Context<'_>) -> bool {
+        let carrier = self.paths.get(self.paths.current()).route.carrier;
+        let pairs = locals.iter().flat_map(|&l| remotes.iter().map(move |&r| (l, r)));
+        let routes: SmallVec<[base::Route; 8]> = pairs
+            .filter(|&(local, remote)| may_reach(local, remote))
+            .map(|(local, remote)| base::Route { local, remote, carrier })
+            .filter(|route| self.paths.find(route).is_none())
+            .collect();
+        // The place of a retired path is used again only when no chunk can still be acknowledged for it.
+        let reuse = self.outstanding.is_empty();
+        if self.paths.room(ctx.limits.paths, reuse) < routes.len() {
+            return false;
+        }
+        for route in routes {
+            let mut path = Path::new(route, self.config.mtu, ctx.now, &self.config.timing);
+            path.probe_now(ctx.now);
+            self.paths.add(path, reuse);
+        }
+        true
+    }
+
+    /// Takes paths out of use: what was in flight there, and what waits to be sent there, goes elsewhere.
+    fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
+        let gone: SmallVec<[PathIndex; 8]> =
+            self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
+        let old = self.paths.get(self.paths.current()).route;
+        for &index in &gone {
+            self.mark_lost_on(index);
+            self.paths.retire(index);
+        }
+        self.paths.leave_retired();
+        let current = self.paths.current();
+        let is_gone = |i: &PathIndex| gone.contains(i);
+        self.control.retain(|(i, c)| !(is_gone(i) && matches!(c, Control::Heartbeat { .. })));
+        self.control.iter_mut().filter(|(i, _)| is_gone(i)).for_each(|(i, _)| *i = current);
+        if is_gone(&self.data_path) {
+            self.data_path = current;
+        }
+        self.fast_retransmit = self.fast_retransmit.filter(|i| !is_gone(i));
+        let new = self.paths.get(current).route;
+        if new != old {
+            self.events.push_back(Event::PathSwitched { from: old, to: new });
+        }
+    }
+}
+
+/// The cause code by which an ASCONF-ACK refuses the change, if it does.
+fn refusal_in(ack: &AsconfAck<'_>, correlation: u32) -> Option<u16> {
+    ack.parameters.iter().map_while(Result::ok).find_map(|parameter| match parameter {
+        Parameter::ErrorCause { correlation: c, causes } if c == correlation => {
+            Some(causes.iter().find_map(Result::ok).map_or(0, |cause| cause.code()))
+        }
+        _ => None,
+    })
+}
+
+/// Whether an address can be an end's own. RFC 5061 section 4.2.1: neither broadcast nor multicast.
+fn is_usable(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
+    !(address.is_multicast() || address.is_unspecified() || broadcast)
+}

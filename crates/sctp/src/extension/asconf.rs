@@ -1,0 +1,227 @@
+//! Dynamic address reconfiguration (RFC 5061): requests that wait, the one that is out, and answers given.
+//!
+//! Never sends and knows no paths: `association/addresses.rs` does what is asked for. Invariants: one request is out at a
+//! time, with one change; serial numbers go up by one. Begin at [`Asconf`].
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use base::{Route, Time};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::{AsconfSerial, Cause, Causes, Parameter, Tsn};
+
+use crate::path::PathIndex;
+
+/// Changes that may wait to be asked for.
+pub(crate) const MAX_WAITING: usize = 16;
+
+/// Changes taken from one ASCONF.
+pub(crate) const MAX_CHANGES: usize = 32;
+
+/// A change of one end's addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressChange {
+    /// The address joins the association.
+    Add(IpAddr),
+    /// The address leaves the association.
+    Remove(IpAddr),
+    /// The other end is to send to this address if it can.
+    SetPrimary(IpAddr),
+}
+
+/// The request that is out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) serial: AsconfSerial,
+    pub(crate) change: AddressChange,
+    /// The path it last went by.
+    pub(crate) path: PathIndex,
+    /// T4-rto.
+    pub(crate) deadline: Time,
+}
+
+/// What becomes of a change that the peer asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Response<'a> {
+    pub(crate) correlation: u32,
+    pub(crate) refusal: Option<Cause<'a>>,
+}
+
+/// What an ASCONF's serial number means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It is the next one.
+    New,
+    /// It was answered before, with these parameters.
+    Again(Bytes),
+    /// Too old or too new.
+    Discard,
+}
+
+/// Address reconfiguration of one association.
+#[derive(Debug)]
+pub(crate) struct Asconf {
+    next_serial: AsconfSerial,
+    waiting: VecDeque<AddressChange>,
+    pub(crate) pending: Option<Pending>,
+    /// The last request of the peer that was answered.
+    peer_serial: AsconfSerial,
+    answer: Option<Bytes>,
+    /// Our addresses, also those that no path uses.
+    pub(crate) local: SmallVec<[IpAddr; 4]>,
+    /// How the packet in hand came.
+    pub(crate) source: Route,
+}
+
+impl Asconf {
+    /// RFC 5061 section 4.1.1: serial numbers begin with the initial TSNs.
+    pub(crate) fn new(tsns: (Tsn, Tsn), local: SmallVec<[IpAddr; 4]>, source: Route) -> Asconf {
+        Asconf {
+            next_serial: AsconfSerial(tsns.0.0),
+            waiting: VecDeque::new(),
+            pending: None,
+            peer_serial: AsconfSerial(tsns.1.0.wrapping_sub(1)),
+            answer: None,
+            local,
+            source,
+        }
+    }
+
+    /// Takes a change to be asked for; returns whether there was room.
+    pub(crate) fn request(&mut self, change: AddressChange) -> bool {
+        let has_room = self.waiting.len() < MAX_WAITING;
+        if has_room {
+            self.waiting.push_back(change);
+        }
+        has_room
+    }
+
+    /// Whether a change that waits or is out concerns this address.
+    pub(crate) fn is_changing(&self, address: IpAddr) -> bool {
+        let concerns = |c: &AddressChange| match *c {
+            AddressChange::Add(a) | AddressChange::Remove(a) => a == address,
+            AddressChange::SetPrimary(_) => false,
+        };
+        self.waiting.iter().any(concerns) || self.pending.as_ref().is_some_and(|p| concerns(&p.change))
+    }
+
+    /// The next change, if it may be asked for now. RFC 5061 section 5.1: "there MUST NOT be more than one ASCONF Chunk
+    /// outstanding".
+    pub(crate) fn begin_next(&mut self, path: PathIndex, deadline: Time) -> Option<AddressChange> {
+        if self.pending.is_some() {
+            return None;
+        }
+        let change = self.waiting.pop_front()?;
+        let serial = self.next_serial;
+        self.next_serial = serial.next();
+        self.pending = Some(Pending { serial, change, path, deadline });
+        Some(change)
+    }
+
+    /// Whether `serial` may be answered although nothing is out: it was used, or not yet.
+    pub(crate) fn was_never_used(&self, serial: AsconfSerial) -> bool {
+        !self.next_serial.is_after(serial)
+    }
+
+    /// Judges a request of the peer by its number (RFC 5061 section 5.2).
+    pub(crate) fn judge(&self, serial: AsconfSerial) -> Arrival {
+        if serial == self.peer_serial.next() {
+            return Arrival::New;
+        }
+        match &self.answer {
+            Some(answer) if serial == self.peer_serial => Arrival::Again(answer.clone()),
+            _ => Arrival::Discard,
+        }
+    }
+
+    /// Keeps the answer to a new request, for when it is asked again.
+    pub(crate) fn keep_answer(&mut self, serial: AsconfSerial, answer: Bytes) {
+        self.peer_serial = serial;
+        self.answer = Some(answer);
+    }
+}
+
+/// The parameters of an ASCONF-ACK. Success of all is said by saying nothing (RFC 5061 section 4.2.5).
+pub(crate) fn encode(responses: &[Response<'_>]) -> Bytes {
+    let mut bytes = Vec::new();
+    if responses.iter().all(|r| r.refusal.is_none()) {
+        return bytes.into();
+    }
+    for response in responses {
+        let correlation = response.correlation;
+        let mut buf = [0; 512];
+        let mut out = wire::Writer::new(&mut buf);
+        let written = match &response.refusal {
+            None => Parameter::SuccessIndication { correlation }.write(&mut out),
+            Some(cause) => {
+                let causes = std::slice::from_ref(cause);
+                Parameter::ErrorCause { correlation, causes: Causes::from(causes) }.write(&mut out)
+            }
+        };
+        if written.is_ok() {
+            bytes.resize(wire::padded(bytes.len()), 0);
+            bytes.extend_from_slice(out.written());
+        }
+    }
+    bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Carrier;
+
+    fn asconf() -> Asconf {
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let source = Route { local: address, remote: address, carrier: Carrier::Ip };
+        Asconf::new((Tsn(u32::MAX), Tsn(0)), SmallVec::new(), source)
+    }
+
+    fn add(n: u8) -> AddressChange {
+        AddressChange::Add(IpAddr::from([10, 0, 0, n]))
+    }
+
+    #[test]
+    fn one_request_is_out_at_a_time_and_numbers_wrap() {
+        let mut a = asconf();
+        assert!(a.request(add(1)) && a.request(add(2)));
+        assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), Some(add(1)));
+        assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(u32::MAX)));
+        assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), None);
+        assert!(a.was_never_used(AsconfSerial(0)) && !a.was_never_used(AsconfSerial(u32::MAX)));
+        a.pending = None;
+        assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), Some(add(2)));
+        assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(0)));
+    }
+
+    #[test]
+    fn only_so_many_changes_wait() {
+        let mut a = asconf();
+        assert!((0..MAX_WAITING as u8).all(|n| a.request(add(n))));
+        assert!(!a.request(add(99)));
+    }
+
+    #[test]
+    fn a_request_is_new_once_then_answered_from_memory_and_others_are_discarded() {
+        let mut a = asconf();
+        assert_eq!(a.judge(AsconfSerial(u32::MAX)), Arrival::Discard);
+        assert_eq!(a.judge(AsconfSerial(1)), Arrival::Discard);
+        assert_eq!(a.judge(AsconfSerial(0)), Arrival::New);
+        a.keep_answer(AsconfSerial(0), Bytes::from_static(b"answer"));
+        assert_eq!(a.judge(AsconfSerial(0)), Arrival::Again(Bytes::from_static(b"answer")));
+        assert_eq!(a.judge(AsconfSerial(1)), Arrival::New);
+        assert_eq!(a.judge(AsconfSerial(2)), Arrival::Discard);
+    }
+
+    #[test]
+    fn with_a_refusal_every_success_is_said_too() {
+        let fine = Response { correlation: 1, refusal: None };
+        assert!(encode(&[fine]).is_empty());
+        let refused = Response { correlation: 2, refusal: Some(Cause::DeleteSourceAddress(&[])) };
+        let bytes = encode(&[fine, refused]);
+        let list: Vec<_> = wire::Parameters::from_wire(&bytes).iter().map(Result::unwrap).collect();
+        assert_eq!(list[0], Parameter::SuccessIndication { correlation: 1 });
+        assert!(matches!(list[1], Parameter::ErrorCause { correlation: 2, .. }));
+    }
+}

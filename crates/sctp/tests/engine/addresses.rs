@@ -1,0 +1,368 @@
+//! Addresses that come and go while an association lives (RFC 5061).
+
+use std::net::IpAddr;
+
+use base::Carrier;
+use bytes::Bytes;
+use rand::RngExt;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sctp::{
+    AddressChange, AddressError, AssociationConfig, AuthConfig, CloseReason, EndpointConfig, Event,
+    Extension, Extensions, PathState, StateName,
+};
+use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names};
+use wire::{Asconf, AsconfAck, AsconfSerial, Cause, Chunk, Parameter, Parameters};
+
+use crate::forge::Forger;
+use crate::support::{Two, describe, messages, route, seconds, sends};
+
+const KEY: &[u8] = b"address key";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn config() -> AssociationConfig {
+    AssociationConfig {
+        extensions: Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),
+        auth: AuthConfig {
+            keys: [(1, Bytes::from_static(KEY))].into(),
+            active_key: 1,
+            ..AuthConfig::default()
+        },
+        ..AssociationConfig::default()
+    }
+}
+
+/// Two hosts, three links; `a` announces only its first address, `b` its first two. Everything reaches everything on the
+/// link of `a`'s address.
+fn world(seed: u64, link: LinkConfig) -> Two {
+    let mut world = World::new(seed);
+    world.recording = true;
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let a = world.add_host(&["10.0.1.1", "10.0.2.1", "10.0.3.1"], endpoint.clone());
+    let b = world.add_host(&["10.0.1.2", "10.0.2.2"], endpoint);
+    world.host_mut(a).addresses.truncate(1);
+    let links = (1..=3)
+        .map(|i| {
+            let link = world.add_link(link.clone());
+            ["10.0.1.2", "10.0.2.2"].iter().for_each(|b| world.join(link, &format!("10.0.{i}.1"), b));
+            link
+        })
+        .collect();
+    Two { world, a, b, links }
+}
+
+fn established(seed: u64) -> Two {
+    let mut t = world(seed, LinkConfig::default());
+    t.world.connect(t.a, t.b, Carrier::Ip, config(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(1));
+    t
+}
+
+/// `a` changes its addresses.
+fn change(t: &mut Two, change: AddressChange) -> Result<(), AddressError> {
+    let (now, id) = (t.world.now(), t.id(t.a));
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    match change {
+        AddressChange::Add(address) => endpoint.add_local_address(now, id, address),
+        AddressChange::Remove(address) => endpoint.remove_local_address(now, id, address),
+        AddressChange::SetPrimary(address) => endpoint.set_peer_primary(now, id, address),
+    }
+}
+
+fn answers(t: &Two, host: HostId) -> Vec<(AddressChange, Option<u16>)> {
+    let answer = |e: &&Event| match e {
+        Event::AddressChange { change, refusal } => Some((*change, *refusal)),
+        _ => None,
+    };
+    t.events(host).iter().filter_map(answer).collect()
+}
+
+fn wishes(t: &Two, host: HostId) -> Vec<AddressChange> {
+    let wish = |e: &&Event| match e {
+        Event::PeerAddressChange(change) => Some(*change),
+        _ => None,
+    };
+    t.events(host).iter().filter_map(wish).collect()
+}
+
+/// The active paths of a host, as pairs of addresses.
+fn active(t: &Two, host: HostId) -> Vec<(IpAddr, IpAddr)> {
+    let paths = t.info(host).paths.into_iter().filter(|p| p.state == PathState::Active);
+    paths.map(|p| (p.route.local, p.route.remote)).collect()
+}
+
+#[test]
+fn an_added_address_makes_paths_that_carry_data_when_the_first_link_dies() {
+    let mut t = established(1);
+    let added = AddressChange::Add(ip("10.0.2.1"));
+    assert_eq!(change(&mut t, added), Ok(()));
+    t.world.run_for(seconds(1));
+    assert_eq!(answers(&t, t.a), [(added, None)]);
+    assert_eq!(wishes(&t, t.b), [added]);
+    assert_eq!((active(&t, t.a).len(), active(&t, t.b).len()), (4, 4));
+    let (now, link, id) = (t.world.now(), t.links[0], t.id(t.a));
+    t.world.at(now, Change::CutBoth(link, true));
+    t.world.host_mut(t.a).app.conversations.get_mut(&id).unwrap().outgoing = messages(30, 1000, 2).into();
+    t.world.run_for(seconds(30));
+    assert_eq!(t.talk(t.b).received.len(), 30, "{}", describe(&t.world));
+}
+
+#[test]
+fn new_addresses_carry_nothing_but_heartbeats_until_they_are_proven() {
+    let mut t = established(2);
+    let from = t.world.records.len();
+    let id = t.id(t.a);
+    t.world.host_mut(t.a).app.conversations.get_mut(&id).unwrap().outgoing = messages(50, 1000, 2).into();
+    let link = t.links[1];
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(link, true));
+    assert_eq!(change(&mut t, AddressChange::Add(ip("10.0.2.1"))), Ok(()));
+    t.world.run_for(seconds(10));
+    let new = ip("10.0.2.1");
+    for record in &t.world.records[from..] {
+        if record.route.local == new || record.route.remote == new {
+            assert_eq!(chunk_names(&record.packet), "HEARTBEAT");
+        }
+    }
+    assert_eq!(t.talk(t.b).received.len(), 50);
+}
+
+#[test]
+fn nothing_is_lost_when_the_address_in_use_is_removed() {
+    let mut t = world(3, LinkConfig { rate: 5_000_000, ..LinkConfig::default() });
+    let talk = Conversation { close: Close::After(0), ..sends(messages(1000, 2000, 3)) };
+    t.world.connect(t.a, t.b, Carrier::Ip, config(), talk);
+    t.run_to_established();
+    change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
+    t.world.run_for(seconds(1));
+    let removed = AddressChange::Remove(ip("10.0.1.1"));
+    change(&mut t, removed).unwrap();
+    let from = t.world.records.len();
+    t.world.run_for(seconds(1) / 4);
+    assert_eq!(wishes(&t, t.b).last(), Some(&removed));
+    assert!(active(&t, t.b).iter().all(|(_, remote)| *remote == ip("10.0.2.1")));
+    assert_eq!(t.run_to_end(seconds(60)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), 1000);
+    // RFC 5061 section 5.3: no source of any packet from the moment of the request.
+    assert!(t.world.records[from..].iter().all(|r| r.route.local != ip("10.0.1.1")));
+}
+
+#[test]
+fn a_lost_request_and_a_lost_answer_are_made_good_and_applied_once() {
+    for (name, count) in [("AUTH ASCONF", 2), ("AUTH ASCONF-ACK", 2)] {
+        let mut t = established(4);
+        let mut left = count;
+        t.world.set_filter(move |record| {
+            let lost = left > 0 && chunk_names(&record.packet) == name;
+            left -= usize::from(lost);
+            if lost { Fate::Drop } else { Fate::Pass }
+        });
+        let added = AddressChange::Add(ip("10.0.2.1"));
+        change(&mut t, added).unwrap();
+        t.world.run_for(seconds(20));
+        assert_eq!(answers(&t, t.a), [(added, None)], "{name}");
+        assert_eq!(wishes(&t, t.b), [added], "{name}");
+        assert_eq!(t.info(t.a).counters.asconfs_sent, 3);
+    }
+}
+
+#[test]
+fn requests_go_one_after_another() {
+    let mut t = established(5);
+    let changes = [AddressChange::Add(ip("10.0.2.1")), AddressChange::Add(ip("10.0.3.1"))];
+    changes.into_iter().for_each(|c| change(&mut t, c).unwrap());
+    assert_eq!(change(&mut t, changes[1]), Err(AddressError::Changing(ip("10.0.3.1"))));
+    t.world.run_for(seconds(1));
+    assert_eq!(answers(&t, t.a), changes.map(|c| (c, None)));
+    assert_eq!(active(&t, t.a).len(), 6);
+}
+
+#[test]
+fn without_an_answer_the_association_fails_as_for_data() {
+    let mut t = established(6);
+    let now = t.world.now();
+    let link = t.links[0];
+    t.world.at(now, Change::CutBoth(link, true));
+    change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
+    t.world.run_for(seconds(1000));
+    assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact));
+}
+
+#[test]
+fn the_peer_sends_to_the_address_that_it_is_asked_to() {
+    let mut t = established(7);
+    change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
+    t.world.run_for(seconds(1));
+    let primary = AddressChange::SetPrimary(ip("10.0.2.1"));
+    change(&mut t, primary).unwrap();
+    t.world.run_for(seconds(1));
+    assert_eq!(answers(&t, t.a).last(), Some(&(primary, None)));
+    let paths = t.info(t.b).paths;
+    assert_eq!(paths.iter().find(|p| p.in_use).unwrap().route.remote, ip("10.0.2.1"));
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused_with_a_reason() {
+    let mut t = established(8);
+    let [first, other] = ["10.0.1.1", "10.0.2.1"].map(ip);
+    assert_eq!(change(&mut t, AddressChange::Add(first)), Err(AddressError::Exists(first)));
+    assert_eq!(change(&mut t, AddressChange::Remove(other)), Err(AddressError::Unknown(other)));
+    assert_eq!(change(&mut t, AddressChange::SetPrimary(other)), Err(AddressError::Unknown(other)));
+    assert_eq!(change(&mut t, AddressChange::Remove(first)), Err(AddressError::Last(first)));
+    let multicast = ip("224.0.0.1");
+    assert_eq!(change(&mut t, AddressChange::Add(multicast)), Err(AddressError::NotUnicast(multicast)));
+    let mut plain = Two::established(8);
+    let refused = change(&mut plain, AddressChange::Add(other));
+    assert_eq!(refused, Err(AddressError::NotNegotiated));
+}
+
+/// What `b` answers to an ASCONF that its peer has signed, which comes from `source`.
+fn answer_to(t: &mut Two, source: &str, offset: u32, changes: &[Parameter<'_>]) -> Option<Vec<Option<u16>>> {
+    let forger = Forger::new(&t.world, KEY);
+    let info = t.info(t.b);
+    let asconf = Asconf {
+        serial: AsconfSerial(peer_initial_tsn(t).wrapping_add(offset)),
+        address: ip("10.0.1.1"),
+        parameters: Parameters::from(changes),
+    };
+    let bytes = forger.packet((info.remote_port, info.local_port), info.local_tag, &[Chunk::Asconf(asconf)]);
+    let from = t.world.records.len();
+    t.world.inject(t.b, route("10.0.1.2", source), &bytes);
+    let reply = t.world.records[from..].iter().find(|r| chunk_names(&r.packet).contains("ASCONF-ACK"))?;
+    assert_eq!(reply.route.remote, ip(source));
+    let packet = wire::Packet::parse(&reply.packet, wire::ChecksumMode::Verify).unwrap();
+    let Some(Ok(Chunk::AsconfAck(ack))) = packet.chunks().nth(1) else { panic!("no ASCONF-ACK behind AUTH") };
+    Some(ack.parameters.iter().map(|p| code_of(&p.unwrap())).collect())
+}
+
+fn code_of(parameter: &Parameter<'_>) -> Option<u16> {
+    match parameter {
+        Parameter::SuccessIndication { .. } => None,
+        Parameter::ErrorCause { causes, .. } => Some(causes.iter().next().unwrap().unwrap().code()),
+        other => panic!("{other:?} in an ASCONF-ACK"),
+    }
+}
+
+fn peer_initial_tsn(t: &Two) -> u32 {
+    let packet = wire::Packet::parse(&t.world.records[0].packet, wire::ChecksumMode::Verify).unwrap();
+    let Some(Ok(Chunk::Init(init))) = packet.chunks().next() else { panic!("the first packet is the INIT") };
+    init.initial_tsn.0
+}
+
+fn add(text: &str) -> Parameter<'static> {
+    Parameter::AddIp { correlation: 1, address: ip(text) }
+}
+
+fn delete(text: &str) -> Parameter<'static> {
+    Parameter::DelIp { correlation: 2, address: ip(text) }
+}
+
+#[test]
+fn the_last_the_source_and_a_strange_address_are_not_deleted() {
+    let mut t = established(9);
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[delete("10.0.1.1")]), Some(vec![Some(0xa0)]));
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 1, &[add("10.0.2.1")]), Some(vec![]));
+    let both = [delete("10.0.1.1"), delete("10.0.9.9"), add("255.255.255.255"), delete("10.0.2.1")];
+    let expected = vec![Some(0xa2), Some(5), Some(5), None];
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 2, &both), Some(expected));
+}
+
+#[test]
+fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
+    let mut t = established(10);
+    let moved = [add("0.0.0.0"), delete("0.0.0.0")];
+    assert_eq!(answer_to(&mut t, "10.0.3.1", 0, &moved), Some(vec![]));
+    let paths = t.info(t.b).paths;
+    assert!(paths.iter().all(|p| p.route.remote == ip("10.0.3.1")), "{paths:?}");
+    // Nothing but a heartbeat goes there before it is proven.
+    assert!(paths.iter().all(|p| p.state == PathState::Unconfirmed));
+}
+
+#[test]
+fn only_so_many_addresses_are_taken() {
+    let mut t = established(11);
+    let many: Vec<Parameter<'_>> =
+        (1..=20).map(|n| Parameter::AddIp { correlation: n, address: ip(&format!("10.7.0.{n}")) }).collect();
+    let answer = answer_to(&mut t, "10.0.1.1", 0, &many).unwrap();
+    assert_eq!(answer.iter().filter(|code| code.is_none()).count(), 15);
+    assert!(answer[15..].iter().all(|code| *code == Some(0xa1)));
+}
+
+#[test]
+fn old_and_far_numbers_and_unsigned_requests_are_not_answered() {
+    let mut t = established(12);
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[add("10.0.2.1")]), Some(vec![]));
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 5, &[add("10.0.3.1")]), None);
+    assert_eq!(answer_to(&mut t, "10.0.1.1", u32::MAX, &[add("10.0.3.1")]), None);
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[delete("10.0.2.1")]), Some(vec![]), "from memory");
+    assert_eq!(wishes(&t, t.b), [AddressChange::Add(ip("10.0.2.1"))]);
+    let tag = t.info(t.b).local_tag;
+    let parameters = [add("10.0.3.1")];
+    let serial = AsconfSerial(peer_initial_tsn(&t).wrapping_add(1));
+    let asconf = Asconf { serial, address: ip("10.0.1.1"), parameters: Parameters::from(&parameters[..]) };
+    t.inject_to_b(tag, &[Chunk::Asconf(asconf)]);
+    assert_eq!(t.info(t.b).counters.unauthenticated, 1);
+    assert_eq!(wishes(&t, t.b).len(), 1);
+}
+
+#[test]
+fn an_answer_that_nothing_asked_for_ends_the_association() {
+    let mut t = established(13);
+    let forger = Forger::new(&t.world, KEY);
+    let info = t.info(t.a);
+    let ack =
+        |serial| Chunk::AsconfAck(AsconfAck { serial: AsconfSerial(serial), parameters: Parameters::EMPTY });
+    let (ports, tsn) = ((info.remote_port, info.local_port), peer_initial_tsn(&t));
+    let inject = |t: &mut Two, serial: u32| {
+        let bytes = forger.packet(ports, info.local_tag, &[ack(serial)]);
+        t.world.inject(t.a, route("10.0.1.1", "10.0.1.2"), &bytes);
+        t.state(t.a)
+    };
+    assert_eq!(inject(&mut t, tsn.wrapping_sub(1)), StateName::Established, "an old one is passed over");
+    assert_eq!(inject(&mut t, tsn), StateName::Closed);
+    let closed = t.talk(t.a).closed.clone();
+    assert!(matches!(closed, Some(CloseReason::Aborted(c)) if c.code == Cause::IllegalAsconfAck.code()));
+}
+
+#[test]
+fn addresses_come_and_go_at_random_and_everything_arrives() {
+    for seed in 0..40 {
+        roam(seed);
+    }
+}
+
+fn roam(seed: u64) {
+    let mut r = ChaCha12Rng::seed_from_u64(seed);
+    let link = LinkConfig {
+        rate: 3_000_000,
+        loss: Loss::Uniform(r.random_range(0.0..0.03)),
+        reorder: r.random_range(0.0..0.1),
+        duplicate: r.random_range(0.0..0.05),
+        ..LinkConfig::default()
+    };
+    let mut t = world(seed, link);
+    t.world.host_mut(t.b).app.template = sends(messages(100, 1500, 2));
+    let talk = Conversation { close: Close::After(100), ..sends(messages(200, 2000, 3)) };
+    t.world.connect(t.a, t.b, Carrier::Ip, config(), talk);
+    t.run_to_established();
+    for _ in 0..r.random_range(5..40) {
+        let address = ip(["10.0.1.1", "10.0.2.1", "10.0.3.1"][r.random_range(0..3)]);
+        let wish = match r.random_range(0..5) {
+            0 | 1 => AddressChange::Add(address),
+            2 | 3 => AddressChange::Remove(address),
+            _ => AddressChange::SetPrimary(address),
+        };
+        // Refused where it makes no sense.
+        let _ = change(&mut t, wish);
+        t.world.run_for(seconds(1) * r.random_range(1..40) / 40);
+    }
+    let limit = t.world.now() + seconds(600);
+    let (a, b) = (t.a, t.b);
+    let over = |w: &World, h: HostId| w.host(h).app.conversations.values().all(|c| c.closed.is_some());
+    assert!(t.world.run_until(limit, |w| over(w, a) && over(w, b)), "seed {seed}: {}", describe(&t.world));
+    assert_eq!((t.talk(a).received.len(), t.talk(b).received.len()), (100, 200), "seed {seed}");
+}
