@@ -9,8 +9,8 @@ use base::{Carrier, Ecn, Route, Time};
 use mio::{Events, Poll, Token};
 use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, UdpCarrier};
 use sctp::{
-    AssociationConfig, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener, PathError, Timing,
-    Transmit, Unreachable,
+    AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
+    IncomingInit, InitDecision, Listener, PathError, Timing, Transmit, Unreachable,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -182,7 +182,31 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
     } else {
         Timing::default()
     };
-    AssociationConfig { timing, send_buffer: BUFFER, receive_buffer: BUFFER, ..AssociationConfig::default() }
+    let (extensions, auth) = match options.auth {
+        None => (Extensions::NONE, AuthConfig::default()),
+        Some(hmac) => (
+            Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),
+            auth_config(hmac),
+        ),
+    };
+    AssociationConfig {
+        timing,
+        send_buffer: BUFFER,
+        receive_buffer: BUFFER,
+        extensions,
+        auth,
+        ..AssociationConfig::default()
+    }
+}
+
+/// As `tests/kernel-sctp/kernel_peer.py` does with the same option.
+fn auth_config(hmac: u8) -> AuthConfig {
+    AuthConfig {
+        chunks: [ChunkType::DATA].into_iter().collect(),
+        hmac: if hmac == 1 { HmacAlgorithm::Sha1 } else { HmacAlgorithm::Sha256 },
+        keys: [(1, bytes::Bytes::from_static(b"sctpify golden key"))].into(),
+        active_key: 1,
+    }
 }
 
 /// The ways that a client's INIT goes.

@@ -7,7 +7,9 @@ use crate::options::{Load, Mode, Options};
 use anyhow::{Context, Result, bail};
 use base::Time;
 use bytes::{Bytes, BytesMut};
-use sctp::{AssociationId, CloseReason, Connect, Event, Ppid, SendError, SendOptions, StreamId};
+use sctp::{
+    AddressChange, AssociationId, CloseReason, Connect, Event, Ppid, SendError, SendOptions, StreamId,
+};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -99,6 +101,9 @@ fn echo(options: &Options, port: u16) -> Result<()> {
                 let now = host.now();
                 host.engine.accept(now, id);
             }
+            if let Event::PeerAddressChange(change) = &event {
+                println!("the peer: {change:?}");
+            }
             over |= Some(id) == ours && is_over(&event)?;
         }
         let Some(id) = ours else { continue };
@@ -129,9 +134,16 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
     let id = host.engine.connect(now, connect)?;
     await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
     println!("connected");
+    if let Some(address) = load.add {
+        change_address(&mut host, id, AddressChange::Add(address))?;
+        change_address(&mut host, id, AddressChange::SetPrimary(address))?;
+    }
     let start = host.now();
     let mut client = Client::new(load, start);
     exchange(&mut host, id, &mut client, load.unordered)?;
+    if let Some(address) = load.add {
+        change_address(&mut host, id, AddressChange::Remove(address))?;
+    }
     let now = host.now();
     host.engine.shutdown(now, id);
     let (elapsed, silence) = (now.since(start).as_secs_f64(), client.longest_silence().as_secs_f64());
@@ -143,6 +155,25 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
         load.size,
         digest(load.count, load.size)
     );
+    Ok(())
+}
+
+/// Changes our addresses, and waits until the peer has agreed.
+fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> Result<()> {
+    let now = host.now();
+    match change {
+        AddressChange::Add(address) => host.engine.add_local_address(now, id, address)?,
+        AddressChange::Remove(address) => host.engine.remove_local_address(now, id, address)?,
+        AddressChange::SetPrimary(address) => host.engine.set_peer_primary(now, id, address)?,
+    }
+    let answer = |event: &Event| matches!(event, Event::AddressChange { change: c, .. } if *c == change);
+    await_event(host, |event| {
+        if let Event::AddressChange { change, refusal: Some(code) } = event {
+            println!("the peer refuses {change:?} with cause {code:#x}");
+        }
+        answer(event)
+    })?;
+    println!("answered: {change:?}");
     Ok(())
 }
 

@@ -23,6 +23,9 @@ pub struct Options {
     /// RTO of 50 ms to 2 s, a path fails at the second timeout: for tests that cut one.
     #[arg(long)]
     pub short_timers: bool,
+    /// Authenticate DATA by HMAC 1 (SHA-1) or 3 (SHA-256), under the key of the kernel's peer, and offer ASCONF.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub auth: Option<u8>,
     /// What to do.
     #[command(subcommand)]
     pub mode: Mode,
@@ -77,4 +80,8 @@ pub struct Load {
     /// Send without order.
     #[arg(long)]
     pub unordered: bool,
+    /// Add this address of ours and ask the peer to prefer it before the first message; remove it behind the last one.
+    /// Needs --auth.
+    #[arg(long)]
+    pub add: Option<IpAddr>,
 }

@@ -40,6 +40,8 @@ pub(crate) enum Paths {
     One,
     /// Two; the first falls silent in mid-transfer.
     FirstOfTwoCut,
+    /// One; the client adds another of its addresses and removes it, with all DATA and ASCONFs under AUTH.
+    SecondAdded,
 }
 
 /// One test.
@@ -75,6 +77,8 @@ const LOADS: &[Load] = &[
     Load { count: 3, size: 1_048_576, ..ORDERED },
     Load { count: 100, size: 3000, streams: 2, window: 10, unordered: true, ..ORDERED },
 ];
+/// What travels under AUTH.
+const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };
 /// What travels while a path is cut: 2.4 s of it.
 const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: "0.04", ..ORDERED };
 
@@ -113,6 +117,7 @@ impl Cell {
         };
         let what = match self.paths {
             Paths::One => "echoes_every_size_of_message_to",
+            Paths::SecondAdded => "authenticates_and_learns_an_address_of",
             Paths::FirstOfTwoCut => "keeps_a_transfer_alive_on_the_second_path_with",
         };
         format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
@@ -127,11 +132,18 @@ impl Cell {
         let remark = match self.paths {
             Paths::One => self.every_load(world)?,
             Paths::FirstOfTwoCut => self.cut_in_transfer(world, mended.0)?,
+            Paths::SecondAdded => self.transfer(world, &SIGNED)?,
         };
-        world.judge(first, port[0]).context("packets of the first path")?;
+        let types = world.judge(first, port[0]).context("packets of the first path")?;
         if self.paths == Paths::FirstOfTwoCut {
             let types = world.judge(second, port[1]).context("packets of the second path")?;
             ensure!(types.split(' ').any(|kind| kind == "0"), "no DATA on the second path, only {types}");
+        } else if self.paths == Paths::SecondAdded {
+            for kind in ["15", "128", "193"] {
+                ensure!(types.split(' ').any(|k| k == kind), "no chunk of type {kind}, only {types}");
+            }
+            let types = world.judge(second, port[1]).context("packets of the second path")?;
+            ensure!(types.split(' ').any(|k| k == "5"), "the second path was not proven: {types}");
         }
         Ok(remark)
     }
@@ -140,10 +152,14 @@ impl Cell {
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         world.kernel_over_udp(self.carrier == Carrier::Udp)?;
         let timers = match self.paths {
-            Paths::One => "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000",
+            Paths::One | Paths::SecondAdded => {
+                "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000"
+            }
             Paths::FirstOfTwoCut => "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500",
         };
         world.in_guest(&format!("sysctl -qw net.sctp.{}", timers.replace(' ', " net.sctp.")))?;
+        let on = u8::from(self.paths == Paths::SecondAdded);
+        world.in_guest(&format!("sysctl -qw net.sctp.auth_enable={on} net.sctp.addip_enable={on}"))?;
         // Never at ours: what our cards did not compute or cut is done by then.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.place(), world))
@@ -156,6 +172,12 @@ impl Cell {
                 .with_context(|| format!("{} of {} octets", load.count, load.size))?;
         }
         Ok(format!("{} associations", LOADS.len()))
+    }
+
+    fn transfer(&self, world: &World, load: &Load) -> Result<String> {
+        let (client, server) = self.start(world, load)?;
+        verdict(load, client, server)?;
+        Ok("under AUTH".to_owned())
     }
 
     fn cut_in_transfer(&self, world: &World, place: Place) -> Result<String> {
@@ -184,7 +206,12 @@ impl Cell {
     fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
         let place = stack.place();
         let mut command = world.command(place, &stack.program(world), LIMIT);
-        let locals = if self.paths == Paths::One { 1 } else { 2 };
+        let is_client = words[0] == "client";
+        let locals = match self.paths {
+            Paths::One => 1,
+            Paths::SecondAdded if is_client => 1,
+            Paths::SecondAdded | Paths::FirstOfTwoCut => 2,
+        };
         for address in &place.addresses()[..locals] {
             command.args([if stack == Stack::Usrsctp { "-l" } else { "--local" }, address]);
         }
@@ -192,12 +219,19 @@ impl Cell {
             Stack::Ours => {
                 self.our_options(&mut command);
                 command.args(words);
-                if words[0] == "client" {
+                if self.paths == Paths::SecondAdded && is_client {
+                    command.args(["--add", place.addresses()[1]]);
+                }
+                if is_client {
                     load_options(&mut command, load);
                 }
             }
             Stack::Kernel => {
                 load_options(&mut command, load);
+                if self.paths == Paths::SecondAdded {
+                    command.args(["--auth", "3"]);
+                    command.args(is_client.then_some(["--add", place.addresses()[1]]).into_iter().flatten());
+                }
                 command.arg("--once").args(words);
             }
             Stack::Usrsctp => {
@@ -211,6 +245,9 @@ impl Cell {
     fn our_options(&self, command: &mut Command) {
         command.args(["--carrier", if self.carrier == Carrier::Udp { "udp" } else { "ip" }]);
         command.args((self.paths == Paths::FirstOfTwoCut).then_some("--short-timers"));
+        if self.paths == Paths::SecondAdded {
+            command.args(["--auth", "3"]);
+        }
     }
 
     fn usrsctp_options(&self, command: &mut Command, load: &Load) {

@@ -15,7 +15,7 @@ mod world;
 
 use cell::{Carrier, Cell, Paths, Stack};
 
-/// All tests: ours with each of the others in every way, and two controls without ours.
+/// All tests: ours with each of the others in every way, with the kernel under AUTH and ASCONF too, and two controls without ours.
 fn matrix() -> Vec<Cell> {
     use Stack::{Kernel, Ours, Usrsctp};
     let mut cells = Vec::new();
@@ -26,6 +26,9 @@ fn matrix() -> Vec<Cell> {
                 cells.push(Cell { client: other, server: Ours, carrier, paths });
             }
         }
+    }
+    for (client, server) in [(Ours, Kernel), (Kernel, Ours)] {
+        cells.push(Cell { client, server, carrier: Carrier::Raw, paths: Paths::SecondAdded });
     }
     cells.push(Cell { client: Kernel, server: Usrsctp, carrier: Carrier::Udp, paths: Paths::One });
     cells.push(Cell { client: Usrsctp, server: Kernel, carrier: Carrier::Raw, paths: Paths::FirstOfTwoCut });
