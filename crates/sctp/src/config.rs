@@ -51,6 +51,9 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
+    /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
+    /// as 1 for DTLS. Where both ends have the same, packets carry a checksum of zero. Neither IP nor UDP is such a layer.
+    pub zero_checksum: Option<u32>,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
 }
@@ -67,6 +70,7 @@ impl Default for AssociationConfig {
             adaptation: None,
             extensions: Extensions::NONE,
             auth: AuthConfig::default(),
+            zero_checksum: None,
             max_init_retransmits: 8,
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct Cookie {
     pub(crate) adaptation: Option<u32>,
     /// What was negotiated.
     pub(crate) extensions: Extensions,
+    /// Whether packets may carry a checksum of zero.
+    pub(crate) zero_checksum: bool,
     /// For the keys of authentication.
     pub(crate) key_vectors: Option<KeyVectors>,
     /// How the INIT came.
@@ -123,6 +125,7 @@ impl Cookie {
         out.push(u8::from(self.adaptation.is_some()));
         out.extend_from_slice(&self.adaptation.unwrap_or(0).to_be_bytes());
         out.push(self.extensions.to_byte());
+        out.push(u8::from(self.zero_checksum));
         out.push(u8::from(self.key_vectors.is_some()));
         let (kind, port) = match self.route.carrier {
             Carrier::Ip => (0, 0),
@@ -150,7 +153,7 @@ impl Cookie {
         let [peer_rwnd] = at.u32s()?;
         let [has_adaptation] = at.take()?;
         let [adaptation] = at.u32s()?;
-        let [extensions, has_key_vectors] = at.take()?;
+        let [extensions, zero_checksum, has_key_vectors] = at.take()?;
         let [kind] = at.take()?;
         let [peer_port] = at.u16s()?;
         let carrier = if kind == 0 { Carrier::Ip } else { Carrier::Udp { peer_port } };
@@ -175,6 +178,7 @@ impl Cookie {
             inbound_streams,
             adaptation: (has_adaptation != 0).then_some(adaptation),
             extensions: Extensions::from_byte(extensions),
+            zero_checksum: zero_checksum != 0,
             key_vectors,
             route: Route { local, remote, carrier },
             local_addresses: at.addresses::<4>()?,
@@ -280,6 +284,7 @@ mod tests {
             inbound_streams: 9,
             adaptation: Some(10),
             extensions: Extensions::NONE.with(Extension::StreamReconfiguration),
+            zero_checksum: true,
             key_vectors: Some(KeyVectors { local: vec![1; 40], peer: vec![2; 300] }),
             route: Route {
                 local: "10.0.0.1".parse().unwrap(),

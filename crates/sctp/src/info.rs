@@ -96,6 +96,8 @@ pub struct AssociationInfo {
     pub adaptation: Option<u32>,
     /// Extensions that both ends offered.
     pub extensions: Extensions,
+    /// Whether packets carry a checksum of zero (RFC 9653).
+    pub zero_checksum: bool,
     /// The paths, in the order of their birth.
     pub paths: Vec<PathInfo>,
     /// Bytes given to `send` and not yet acknowledged.

@@ -23,6 +23,8 @@ pub(crate) struct PeerInit<'a> {
     /// Extensions it offers.
     pub(crate) extensions: Extensions,
     pub(crate) auth: PeerOffer<'a>,
+    /// The error detection method with which it takes a checksum of zero.
+    pub(crate) zero_checksum: Option<u32>,
     /// The cookie of an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
     /// Parameters to be reported back, whole.
@@ -50,6 +52,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
         adaptation: None,
         extensions: Extensions::NONE,
         auth: PeerOffer::default(),
+        zero_checksum: None,
         cookie: None,
         unrecognized: SmallVec::new(),
         cookie_preservative: 0,
@@ -84,6 +87,8 @@ pub(crate) struct Agreed {
     pub(crate) extensions: Extensions,
     /// For the keys of authentication, if that is agreed on.
     pub(crate) key_vectors: Option<KeyVectors>,
+    /// Whether packets may carry a checksum of zero, both ways.
+    pub(crate) zero_checksum: bool,
 }
 
 impl Agreed {
@@ -100,7 +105,8 @@ impl Agreed {
             }
             _ => None,
         };
-        Ok(Agreed { extensions, key_vectors })
+        let zero_checksum = config.zero_checksum.is_some() && config.zero_checksum == peer.zero_checksum;
+        Ok(Agreed { extensions, key_vectors, zero_checksum })
     }
 }
 
@@ -121,6 +127,7 @@ impl<'a> PeerInit<'a> {
             Parameter::ForwardTsnSupported => {
                 self.extensions = self.extensions.with(Extension::PartialReliability);
             }
+            Parameter::ZeroChecksumAcceptable { edmid } => self.zero_checksum = Some(*edmid),
             Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
             Parameter::SupportedAddressTypes(_)
             | Parameter::UnrecognizedParameter(_)

@@ -121,6 +121,10 @@ impl Association {
         if let Some(auth) = &self.auth {
             packet.sign(|covered| auth.sign(covered));
         }
+        // RFC 9653 section 5.2: a packet with a COOKIE ECHO chunk must have a correct checksum, too.
+        if self.zero_checksum && !matches!(self.state, State::CookieEchoed { .. }) {
+            return packet.finish_zero_checksum();
+        }
         packet.finish()
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct Association {
     /// Those that both ends offered.
     extensions: Extensions,
     auth: Option<Box<Auth>>,
+    /// Whether packets may carry a checksum of zero (RFC 9653).
+    zero_checksum: bool,
     asconf: Option<Box<Asconf>>,
     /// The peer's addresses changed: the endpoint must find the association by the new ones.
     names_changed: bool,
@@ -177,7 +179,11 @@ impl Association {
             streams: (cookie.outbound_streams, cookie.inbound_streams),
             peer_rwnd: cookie.peer_rwnd,
             adaptation: cookie.adaptation,
-            agreed: Agreed { extensions: cookie.extensions, key_vectors: cookie.key_vectors.clone() },
+            agreed: Agreed {
+                extensions: cookie.extensions,
+                key_vectors: cookie.key_vectors.clone(),
+                zero_checksum: cookie.zero_checksum,
+            },
             route: cookie.route,
             local_addresses: &cookie.local_addresses,
             peer_addresses: &cookie.peer_addresses,
@@ -210,6 +216,7 @@ impl Association {
             extensions: birth.agreed.extensions,
             asconf,
             names_changed: false,
+            zero_checksum: birth.agreed.zero_checksum,
             auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, &birth.config.auth))),
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
@@ -271,6 +278,11 @@ impl Association {
     /// Whether the peer's addresses have changed since this was last asked.
     pub(crate) fn take_names_changed(&mut self) -> bool {
         std::mem::take(&mut self.names_changed)
+    }
+
+    /// Whether both ends take packets with a checksum of zero.
+    pub(crate) fn takes_zero_checksum(&self) -> bool {
+        self.zero_checksum
     }
 
     /// Whether a path leads to `address`.
@@ -418,6 +430,7 @@ impl Association {
             peer_tag: self.peer_tag.0,
             adaptation: self.adaptation,
             extensions: self.extensions,
+            zero_checksum: self.zero_checksum,
             paths: self.paths.iter().map(path).collect(),
             send_buffered: self.queue.bytes() + self.outstanding.bytes(),
             receive_buffered: self.inbound.held(),

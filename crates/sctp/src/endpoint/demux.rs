@@ -1,11 +1,11 @@
 //! Which association a packet belongs to, and what becomes of one that belongs to none (RFC 9260 sections 8.4 and 8.5).
 
 use base::{Ecn, Route, Time};
-use wire::{Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, RawChunk};
+use wire::{Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketError, RawChunk};
 
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
-use crate::association::{Screen, Verdict};
+use crate::association::{Association, Screen, Verdict};
 use crate::event::{CloseReason, PathError};
 use crate::info::StateName;
 
@@ -19,7 +19,7 @@ impl Endpoint {
         packet: &[u8],
         listener: &mut dyn Listener,
     ) {
-        let Ok(parsed) = Packet::parse(packet, ChecksumMode::Verify) else {
+        let Some(parsed) = self.parse(packet) else {
             self.counters.malformed += 1;
             return;
         };
@@ -41,6 +41,21 @@ impl Endpoint {
                 Owner::Nobody => self.on_out_of_the_blue(route, &parsed),
                 Owner::Forged => self.counters.bad_tag += 1,
             },
+        }
+    }
+
+    /// The packet, if its checksum is right; or zero, and its association takes that (RFC 9653 section 5.3).
+    fn parse<'a>(&self, bytes: &'a [u8]) -> Option<Packet<'a>> {
+        match Packet::parse(bytes, ChecksumMode::Verify) {
+            Ok(packet) => Some(packet),
+            Err(PacketError::Checksum { found: 0, .. }) => {
+                let packet = Packet::parse(bytes, ChecksumMode::AcceptZero).ok()?;
+                let id = self.slots.by_tag(packet.header.tag)?;
+                let agreed = self.association(id).is_some_and(Association::takes_zero_checksum);
+                let first = packet.raw_chunks().next()?.ok()?.chunk_type;
+                (agreed && first != ChunkType::INIT && first != ChunkType::COOKIE_ECHO).then_some(packet)
+            }
+            Err(_) => None,
         }
     }
 

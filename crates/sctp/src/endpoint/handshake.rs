@@ -193,6 +193,7 @@ impl Endpoint {
             inbound_streams: config.inbound_streams.min(peer.outbound_streams),
             adaptation: peer.adaptation,
             extensions: agreed.extensions,
+            zero_checksum: agreed.zero_checksum,
             key_vectors: agreed.key_vectors,
             route: *route,
             local_addresses: terms.local_addresses.clone(),

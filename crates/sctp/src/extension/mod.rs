@@ -120,6 +120,7 @@ impl Extensions {
 pub(crate) struct Offer {
     extensions: Extensions,
     chunk_types: SmallVec<[u8; 8]>,
+    zero_checksum: Option<u32>,
     pub(crate) auth: Option<auth::Offer>,
 }
 
@@ -129,7 +130,8 @@ impl Offer {
         let extensions = config.extensions.consistent();
         let asconf = extensions.has(Extension::AddressReconfiguration);
         let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&config.auth, asconf, nonce));
-        Offer { extensions, chunk_types: extensions.chunk_types(), auth }
+        let zero_checksum = config.zero_checksum;
+        Offer { extensions, chunk_types: extensions.chunk_types(), zero_checksum, auth }
     }
 
     /// The offer of an INIT ACK: no longer than the peer's own makes useful.
@@ -143,7 +145,12 @@ impl Offer {
             (!self.chunk_types.is_empty()).then_some(Parameter::SupportedExtensions(&self.chunk_types));
         let forward_tsn = self.extensions.has(Extension::PartialReliability);
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
-        listed.into_iter().chain(forward_tsn.then_some(Parameter::ForwardTsnSupported)).chain(auth)
+        let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
+        listed
+            .into_iter()
+            .chain(zero_checksum)
+            .chain(forward_tsn.then_some(Parameter::ForwardTsnSupported))
+            .chain(auth)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which extensions two ends use.
 
 use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions};
-use sim::{Conversation, LinkConfig};
+use sim::{Close, Conversation, LinkConfig, chunk_names};
 
-use crate::support::{seconds, two_with};
+use crate::support::{Two, b_route, messages, seconds, sends, two_with};
 
 fn offering(extensions: Extensions) -> AssociationConfig {
     AssociationConfig { extensions, ..AssociationConfig::default() }
@@ -25,4 +25,59 @@ fn only_what_both_ends_offer_is_used_and_both_know_it() {
         let info = t.world.host(host).endpoint.info(t.id(host)).expect("an association");
         assert_eq!(info.extensions, expected);
     }
+}
+
+/// An association between ends with these error detection methods, with its packets.
+fn with_methods(a: Option<u32>, b: Option<u32>) -> Two {
+    let config = |zero_checksum| AssociationConfig { zero_checksum, ..AssociationConfig::default() };
+    let endpoint = EndpointConfig { association: config(b), ..EndpointConfig::default() };
+    let mut t = two_with(1, LinkConfig::default(), endpoint);
+    t.world.recording = true;
+    t.connect_with(config(a), sends(messages(20, 2000, 2)));
+    t.run_to_established();
+    t.world.run_for(seconds(2));
+    assert_eq!(t.talk(t.b).received.len(), 20);
+    t
+}
+
+fn has_zero_checksum(packet: &[u8]) -> bool {
+    packet[8..12] == [0; 4]
+}
+
+#[test]
+fn with_one_method_at_both_ends_all_but_the_handshake_has_a_checksum_of_zero() {
+    let mut t = with_methods(Some(1), Some(1));
+    let (a, id) = (t.a, t.id(t.a));
+    t.world.host_mut(a).app.conversations.get_mut(&id).unwrap().close = Close::After(0);
+    t.run_to_end(seconds(10));
+    for record in &t.world.records {
+        let names = chunk_names(&record.packet);
+        let whole =
+            names.starts_with("INIT") || names.starts_with("COOKIE ECHO") || names.contains("COMPLETE");
+        assert_eq!(has_zero_checksum(&record.packet), !whole, "{names}");
+    }
+}
+
+#[test]
+fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_refused() {
+    for (a, b) in [(None, None), (Some(1), None), (None, Some(1)), (Some(1), Some(2))] {
+        let mut t = with_methods(a, b);
+        assert!(!t.world.records.iter().any(|r| has_zero_checksum(&r.packet)));
+        let data = |r: &&sim::Record| chunk_names(&r.packet).starts_with("DATA");
+        let mut packet = t.world.records.iter().find(data).unwrap().packet.clone();
+        packet[8..12].fill(0);
+        let before = t.world.host(t.b).endpoint.counters().malformed;
+        t.world.inject(t.b, b_route(), &packet);
+        assert_eq!(t.world.host(t.b).endpoint.counters().malformed, before + 1);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_that_is_not_zero_is_refused_all_the_same() {
+    let mut t = with_methods(Some(1), Some(1));
+    let data = |r: &&sim::Record| chunk_names(&r.packet).starts_with("DATA");
+    let mut packet = t.world.records.iter().find(data).unwrap().packet.clone();
+    packet[8] = 1;
+    t.world.inject(t.b, b_route(), &packet);
+    assert_eq!(t.world.host(t.b).endpoint.counters().malformed, 1);
 }
