@@ -12,7 +12,7 @@
 //!
 //! Begin reading at [`Endpoint`]; then `association/mod.rs`, whose parts are the protocol's own: `table` (which chunk
 //! does what in which state), `setup`, `shutdown`, `assemble` (packets out), `tx` (sending data), `rx` (receiving
-//! data), and `path` (one way to the peer: RTO, congestion window, heartbeats).
+//! data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the peer: RTO, congestion window, heartbeats).
 
 #![forbid(unsafe_code)]
 

@@ -113,6 +113,8 @@ impl Association {
             // INIT ACK in any state but COOKIE-WAIT is dropped (section 5.2.3). A COOKIE ECHO that is not the first chunk
             // is, too.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
+            // RFC 4820 section 3: the receiver "MUST silently discard this chunk and continue processing the rest".
+            Chunk::Pad(_) => {}
             // Not negotiated by us, so the peer must not send them.
             Chunk::Asconf(_)
             | Chunk::AsconfAck(_)
@@ -120,7 +122,6 @@ impl Association {
             | Chunk::Cwr(_)
             | Chunk::Auth(_)
             | Chunk::ReConfig(_)
-            | Chunk::Pad(_)
             | Chunk::ForwardTsn(_)
             | Chunk::IData(_)
             | Chunk::IForwardTsn(_)
