@@ -15,7 +15,7 @@ use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, World, ch
 use wire::{Asconf, AsconfAck, AsconfSerial, Cause, Chunk, Parameter, Parameters};
 
 use crate::forge::Forger;
-use crate::support::{Two, describe, messages, route, seconds, sends};
+use crate::support::{Two, describe, drop_all, messages, route, seconds, sends};
 
 const KEY: &[u8] = b"address key";
 
@@ -365,4 +365,64 @@ fn roam(seed: u64) {
     let over = |w: &World, h: HostId| w.host(h).app.conversations.values().all(|c| c.closed.is_some());
     assert!(t.world.run_until(limit, |w| over(w, a) && over(w, b)), "seed {seed}: {}", describe(&t.world));
     assert_eq!((t.talk(a).received.len(), t.talk(b).received.len()), (100, 200), "seed {seed}");
+}
+
+#[test]
+fn what_was_in_flight_from_a_removed_address_is_sent_again_at_once() {
+    let mut t = established(14);
+    change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
+    t.world.run_for(seconds(1));
+    let (now, link, id) = (t.world.now(), t.links[0], t.id(t.a));
+    t.world.at(now, Change::CutBoth(link, true));
+    t.world.run_for(seconds(1) / 100);
+    t.world.host_mut(t.a).app.conversations.get_mut(&id).unwrap().outgoing = messages(3, 1000, 1).into();
+    t.world.run_for(seconds(1) / 10);
+    assert!(t.talk(t.b).received.is_empty());
+    change(&mut t, AddressChange::Remove(ip("10.0.1.1"))).unwrap();
+    // Sooner than any timeout.
+    t.world.run_for(seconds(1) / 2);
+    assert_eq!(t.talk(t.b).received.len(), 3);
+}
+
+#[test]
+fn data_waits_while_no_path_is_proven() {
+    let mut t = established(15);
+    let moved = [add("0.0.0.0"), delete("0.0.0.0")];
+    let (now, link) = (t.world.now(), t.links[2]);
+    t.world.at(now, Change::CutBoth(link, true));
+    t.world.run_for(seconds(1));
+    assert_eq!(answer_to(&mut t, "10.0.3.1", 0, &moved), Some(vec![]));
+    let (from, id) = (t.world.records.len(), t.id(t.b));
+    t.world.host_mut(t.b).app.conversations.get_mut(&id).unwrap().outgoing = messages(3, 1000, 1).into();
+    t.world.run_for(seconds(3));
+    let sent = crate::support::sent_by(&t.world, from, "10.0.1.2");
+    assert!(!sent.is_empty() && sent.iter().all(|names| names == "HEARTBEAT"), "{sent:?}");
+}
+
+#[test]
+fn an_address_of_another_association_stays_with_that() {
+    let mut t = established(16);
+    let forger = Forger::new(&t.world, KEY);
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let c = t.world.add_host(&["10.0.9.1"], endpoint.clone());
+    let link = t.links[0];
+    t.world.join(link, "10.0.9.1", "10.0.1.2");
+    t.world.connect(c, t.b, Carrier::Ip, config(), Conversation::default());
+    t.world.run_for(seconds(1));
+    let info = t.info(t.b);
+    let parameters = [add("10.0.9.1")];
+    let serial = AsconfSerial(peer_initial_tsn(&t));
+    let asconf = Asconf { serial, address: ip("10.0.1.1"), parameters: Parameters::from(&parameters[..]) };
+    let bytes = forger.packet((info.remote_port, info.local_port), info.local_tag, &[Chunk::Asconf(asconf)]);
+    // The peer itself knows nothing of the request.
+    drop_all(&mut t.world, |names, _| names == "AUTH ASCONF-ACK");
+    t.world.inject(t.b, route("10.0.1.2", "10.0.1.1"), &bytes);
+    t.world.run_for(seconds(1));
+    assert_eq!(wishes(&t, t.b), [AddressChange::Add(ip("10.0.9.1"))]);
+    // The other peer restarts: its own association is replaced, and not the one that claims its address.
+    t.world.restart(c, endpoint);
+    t.world.connect(c, t.b, Carrier::Ip, config(), Conversation::default());
+    t.world.run_for(seconds(1));
+    let closed: Vec<_> = t.world.host(t.b).app.conversations.values().map(|c| c.closed.clone()).collect();
+    assert_eq!(closed, [None, Some(CloseReason::Restarted), None]);
 }
