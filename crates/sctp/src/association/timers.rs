@@ -17,7 +17,8 @@ impl Association {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                paths.min(self.inbound.ack.next_timeout())
+                let partial = self.forward.next_timeout().min(self.limited.next_deadline());
+                paths.min(self.inbound.ack.next_timeout()).min(partial)
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
         }
@@ -80,6 +81,11 @@ impl Association {
     }
 
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
+        self.give_up_expired(ctx.now);
+        self.expire_forward(ctx.now);
+        if matches!(self.state, State::Closed) {
+            return;
+        }
         for index in self.paths.indices() {
             if self.paths.get(index).t3.is_some_and(|at| at <= ctx.now) {
                 self.on_t3(index, ctx.now);
@@ -142,7 +148,7 @@ impl Association {
     }
 
     /// Counts a timeout against the association; returns whether it survives.
-    fn count_error(&mut self) -> bool {
+    pub(super) fn count_error(&mut self) -> bool {
         self.errors = self.errors.saturating_add(1);
         let survives = self.errors <= self.config.timing.association_max_retrans;
         if !survives {

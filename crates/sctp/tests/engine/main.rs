@@ -8,6 +8,7 @@ mod goodput;
 mod grid;
 mod hostile;
 mod many;
+mod partial;
 mod paths;
 mod seeds;
 mod setup;

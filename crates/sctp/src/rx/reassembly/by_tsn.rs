@@ -1,15 +1,15 @@
-//! Fragments into messages, messages into the order of their streams (RFC 9260 sections 6.5, 6.6 and 6.9).
+//! DATA: the fragments of a message have consecutive TSNs (RFC 9260 section 6.9).
 //!
-//! A message that came whole and in turn passes straight through. Invariants: runs do not touch; a stream's parked
-//! messages come after its next SSN. Begin at [`Reassembly::insert`].
+//! Invariant: runs do not touch unless they are of different messages. Begin at [`ByTsn::insert`].
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
-use wire::{Data, Ppid, Ssn, StreamId};
+use wire::{Ppid, StreamId};
 
+use super::order::Order;
+use super::{Piece, Skip, aborted};
 use crate::event::Message;
 use crate::tx::Seq;
 
@@ -18,7 +18,7 @@ use crate::tx::Seq;
 struct Run {
     last: Seq,
     stream: StreamId,
-    ssn: Ssn,
+    ssn: u32,
     ppid: Ppid,
     unordered: bool,
     begin: bool,
@@ -29,10 +29,10 @@ struct Run {
 }
 
 impl Run {
-    fn is_of(&self, chunk: &Data<'_>) -> bool {
+    fn is_of(&self, chunk: &Piece<'_>) -> bool {
         self.stream == chunk.stream
             && self.unordered == chunk.unordered
-            && (chunk.unordered || self.ssn == chunk.ssn)
+            && (chunk.unordered || self.ssn == chunk.number)
     }
 
     fn take_message(&mut self) -> Message {
@@ -42,42 +42,34 @@ impl Run {
             unordered: self.unordered,
             begin: !self.partly_delivered,
             end: self.end,
+            aborted: false,
             pieces: std::mem::take(&mut self.pieces),
         }
     }
 }
 
-/// Messages of one stream that came before their turn, by SSN.
-#[derive(Debug, Default)]
-struct Stream {
-    next: Ssn,
-    parked: BTreeMap<u16, Message>,
-    /// Whether an unordered message is being delivered in parts.
-    unordered_open: bool,
-    /// Unordered messages that wait for its end: parts of two could not be told apart.
-    behind: Vec<Message>,
-}
-
 /// Incomplete and early messages.
-#[derive(Debug, Default)]
-pub(crate) struct Reassembly {
+#[derive(Debug)]
+pub(crate) struct ByTsn {
     runs: BTreeMap<Seq, Run>,
-    streams: BTreeMap<u16, Stream>,
-    parked: usize,
+    order: Order,
 }
 
-impl Reassembly {
-    /// Messages and runs that wait for others.
-    pub(crate) fn parked(&self) -> usize {
-        self.parked + self.runs.len()
+impl Default for ByTsn {
+    fn default() -> Self {
+        ByTsn { runs: BTreeMap::new(), order: Order::new(u16::MAX.into()) }
+    }
+}
+
+impl ByTsn {
+    pub(super) fn parked(&self) -> usize {
+        self.runs.len() + self.order.parked()
     }
 
-    /// Takes a new chunk; messages that are now whole and in turn go to `ready`. Returns a message that cannot be placed
-    /// because the peer used its SSN twice.
-    pub(crate) fn insert(
+    pub(super) fn insert(
         &mut self,
         seq: Seq,
-        chunk: &Data<'_>,
+        chunk: &Piece<'_>,
         payload: Bytes,
         ready: &mut VecDeque<Message>,
     ) -> Option<Message> {
@@ -88,9 +80,10 @@ impl Reassembly {
                 unordered: chunk.unordered,
                 begin: true,
                 end: true,
+                aborted: false,
                 pieces: smallvec![payload],
             };
-            return self.deliver(chunk.ssn, message, ready);
+            return self.order.deliver(chunk.number, message, ready);
         }
         let first = self.extend_or_begin(seq, chunk, payload);
         self.join_next(first);
@@ -98,7 +91,7 @@ impl Reassembly {
     }
 
     /// Adds the fragment to the run that ends just before it, or begins a run; returns the run's first sequence.
-    fn extend_or_begin(&mut self, seq: Seq, chunk: &Data<'_>, payload: Bytes) -> Seq {
+    fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: Bytes) -> Seq {
         if let Some((&first, run)) = self.runs.range_mut(..seq).next_back()
             && run.last.next() == seq
             && !run.end
@@ -113,7 +106,7 @@ impl Reassembly {
         let run = Run {
             last: seq,
             stream: chunk.stream,
-            ssn: chunk.ssn,
+            ssn: chunk.number,
             ppid: chunk.ppid,
             unordered: chunk.unordered,
             begin: chunk.begin,
@@ -155,76 +148,37 @@ impl Reassembly {
             if run.end {
                 let (stream, unordered) = (run.stream, run.unordered);
                 self.runs.remove(&first);
-                if unordered {
-                    self.close_unordered(stream, ready);
-                } else {
-                    self.advance(stream, ready);
-                }
+                self.close(stream, unordered, ready);
             }
         } else if run.begin && run.end {
             let message = run.take_message();
             let ssn = run.ssn;
             self.runs.remove(&first);
-            return self.deliver(ssn, message, ready);
+            return self.order.deliver(ssn, message, ready);
         }
         None
     }
 
-    fn deliver(&mut self, ssn: Ssn, message: Message, ready: &mut VecDeque<Message>) -> Option<Message> {
-        let id = message.stream;
-        if message.unordered {
-            match self.streams.get_mut(&id.0).filter(|s| s.unordered_open) {
-                Some(stream) => {
-                    stream.behind.push(message);
-                    self.parked += 1;
-                }
-                None => ready.push_back(message),
-            }
-            return None;
-        }
-        let stream = self.streams.entry(id.0).or_default();
-        if stream.next != ssn {
-            return match stream.parked.entry(ssn.0) {
-                Entry::Occupied(_) => Some(message),
-                Entry::Vacant(place) => {
-                    place.insert(message);
-                    self.parked += 1;
-                    None
-                }
-            };
-        }
-        ready.push_back(message);
-        self.advance(id, ready);
-        None
-    }
-
-    /// An unordered message that was delivered in parts is complete: those behind it follow.
-    fn close_unordered(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
-        let Some(stream) = self.streams.get_mut(&id.0) else { return };
-        stream.unordered_open = false;
-        self.parked -= stream.behind.len();
-        ready.extend(stream.behind.drain(..));
-    }
-
-    /// The stream's turn moves on, and with it what was parked.
-    fn advance(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
-        let Some(stream) = self.streams.get_mut(&id.0) else { return };
-        stream.next = stream.next.next();
-        while let Some(message) = stream.parked.remove(&stream.next.0) {
-            self.parked -= 1;
-            ready.push_back(message);
-            stream.next = stream.next.next();
+    /// A message that was delivered in parts is over.
+    fn close(&mut self, stream: StreamId, unordered: bool, ready: &mut VecDeque<Message>) {
+        if unordered {
+            self.order.close(stream, ready);
+        } else {
+            self.order.advance(stream, ready);
         }
     }
 
-    /// Gives the reader the beginning of a message that does not fit into the buffer as a whole, if there is one whose
-    /// turn it is (RFC 9260 section 6.9: partial delivery). Only what came without gaps below `first_missing` counts.
-    pub(crate) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
+    pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         for run in self.runs.range_mut(..first_missing).map(|(_, run)| run) {
-            let stream = self.streams.entry(run.stream.0).or_default();
-            let in_turn = if run.unordered { !stream.unordered_open } else { stream.next == run.ssn };
+            let in_turn = if run.unordered {
+                !self.order.is_open(run.stream)
+            } else {
+                self.order.is_turn(run.stream, run.ssn)
+            };
             if run.begin && !run.partly_delivered && in_turn {
-                stream.unordered_open |= run.unordered;
+                if run.unordered {
+                    self.order.open(run.stream);
+                }
                 ready.push_back(run.take_message());
                 run.partly_delivered = true;
                 return;
@@ -232,35 +186,63 @@ impl Reassembly {
         }
     }
 
-    /// Bytes held here, with `overhead` for each piece.
-    pub(crate) fn held(&self, overhead: usize) -> usize {
+    //= rfc3758#section-3.6
+    //# The receiver MUST remove any partially reassembled message, which is still missing one or more TSNs earlier than or
+    //# equal to the new cumulative TSN point.
+    pub(super) fn forward(
+        &mut self,
+        skipped: Seq,
+        first_missing: Seq,
+        skips: impl Iterator<Item = Skip>,
+        ready: &mut VecDeque<Message>,
+    ) -> Vec<Bytes> {
+        // A run that began before the new point belongs to a message that was given up; one without a beginning can have
+        // none any more.
+        let gone = |(first, run): &(&Seq, &Run)| **first < skipped || !run.begin;
+        let gone: Vec<Seq> = self.runs.range(..first_missing).filter(gone).map(|(first, _)| *first).collect();
+        let mut dropped = Vec::new();
+        for first in gone {
+            let Some(run) = self.runs.remove(&first) else { continue };
+            dropped.extend(run.pieces);
+            if run.partly_delivered {
+                ready.push_back(aborted(run.stream, run.ppid, run.unordered));
+                self.close(run.stream, run.unordered, ready);
+            }
+        }
+        for skip in skips {
+            self.order.skip(skip.stream, skip.number, ready);
+        }
+        dropped
+    }
+
+    pub(super) fn held(&self, overhead: usize) -> usize {
         let runs = self.runs.values().flat_map(|r| &r.pieces);
-        let parked = self.streams.values().flat_map(|s| s.parked.values().chain(&s.behind));
-        let parked = parked.flat_map(|m| &m.pieces);
-        runs.chain(parked).map(|p| p.len() + overhead).sum()
+        let waiting = self.order.waiting().flat_map(|m| &m.pieces);
+        runs.chain(waiting).map(|p| p.len() + overhead).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::Tsn;
+    use wire::{Fsn, Tsn};
 
-    fn chunk(flags: &str, ssn: u16, payload: &'static [u8]) -> Data<'static> {
-        Data {
+    fn chunk(flags: &str, ssn: u16, payload: &'static [u8]) -> Piece<'static> {
+        Piece {
             immediate: false,
             unordered: flags.contains('U'),
             begin: flags.contains('B'),
             end: flags.contains('E'),
             tsn: Tsn(0),
             stream: StreamId(0),
-            ssn: Ssn(ssn),
+            number: ssn.into(),
+            fsn: Fsn(0),
             ppid: Ppid(0),
             payload,
         }
     }
 
-    fn feed(r: &mut Reassembly, seq: u64, flags: &str, ssn: u16, payload: &'static [u8]) -> Vec<Bytes> {
+    fn feed(r: &mut ByTsn, seq: u64, flags: &str, ssn: u16, payload: &'static [u8]) -> Vec<Bytes> {
         let mut ready = VecDeque::new();
         r.insert(Seq(seq), &chunk(flags, ssn, payload), Bytes::from_static(payload), &mut ready);
         ready.into_iter().map(Message::into_bytes).collect()
@@ -269,7 +251,7 @@ mod tests {
     #[test]
     fn fragments_in_any_order_make_one_message() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let mut r = Reassembly::default();
+            let mut r = ByTsn::default();
             let parts: [(&str, &[u8]); 3] = [("B", b"ab"), ("", b"cd"), ("E", b"e")];
             let mut out = Vec::new();
             for i in order {
@@ -282,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_early_message_waits_for_its_turn_and_an_unordered_one_does_not() {
-        let mut r = Reassembly::default();
+        let mut r = ByTsn::default();
         assert!(feed(&mut r, 1, "BE", 1, b"second").is_empty());
         assert_eq!(feed(&mut r, 2, "BEU", 0, b"now"), [Bytes::from_static(b"now")]);
         assert_eq!(
@@ -293,8 +275,8 @@ mod tests {
 
     #[test]
     fn order_holds_across_the_wrap_of_the_ssn() {
-        let mut r = Reassembly::default();
-        r.streams.entry(0).or_default().next = Ssn(u16::MAX);
+        let mut r = ByTsn::default();
+        r.order.set_next(StreamId(0), u16::MAX.into());
         assert!(feed(&mut r, 1, "BE", 0, b"b").is_empty());
         assert_eq!(
             feed(&mut r, 0, "BE", u16::MAX, b"a"),
@@ -304,7 +286,7 @@ mod tests {
 
     #[test]
     fn neighbouring_messages_do_not_flow_into_each_other() {
-        let mut r = Reassembly::default();
+        let mut r = ByTsn::default();
         assert!(feed(&mut r, 0, "B", 0, b"a").is_empty());
         assert!(feed(&mut r, 2, "B", 1, b"c").is_empty());
         assert_eq!(feed(&mut r, 1, "E", 0, b"b"), [Bytes::from_static(b"ab")]);
@@ -313,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_message_begun_by_partial_delivery_goes_on_in_parts_and_then_gives_way() {
-        let mut r = Reassembly::default();
+        let mut r = ByTsn::default();
         feed(&mut r, 0, "B", 0, b"ab");
         feed(&mut r, 3, "BE", 1, b"next");
         let mut ready = VecDeque::new();
@@ -327,5 +309,75 @@ mod tests {
         let last = ready.pop_front().unwrap();
         assert!(!last.begin && last.end);
         assert_eq!(ready.pop_front().unwrap().into_bytes(), Bytes::from_static(b"next"));
+    }
+    fn forward(
+        r: &mut ByTsn,
+        skipped: u64,
+        first_missing: u64,
+        ssns: &[u32],
+        ready: &mut VecDeque<Message>,
+    ) -> usize {
+        let skips = ssns.iter().map(|&number| Skip { stream: StreamId(0), unordered: false, number });
+        r.forward(Seq(skipped), Seq(first_missing), skips, ready).len()
+    }
+
+    #[test]
+    fn a_skip_drops_half_assembled_messages_and_delivers_those_that_waited() {
+        let mut r = ByTsn::default();
+        feed(&mut r, 0, "B", 0, b"a");
+        feed(&mut r, 2, "BE", 1, b"whole");
+        feed(&mut r, 3, "B", 2, b"c");
+        feed(&mut r, 5, "BE", 3, b"next");
+        feed(&mut r, 6, "B", 4, b"still coming");
+        let mut ready = VecDeque::new();
+        assert_eq!(forward(&mut r, 5, 7, &[2], &mut ready), 2);
+        let read: Vec<_> = ready.into_iter().map(Message::into_bytes).collect();
+        assert_eq!(read, [Bytes::from_static(b"whole"), Bytes::from_static(b"next")]);
+        assert_eq!(feed(&mut r, 7, "E", 4, b"!"), [Bytes::from_static(b"still coming!")]);
+        assert_eq!((r.parked(), r.held(0)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_left_behind_a_point_in_the_middle_of_a_message_is_dropped_too() {
+        let mut r = ByTsn::default();
+        feed(&mut r, 1, "", 0, b"b");
+        feed(&mut r, 2, "E", 0, b"c");
+        assert_eq!(forward(&mut r, 1, 3, &[0], &mut VecDeque::new()), 2);
+        assert_eq!(r.parked(), 0);
+    }
+
+    #[test]
+    fn a_message_given_up_after_its_first_part_ends_with_an_aborted_part() {
+        for flags in ["B", "BU"] {
+            let mut r = ByTsn::default();
+            feed(&mut r, 0, flags, 0, b"part");
+            let mut ready = VecDeque::new();
+            r.deliver_partially(Seq(1), &mut ready);
+            r.insert(
+                Seq(2),
+                &chunk(if flags == "B" { "BE" } else { "BEU" }, 1, b"next"),
+                Bytes::from_static(b"next"),
+                &mut ready,
+            );
+            forward(&mut r, 2, 3, if flags == "B" { &[0] } else { &[] }, &mut ready);
+            let parts: Vec<_> = ready.iter().map(|m| (m.begin, m.end, m.aborted, m.len())).collect();
+            assert_eq!(parts, [(true, false, false, 4), (false, true, true, 0), (true, true, false, 4)]);
+        }
+    }
+
+    #[test]
+    fn skips_hold_across_the_wrap_of_the_ssn_and_old_ones_change_nothing() {
+        let mut r = ByTsn::default();
+        r.order.set_next(StreamId(0), 65_534);
+        feed(&mut r, 1, "BE", 65_535, b"a");
+        feed(&mut r, 2, "BE", 0, b"b");
+        feed(&mut r, 4, "BE", 2, b"d");
+        let mut ready = VecDeque::new();
+        forward(&mut r, 0, 0, &[65_533], &mut ready);
+        assert!(ready.is_empty());
+        forward(&mut r, 1, 3, &[1], &mut ready);
+        let read: Vec<_> = ready.into_iter().map(Message::into_bytes).collect();
+        assert_eq!(read, [&b"a"[..], b"b", b"d"]);
+        assert_eq!(r.parked(), 0);
     }
 }
