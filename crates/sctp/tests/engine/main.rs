@@ -14,4 +14,5 @@ mod seeds;
 mod setup;
 mod shutdown;
 mod states;
+mod streams;
 mod tags;

@@ -328,10 +328,11 @@ fn bad_links_deliver_a_part_in_order_and_both_sides_end_well() {
         Reliability::Priority(3),
     ];
     let (mut lost, mut forwards) = (0, 0);
-    for seed in 0..60 {
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|n| n.parse().ok());
+    for seed in 0..seeds.unwrap_or(60) {
         let link = LinkConfig {
             rate: 5_000_000,
-            loss: if seed % 2 == 0 { Loss::Uniform(0.08) } else { Loss::Bursts { begin: 0.05, end: 0.5 } },
+            loss: if seed % 2 == 0 { Loss::Uniform(0.08) } else { Loss::Bursts { begin: 0.05, end: 0.7 } },
             reorder: 0.05,
             reorder_by: Duration::from_millis(40),
             duplicate: 0.03,
@@ -354,6 +355,7 @@ fn bad_links_deliver_a_part_in_order_and_both_sides_end_well() {
         if seed % 5 == 0 {
             t.world.host_mut(t.b).app.template.reading = Reading::Every(Duration::from_millis(3));
         }
+        eprintln!("seed {seed}");
         let end = t.run_to_end(seconds(600));
         assert_eq!(end, (CloseReason::Graceful, CloseReason::Graceful), "seed {seed}");
         let received = assert_partly_delivered(&t, &sent);
