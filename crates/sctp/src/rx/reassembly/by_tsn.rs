@@ -168,22 +168,19 @@ impl ByTsn {
         }
     }
 
+    /// Only the run that ends where the next chunk is due can still grow into a message: no other is looked at.
     pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
-        for run in self.runs.range_mut(..first_missing).map(|(_, run)| run) {
-            let in_turn = if run.unordered {
-                !self.order.is_open(run.stream)
-            } else {
-                self.order.is_turn(run.stream, run.ssn)
-            };
-            if run.begin && !run.partly_delivered && in_turn {
-                if run.unordered {
-                    self.order.open(run.stream);
-                }
-                ready.push_back(run.take_message());
-                run.partly_delivered = true;
-                return;
-            }
+        let last = self.runs.range_mut(..first_missing).next_back().map(|(_, run)| run);
+        let Some(run) = last.filter(|r| r.begin && !r.partly_delivered && r.last.next() == first_missing) else {
+            return;
+        };
+        if run.unordered && !self.order.is_open(run.stream) {
+            self.order.open(run.stream);
+        } else if run.unordered || !self.order.is_turn(run.stream, run.ssn) {
+            return;
         }
+        ready.push_back(run.take_message());
+        run.partly_delivered = true;
     }
 
     //= rfc3758#section-3.6
