@@ -236,10 +236,14 @@ impl Association {
 
     /// The length of the next new chunk, if windows allow it on `path` (RFC 9260 section 6.1 A and B).
     fn next_new_length(&self, path: PathIndex) -> Option<usize> {
+        self.next_new_length_within(path, self.fragment_size())
+    }
+
+    fn next_new_length_within(&self, path: PathIndex, max: usize) -> Option<usize> {
         if path != self.paths.current() || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        let length = self.queue.next_length(self.fragment_size())?;
+        let length = self.queue.next_length(max)?;
         // With nothing in flight one chunk may probe a closed window.
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
         (window_open && self.window_allows(path)).then_some(length)
@@ -249,7 +253,8 @@ impl Association {
         let flight = self.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
         let (max, header) = (self.fragment_size(), self.data_header_len());
-        while let Some(length) = self.next_new_length(path) {
+        let mut next = self.next_new_length_within(path, max);
+        while let Some(length) = next {
             if packet.remaining() < wire::padded(header + length) || !self.queue.fits_packet() {
                 break;
             }
@@ -263,8 +268,9 @@ impl Association {
             self.paths.get_mut(path).on_data_sent(now);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
-            let immediate = self.next_new_length(path).is_none()
-                && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            next = self.next_new_length_within(path, max);
+            let immediate =
+                next.is_none() && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let pushed = self.push_fragment(packet, &fragment, tsn, immediate);
             debug_assert!(pushed.is_ok(), "the room was checked");
         }
@@ -274,6 +280,7 @@ impl Association {
 
 impl Association {
     /// Writes a fragment as DATA or I-DATA, as negotiated.
+    #[inline]
     fn push_fragment(
         &self,
         packet: &mut PacketWriter<'_>,

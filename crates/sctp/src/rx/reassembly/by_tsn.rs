@@ -171,7 +171,8 @@ impl ByTsn {
     /// Only the run that ends where the next chunk is due can still grow into a message: no other is looked at.
     pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         let last = self.runs.range_mut(..first_missing).next_back().map(|(_, run)| run);
-        let Some(run) = last.filter(|r| r.begin && !r.partly_delivered && r.last.next() == first_missing) else {
+        let Some(run) = last.filter(|r| r.begin && !r.partly_delivered && r.last.next() == first_missing)
+        else {
             return;
         };
         if run.unordered && !self.order.is_open(run.stream) {

@@ -38,6 +38,7 @@ pub(crate) struct Piece<'a> {
 }
 
 impl<'a> From<&Data<'a>> for Piece<'a> {
+    #[inline]
     fn from(data: &Data<'a>) -> Self {
         Piece {
             immediate: data.immediate,

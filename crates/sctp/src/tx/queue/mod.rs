@@ -101,13 +101,6 @@ impl Stream {
         let head = self.messages.front()?.id;
         Some(Standing { head, priority: self.priority, served: self.served })
     }
-
-    fn take_number(&mut self, unordered: bool) -> Mid {
-        let next = if unordered { &mut self.next_unordered } else { &mut self.next_ordered };
-        let number = *next;
-        *next = number.next();
-        number
-    }
 }
 
 /// Queue of messages not yet sent, or not yet wholly.
@@ -117,6 +110,8 @@ pub(crate) struct SendQueue {
     streams: Vec<Option<Box<Stream>>>,
     turns: Turns,
     bytes: usize,
+    /// What is left of the message in turn; 0 if there is none.
+    head: usize,
     next_id: u64,
     /// Whether fragments of several messages may alternate (RFC 8260).
     interleaves: bool,
@@ -133,7 +128,7 @@ impl SendQueue {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.turns.current().is_none()
+        self.head == 0
     }
 
     /// Takes a message, which must not be empty; `limited` if it may be given up.
@@ -163,6 +158,7 @@ impl SendQueue {
         });
         if was_empty {
             self.activate(stream);
+            self.note_head();
         }
         id
     }
@@ -177,6 +173,12 @@ impl SendQueue {
 
     fn stream(&self, stream: StreamId) -> Option<&Stream> {
         self.streams.get(usize::from(stream.0))?.as_deref()
+    }
+
+    /// Notes what is left of the message in turn.
+    fn note_head(&mut self) {
+        let head = self.turns.current().and_then(|s| self.stream(s)?.messages.front());
+        self.head = head.map_or(0, |m| m.rest.len());
     }
 
     fn known_mut(&mut self, stream: StreamId) -> Option<&mut Stream> {
@@ -204,6 +206,7 @@ impl SendQueue {
         if held && let Some(rank) = self.stream(stream).map(|s| s.rank) {
             self.turns.hold(stream, rank);
         }
+        self.note_head();
     }
 
     /// Changes the scheduler; a message that must not be interleaved ends first.
@@ -222,6 +225,7 @@ impl SendQueue {
         {
             self.turns.hold(held, rank);
         }
+        self.note_head();
     }
 
     pub(crate) fn set_priority(&mut self, stream: StreamId, priority: u16) {
@@ -236,8 +240,7 @@ impl SendQueue {
 
     /// How many bytes [`next_fragment`](Self::next_fragment) would take: at most `max`.
     pub(crate) fn next_length(&self, max: usize) -> Option<usize> {
-        let stream = self.turns.current()?;
-        self.stream(stream)?.messages.front().map(|m| m.rest.len().min(max))
+        (self.head > 0).then(|| self.head.min(max))
     }
 
     /// Whether the packet being filled may take the next fragment.
@@ -246,25 +249,36 @@ impl SendQueue {
     }
 
     /// Nothing more goes into the packet being filled.
+    #[inline]
     pub(crate) fn end_packet(&mut self) {
-        let Some(stream) = self.turns.end_packet() else { return };
+        if let Some(stream) = self.turns.end_packet() {
+            self.after_turn(stream);
+        }
+    }
+
+    /// The turn of the current stream is over, though it has more to send.
+    fn after_turn(&mut self, stream: StreamId) {
         let Some(standing) = self.stream(stream).and_then(Stream::standing) else { return };
         let rank = self.turns.rotate(stream, &standing);
         self.stream_mut(stream).rank = rank;
+        self.note_head();
     }
 
     /// Takes the next fragment, of at most `max` bytes.
     pub(crate) fn next_fragment(&mut self, max: usize) -> Option<Taken> {
         let id = self.turns.current()?;
         let stream = self.streams.get_mut(usize::from(id.0))?.as_deref_mut()?;
-        if stream.messages.front().is_some_and(|m| !m.begun) {
-            let unordered = stream.messages[0].unordered;
-            stream.messages[0].mid = stream.take_number(unordered);
-        }
         let message = stream.messages.front_mut()?;
+        if !message.begun {
+            let next = if message.unordered { &mut stream.next_unordered } else { &mut stream.next_ordered };
+            message.mid = *next;
+            *next = next.next();
+        }
         let payload = message.rest.split_to(message.rest.len().min(max));
         self.bytes -= payload.len();
-        stream.served += self.turns.cost(payload.len(), stream.weight);
+        if self.turns.is_fair() {
+            stream.served += self.turns.cost(payload.len(), stream.weight);
+        }
         let fragment = message.fragment(id, payload);
         let limited = message.limited.then_some(message.id);
         message.begun = true;
@@ -272,11 +286,14 @@ impl SendQueue {
         if fragment.end {
             stream.messages.pop_front();
         }
-        match stream.standing() {
-            Some(standing) => {
-                stream.rank = self.turns.after_fragment(&standing, fragment.end || self.interleaves);
+        let keeps_turn = self.turns.keeps_turn(id, fragment.end || self.interleaves);
+        match stream.messages.front() {
+            Some(next) if keeps_turn => self.head = next.rest.len(),
+            Some(_) => self.after_turn(id),
+            None => {
+                self.turns.deactivate(id, stream.rank);
+                self.note_head();
             }
-            None => self.turns.after_last(id, stream.rank),
         }
         Some(Taken { fragment, limited })
     }
@@ -294,6 +311,7 @@ impl SendQueue {
             if !is_empty {
                 self.activate(stream);
             }
+            self.note_head();
         }
         message.rest.clear();
         let next = message.begun.then(|| message.fragment(stream, Bytes::new()));
@@ -302,6 +320,8 @@ impl SendQueue {
 
     /// Recounts `bytes`, and what the scheduler knows.
     pub(crate) fn check_invariants(&self) {
+        let head = self.turns.current().map(|s| self.stream(s).map(|s| s.messages[0].rest.len()));
+        assert_eq!(self.head, head.flatten().unwrap_or(0), "message in turn");
         let streams = || self.streams.iter().flatten();
         let messages = || streams().flat_map(|s| &s.messages);
         assert_eq!(self.bytes, messages().map(|m| m.rest.len()).sum::<usize>(), "queued bytes");

@@ -3,7 +3,7 @@
 //! Every scheduler is one rule for the rank of a stream; the stream of the lowest rank is served. A stream keeps its turn
 //! until its message ends, or, where messages may be interleaved, until its fragment ends. Each step costs the logarithm
 //! of the number of streams that wait, and nothing while only one stream sends. Invariants: a stream is `current` or in
-//! `waiting` just while it has messages; `current` has the lowest rank unless it is held. Begin at [`Turns::after_fragment`].
+//! `waiting` just while it has messages; `current` has the lowest rank unless it is held. Begin at [`Turns::keeps_turn`].
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(super) struct Turns {
     next_turn: u64,
     /// Virtual time: where a stream begins that had nothing to send.
     clock: u128,
-    /// The stream of the packet being filled.
+    /// The stream of the packet being filled, where streams take turns by packets.
     packet: Option<StreamId>,
 }
 
@@ -62,9 +62,7 @@ impl Turns {
     ///
     /// RFC 8260 section 3.3: "It bundles only DATA or I-DATA chunks referring to the same stream in a packet."
     pub(super) fn packet_takes_current(&self) -> bool {
-        self.scheduler != Scheduler::RoundRobinPerPacket
-            || self.packet.is_none()
-            || self.packet == self.current()
+        self.packet.is_none() || self.packet == self.current()
     }
 
     /// A stream that had nothing to send has something; its rank and virtual time are updated.
@@ -106,29 +104,23 @@ impl Turns {
         self.held = true;
     }
 
-    /// A fragment of the current stream left, and more is to come from it; its new rank.
-    pub(super) fn after_fragment(&mut self, standing: &Standing, turn_ends: bool) -> Rank {
-        let Some((old, stream)) = self.current else { return 0 };
-        self.packet = Some(stream);
+    /// A fragment of the current stream left, and more is to come from it: whether it stays in turn. If not, the caller
+    /// has it [`rotate`](Self::rotate).
+    #[inline]
+    pub(super) fn keeps_turn(&mut self, stream: StreamId, turn_ends: bool) -> bool {
         self.held = !turn_ends;
-        if self.held || self.scheduler == Scheduler::RoundRobinPerPacket {
-            return old;
+        if self.scheduler == Scheduler::RoundRobinPerPacket {
+            self.packet = Some(stream);
+            return true;
         }
-        self.rotate(stream, standing)
-    }
-
-    /// The last fragment of the current stream left.
-    pub(super) fn after_last(&mut self, stream: StreamId, rank: Rank) {
-        self.packet = Some(stream);
-        self.deactivate(stream, rank);
+        self.held || self.waiting.is_empty() && !self.is_fair()
     }
 
     /// The packet is full or nothing more goes into it. Returns the stream whose turn ends with it, if any.
+    #[inline]
     pub(super) fn end_packet(&mut self) -> Option<StreamId> {
         let stream = self.packet.take()?;
-        let ends =
-            self.scheduler == Scheduler::RoundRobinPerPacket && !self.held && self.current() == Some(stream);
-        ends.then_some(stream)
+        (!self.held && self.current() == Some(stream)).then_some(stream)
     }
 
     /// The current stream's turn ends; its new rank.
@@ -147,7 +139,7 @@ impl Turns {
 
     fn serve(&mut self, next: (Rank, StreamId)) {
         self.current = Some(next);
-        if matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair) {
+        if self.is_fair() {
             self.clock = self.clock.max(next.0);
         }
     }
@@ -164,6 +156,11 @@ impl Turns {
     fn turn(&mut self) -> u64 {
         self.next_turn += 1;
         self.next_turn
+    }
+
+    /// Whether streams are ranked by what they were given.
+    pub(super) fn is_fair(&self) -> bool {
+        matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair)
     }
 
     /// What `bytes` cost a stream in virtual time.

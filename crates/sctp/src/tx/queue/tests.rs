@@ -100,6 +100,18 @@ fn round_robin_per_packet_changes_streams_only_between_packets() {
 }
 
 #[test]
+fn a_packet_that_took_the_last_of_a_stream_takes_nothing_of_another() {
+    let mut q = SendQueue::new(Scheduler::RoundRobinPerPacket, false);
+    put(&mut q, 1, 4);
+    put(&mut q, 2, 4);
+    q.next_fragment(4).unwrap();
+    assert!(!q.fits_packet());
+    q.end_packet();
+    assert!(q.fits_packet());
+    assert_eq!(order(&mut q, 4), [2]);
+}
+
+#[test]
 fn a_message_that_spans_packets_keeps_its_stream_without_interleaving() {
     let mut q = SendQueue::new(Scheduler::RoundRobinPerPacket, false);
     put(&mut q, 1, 9);
