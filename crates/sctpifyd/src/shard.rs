@@ -386,6 +386,8 @@ impl Shard {
             }
             (Event::PathChanged { route, from, to }, _) => tracing::debug!(?route, ?from, ?to, "path"),
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
+            // The daemon sends nothing that may be given up.
+            (Event::Abandoned { .. }, _) => {}
             (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
         }
     }
