@@ -61,7 +61,7 @@ impl Inbox {
 /// Whether the message was taken; false if it must be offered again.
 fn send(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
     let now = host.now();
-    let options = SendOptions { unordered: message.unordered };
+    let options = SendOptions { unordered: message.unordered, ..SendOptions::default() };
     match host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options) {
         Ok(()) => Ok(true),
         Err(SendError::WouldBlock) => Ok(false),

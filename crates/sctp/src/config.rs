@@ -54,8 +54,29 @@ pub struct AssociationConfig {
     /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
     /// as 1 for DTLS. Where both ends have the same, packets carry a checksum of zero. Neither IP nor UDP is such a layer.
     pub zero_checksum: Option<u32>,
+    /// Which stream sends next.
+    pub scheduler: Scheduler,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
+}
+
+/// Which stream sends next (RFC 8260 section 3). Unless [`Extension::Interleaving`](crate::Extension::Interleaving) was
+/// negotiated, a message that has begun ends before another begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Scheduler {
+    /// Messages leave in the order in which they were handed over (SCTP_SS_FCFS).
+    #[default]
+    FirstCome,
+    /// One message of each stream in turn, or one chunk where messages interleave (SCTP_SS_RR).
+    RoundRobin,
+    /// One packet of each stream in turn (SCTP_SS_RR_PKT).
+    RoundRobinPerPacket,
+    /// The stream of the least priority number first (SCTP_SS_PRIO); streams of one priority take turns.
+    Priority,
+    /// Each stream gets as many bytes as the others (SCTP_SS_FB).
+    FairBandwidth,
+    /// Each stream gets bytes in proportion to its weight (SCTP_SS_WFQ).
+    WeightedFair,
 }
 
 impl Default for AssociationConfig {
@@ -71,6 +92,7 @@ impl Default for AssociationConfig {
             extensions: Extensions::NONE,
             auth: AuthConfig::default(),
             zero_checksum: None,
+            scheduler: Scheduler::default(),
             max_init_retransmits: 8,
         }
     }

@@ -18,6 +18,22 @@ pub enum ConnectError {
     TooMany(usize),
 }
 
+/// Why a stream's setting was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StreamError {
+    /// The association does not exist, or is not beyond its INIT.
+    #[error("the association is not up")]
+    Closed,
+    /// The stream was not negotiated.
+    #[error("stream {stream} does not exist; the association has {streams} outbound streams")]
+    NoSuchStream {
+        /// The stream asked for.
+        stream: u16,
+        /// How many there are.
+        streams: u16,
+    },
+}
+
 /// Why [`send`](crate::Endpoint::send) refused a message; it was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {

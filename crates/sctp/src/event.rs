@@ -1,5 +1,7 @@
 //! What the engine tells its driver, and what the driver hands it.
 
+use std::time::Duration;
+
 use base::Route;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -64,6 +66,13 @@ pub enum Event {
     },
     /// The peer's addresses have changed at its wish (RFC 5061).
     PeerAddressChange(AddressChange),
+    /// Messages were given up, as their [`Reliability`] says.
+    Abandoned {
+        /// Messages of which nothing had been sent.
+        unsent: u64,
+        /// Messages of which at least a part had been sent; the peer may have got some of them whole.
+        sent: u64,
+    },
     /// The peer will send no more data (it sent SHUTDOWN); what it sent before can be read.
     PeerShutdown,
     /// The association is over. What was received before can still be read; then
@@ -113,6 +122,9 @@ pub struct Message {
     pub begin: bool,
     /// Whether this is the end of the message.
     pub end: bool,
+    /// Whether the sender gave the message up after parts of it were delivered: this last part has no bytes, and those
+    /// before it should be thrown away.
+    pub aborted: bool,
     /// The bytes, in pieces as they came off the wire.
     pub pieces: SmallVec<[Bytes; 1]>,
 }
@@ -123,7 +135,7 @@ impl Message {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// Whether there are no bytes; never true of a message that was received.
+    /// Whether there are no bytes; of what was received, true only of an aborted message's last part.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -142,6 +154,23 @@ impl Message {
 pub struct SendOptions {
     /// Deliver without regard to the order of the stream.
     pub unordered: bool,
+    /// How far to go for the delivery. Without [`Extension::PartialReliability`](crate::Extension::PartialReliability)
+    /// negotiated, every message is delivered whatever this says.
+    pub reliability: Reliability,
+}
+
+/// How far to go for the delivery of a message before it is given up (RFC 3758, RFC 7496).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reliability {
+    /// As far as it takes.
+    #[default]
+    Full,
+    /// Not sent, nor sent again, once this has passed since [`send`](crate::Endpoint::send).
+    Lifetime(Duration),
+    /// Each chunk is sent again at most this often.
+    Retransmissions(u32),
+    /// Given up when a message of a lesser number needs its room in the send buffer.
+    Priority(u32),
 }
 
 /// What ICMP, or the kernel itself, reported about a packet of ours.

@@ -131,6 +131,14 @@ pub struct Counters {
     pub sacks_sent: u64,
     /// SACKs received.
     pub sacks_received: u64,
+    /// Messages given up before any part of them was sent (RFC 7496 section 4.3).
+    pub abandoned_unsent: u64,
+    /// Messages given up after a part of them was sent.
+    pub abandoned_sent: u64,
+    /// FORWARD TSNs and I-FORWARD TSNs sent.
+    pub forward_tsns_sent: u64,
+    /// FORWARD TSNs and I-FORWARD TSNs received that brought something new.
+    pub forward_tsns_received: u64,
     /// Entries into fast recovery.
     pub fast_recoveries: u64,
     /// T3 timeouts.

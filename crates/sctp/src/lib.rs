@@ -30,10 +30,10 @@ mod random;
 mod rx;
 mod tx;
 
-pub use config::{AssociationConfig, EndpointConfig, Limits, Timing};
+pub use config::{AssociationConfig, EndpointConfig, Limits, Scheduler, Timing};
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
-pub use error::{AddressError, AuthKeyError, ConnectError, SendError};
-pub use event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};
+pub use error::{AddressError, AuthKeyError, ConnectError, SendError, StreamError};
+pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};
 pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};
 pub use extension::{Extension, Extensions};

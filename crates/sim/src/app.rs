@@ -9,7 +9,7 @@ use base::Time;
 use bytes::{Bytes, BytesMut};
 use sctp::{
     AbortCause, AssociationId, CloseReason, Endpoint, Event, IncomingInit, InitDecision, Listener, Message,
-    Ppid, SendError, SendOptions, StreamId,
+    Ppid, Reliability, SendError, SendOptions, StreamId,
 };
 
 /// What becomes of an INIT.
@@ -83,6 +83,8 @@ pub enum Close {
 pub struct Conversation {
     /// What is still to be handed over, in order.
     pub outgoing: VecDeque<Outgoing>,
+    /// How far to go for the delivery of what is handed over.
+    pub reliability: Reliability,
     /// Bytes still to be sent on stream 0, in messages of one DATA chunk each.
     pub bulk: u64,
     /// How it is read.
@@ -93,6 +95,8 @@ pub struct Conversation {
     pub keeps: bool,
     /// Messages received, if kept.
     pub received: Vec<Received>,
+    /// Messages that the peer gave up after parts of them were received.
+    pub received_aborted: usize,
     /// User bytes received.
     pub received_bytes: u64,
     /// When something was last received, and the longest silence between two receptions.
@@ -119,11 +123,13 @@ impl Default for Conversation {
     fn default() -> Self {
         Conversation {
             outgoing: VecDeque::new(),
+            reliability: Reliability::Full,
             bulk: 0,
             reading: Reading::AtOnce,
             close: Close::Never,
             keeps: true,
             received: Vec::new(),
+            received_aborted: 0,
             received_bytes: 0,
             last_received: None,
             longest_silence: Duration::ZERO,
@@ -252,7 +258,9 @@ impl Conversation {
         assert_eq!(message.begin, !self.progress.partial.contains_key(&key), "begin flag of stream {key:?}");
         let (mut bytes, parts) = self.progress.partial.remove(&key).unwrap_or_default();
         message.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        if message.end {
+        if message.aborted {
+            self.received_aborted += 1;
+        } else if message.end {
             let (stream, unordered) = key;
             self.received.push(Received { stream, unordered, bytes: bytes.freeze(), parts: parts + 1 });
         } else {
@@ -265,7 +273,7 @@ impl Conversation {
             return;
         }
         while let Some(next) = self.outgoing.front() {
-            let options = SendOptions { unordered: next.unordered };
+            let options = SendOptions { unordered: next.unordered, reliability: self.reliability };
             match endpoint.send(now, id, StreamId(next.stream), Ppid(0), next.bytes.clone(), options) {
                 Ok(()) => self.outgoing.pop_front(),
                 Err(SendError::WouldBlock | SendError::Closed) => break,

@@ -6,15 +6,16 @@
 use base::{Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Causes, Chunk, ChunkType, CookieEcho, DATA_HEADER_LEN, Data, ErrorChunk, GapBlock, Heartbeat,
-    PacketWriter, Sack, Shutdown, Tsn,
+    Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom, PacketWriter,
+    Sack, Shutdown, Tsn,
 };
 
 use super::heartbeat::info;
 use super::{Association, Context, Control, State, WindowProbe};
+use crate::extension::Extension;
 use crate::info::PathState;
 use crate::path::PathIndex;
-use crate::tx::Fragment;
+use crate::tx::{Fragment, Taken};
 
 /// Packets in one train.
 const TRAIN_MAX: usize = 64;
@@ -35,6 +36,8 @@ impl Association {
             return None;
         }
         self.queue_heartbeats(ctx);
+        self.give_up_expired(ctx.now);
+        self.give_up_lost(ctx.now);
         let path = self.next_path()?;
         let usual = self.paths.get(path).packet_size();
         let needed = self.room_for_lost(path).max(usual);
@@ -67,7 +70,7 @@ impl Association {
     fn room_for_lost(&self, path: PathIndex) -> usize {
         match self.outstanding.first_lost() {
             Some((_, fragment, _)) if self.retransmission_path() == Some(path) => {
-                wire::COMMON_HEADER_LEN + wire::padded(DATA_HEADER_LEN + fragment.payload.len())
+                wire::COMMON_HEADER_LEN + wire::padded(self.data_header_len() + fragment.payload.len())
             }
             _ => 0,
         }
@@ -83,6 +86,9 @@ impl Association {
         }
         if !self.state.sends_data() {
             return None;
+        }
+        if self.forward.is_due() {
+            return Some(self.paths.current());
         }
         if let Some(path) = self.retransmission_path() {
             return self.may_retransmit(path).then_some(path);
@@ -112,6 +118,7 @@ impl Association {
         self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
         if self.state.sends_data() {
+            self.fill_forward(path, &mut packet, now);
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
         }
@@ -211,11 +218,13 @@ impl Association {
         while self.retransmission_path() == Some(path) && self.may_retransmit(path) {
             let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
             let length = fragment.payload.len();
-            let chunk = data_chunk(fragment, seq.tsn(self.initial_tsn), false);
-            if packet.push_data(&chunk).is_err() {
+            let tsn = seq.tsn(self.initial_tsn);
+            if self.push_fragment(packet, fragment, tsn, false).is_err() {
                 break;
             }
             self.outstanding.on_retransmit(seq, path, now);
+            self.limited.on_retransmitted(seq);
+            self.give_up_lost(now);
             self.take_window(length);
             self.counters.data_retransmitted += 1;
             let is_earliest = seq == self.outstanding.first();
@@ -242,10 +251,14 @@ impl Association {
 
     /// The length of the next new chunk, if windows allow it on `path` (RFC 9260 section 6.1 A and B).
     fn next_new_length(&self, path: PathIndex) -> Option<usize> {
+        self.next_new_length_within(path, self.fragment_size())
+    }
+
+    fn next_new_length_within(&self, path: PathIndex, max: usize) -> Option<usize> {
         if path != self.paths.current() || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        let length = self.queue.next_length(self.fragment_size())?;
+        let length = self.queue.next_length(max)?;
         // With nothing in flight one chunk may probe a closed window.
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
         (window_open && self.window_allows(path)).then_some(length)
@@ -254,23 +267,66 @@ impl Association {
     fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let flight = self.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
-        let max = self.fragment_size();
-        while let Some(length) = self.next_new_length(path) {
-            if packet.remaining_for(ChunkType::DATA) < wire::padded(DATA_HEADER_LEN + length) {
+        let (max, header, kind) = (self.fragment_size(), self.data_header_len(), self.data_chunk_type());
+        let mut next = self.next_new_length_within(path, max);
+        while let Some(length) = next {
+            if packet.remaining_for(kind) < wire::padded(header + length) || !self.queue.fits_packet() {
                 break;
             }
-            let Some(fragment) = self.queue.next_fragment(max) else { break };
+            let Some(Taken { fragment, limited }) = self.queue.next_fragment(max) else { break };
             let tsn = self.outstanding.next().tsn(self.initial_tsn);
             self.take_window(length);
-            self.outstanding.push(fragment.clone(), path, now);
+            let seq = self.outstanding.push(fragment.clone(), path, now);
+            if let Some(id) = limited {
+                self.limited.on_sent(id, seq, fragment.end);
+            }
             self.paths.get_mut(path).on_data_sent(now);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
-            let immediate = self.next_new_length(path).is_none()
-                && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
-            let pushed = packet.push_data(&data_chunk(&fragment, tsn, immediate));
+            next = self.next_new_length_within(path, max);
+            let immediate =
+                next.is_none() && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            let pushed = self.push_fragment(packet, &fragment, tsn, immediate);
             debug_assert!(pushed.is_ok(), "the room was checked");
         }
+        self.queue.end_packet();
+    }
+}
+
+impl Association {
+    /// Writes a fragment as DATA or I-DATA, as negotiated.
+    #[inline]
+    fn push_fragment(
+        &self,
+        packet: &mut PacketWriter<'_>,
+        fragment: &Fragment,
+        tsn: Tsn,
+        immediate: bool,
+    ) -> Result<(), NoRoom> {
+        //= rfc8260#section-2.2.1
+        //# If user message interleaving has been negotiated [...] I-DATA chunks MUST be used for all user messages and DATA
+        //# chunks MUST NOT be used.
+        if self.extensions.has(Extension::Interleaving) {
+            return packet.push(&i_data_chunk(fragment, tsn, immediate));
+        }
+        packet.push_data(&data_chunk(fragment, tsn, immediate))
+    }
+}
+
+fn i_data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> IData<'_> {
+    IData {
+        immediate,
+        unordered: fragment.unordered,
+        end: fragment.end,
+        tsn,
+        stream: fragment.stream,
+        mid: fragment.mid,
+        fragment: if fragment.begin {
+            wire::Fragment::First(fragment.ppid)
+        } else {
+            wire::Fragment::Later(fragment.fsn)
+        },
+        payload: &fragment.payload,
     }
 }
 
@@ -282,7 +338,7 @@ fn data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> Data<'_> {
         end: fragment.end,
         tsn,
         stream: fragment.stream,
-        ssn: fragment.ssn,
+        ssn: fragment.ssn(),
         ppid: fragment.ppid,
         payload: &fragment.payload,
     }

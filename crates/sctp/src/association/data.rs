@@ -1,16 +1,16 @@
 //! DATA and SACK (RFC 9260 section 6).
 
 use smallvec::SmallVec;
-use wire::{Cause, Data, Sack, Tsn};
+use wire::{Cause, Sack, Tsn};
 
 use super::{Association, Context, State, WindowProbe};
 use crate::event::Event;
 use crate::path::{Acked, PathIndex};
-use crate::rx::DataOutcome;
+use crate::rx::{DataOutcome, Piece};
 use crate::tx::{PathAcks, Seq};
 
 impl Association {
-    pub(super) fn on_data(&mut self, path: PathIndex, data: &Data<'_>, ctx: &mut Context<'_>) {
+    pub(super) fn on_data(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
         if !self.state.receives_data() {
             return;
         }
@@ -40,7 +40,7 @@ impl Association {
     }
 
     /// RFC 9260 section 6.5: acknowledged, reported, and dropped.
-    fn on_data_of_no_stream(&mut self, path: PathIndex, data: &Data<'_>, ctx: &mut Context<'_>) {
+    fn on_data_of_no_stream(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
         if self.inbound.on_discarded(data.tsn) == DataOutcome::Taken {
             self.report(path, &Cause::InvalidStreamIdentifier { stream: data.stream }, ctx);
         }
@@ -95,7 +95,16 @@ impl Association {
         // Answers to window probes prove that the peer lives (RFC 9260 section 6.1 A).
         if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
             self.errors = 0;
+        } else if advanced {
+            self.on_forward_answered();
         }
+        self.limited.on_cumulative(self.outstanding.first());
+        self.follow_forward(ctx.now);
+        self.wake_writer();
+    }
+
+    /// The driver hears of room in the send buffer if it waits for it.
+    pub(super) fn wake_writer(&mut self) {
         if self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4 {
             self.writable_wanted = false;
             if self.state.takes_data_to_send() {

@@ -10,6 +10,7 @@ mod authentication;
 mod data;
 mod heartbeat;
 mod opening;
+mod partial;
 mod shutdown;
 mod state;
 mod table;
@@ -17,16 +18,17 @@ mod timers;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use base::{Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
 
-use crate::config::{AssociationConfig, Limits, Timing};
+use crate::config::{AssociationConfig, Limits, Scheduler, Timing};
 use crate::cookie::Cookie;
 use crate::endpoint::Replies;
-use crate::error::SendError;
+use crate::error::{SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions};
 use crate::extension::asconf::Asconf;
 use crate::extension::auth::Auth;
@@ -36,7 +38,7 @@ use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
-use crate::tx::{Outstanding, SendQueue};
+use crate::tx::{Forward, Limited, Outstanding, SendQueue};
 pub(crate) use authentication::Screen;
 pub(crate) use opening::{INIT_PACKET_MAX, Opening, own_parameters};
 pub(crate) use state::State;
@@ -103,6 +105,9 @@ pub(crate) struct Association {
     initial_tsn: Tsn,
     queue: SendQueue,
     outstanding: Outstanding,
+    /// Messages that may be given up, and what the peer is told of those that were.
+    limited: Limited,
+    forward: Forward,
     /// The peer's a_rwnd less what is in flight.
     peer_rwnd: usize,
     window_probe: WindowProbe,
@@ -206,6 +211,7 @@ impl Association {
         let mut peer_addresses = SmallVec::from_slice(&[birth.route.remote]);
         let others = birth.peer_addresses.iter().filter(|a| **a != birth.route.remote);
         peer_addresses.extend(others.copied());
+        let interleaves = birth.agreed.extensions.has(Extension::Interleaving);
         Association {
             local_port: birth.ports.0,
             remote_port: birth.ports.1,
@@ -223,13 +229,15 @@ impl Association {
             paths,
             peer_addresses,
             initial_tsn: birth.initial_tsns.0,
-            queue: SendQueue::default(),
+            queue: SendQueue::new(birth.config.scheduler, interleaves),
             outstanding: Outstanding::default(),
+            limited: Limited::default(),
+            forward: Forward::default(),
             peer_rwnd: birth.peer_rwnd as usize,
             window_probe: WindowProbe::No,
             fast_retransmit: None,
             writable_wanted: false,
-            inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, ctx.limits),
+            inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, interleaves, ctx.limits),
             data_path: PathIndex(0),
             sack_deviates: false,
             control: VecDeque::new(),
@@ -301,6 +309,7 @@ impl Association {
         ppid: Ppid,
         message: Bytes,
         options: SendOptions,
+        now: Time,
     ) -> Result<(), SendError> {
         if !self.state.takes_data_to_send() {
             return Err(SendError::Closed);
@@ -314,12 +323,46 @@ impl Association {
         if message.len() > self.config.send_buffer {
             return Err(SendError::TooLong { length: message.len(), max: self.config.send_buffer });
         }
+        let limit = self.limit(options.reliability, now);
+        self.make_room(message.len(), limit, now);
         if message.len() > self.send_capacity() {
             self.writable_wanted = true;
             return Err(SendError::WouldBlock);
         }
-        self.queue.push(stream, ppid, message, options.unordered);
+        let id = self.queue.push(stream, ppid, message, options.unordered, limit.is_some());
+        if let Some(limit) = limit {
+            self.limited.on_queued(id, stream, limit);
+        }
         Ok(())
+    }
+
+    /// Changes which stream sends next.
+    pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
+        self.config.scheduler = scheduler;
+        self.queue.set_scheduler(scheduler);
+    }
+
+    /// Changes a stream's place under [`Scheduler::Priority`].
+    pub(crate) fn set_stream_priority(&mut self, stream: StreamId, priority: u16) -> Result<(), StreamError> {
+        self.check_outbound(stream)?;
+        self.queue.set_priority(stream, priority);
+        Ok(())
+    }
+
+    /// Changes a stream's share under [`Scheduler::WeightedFair`].
+    pub(crate) fn set_stream_weight(
+        &mut self,
+        stream: StreamId,
+        weight: NonZeroU16,
+    ) -> Result<(), StreamError> {
+        self.check_outbound(stream)?;
+        self.queue.set_weight(stream, weight.get());
+        Ok(())
+    }
+
+    fn check_outbound(&self, stream: StreamId) -> Result<(), StreamError> {
+        let streams = self.outbound_streams;
+        if stream.0 < streams { Ok(()) } else { Err(StreamError::NoSuchStream { stream: stream.0, streams }) }
     }
 
     /// Bytes that `send` would take now.
@@ -336,12 +379,26 @@ impl Association {
         Some(message)
     }
 
+    /// Octets of a DATA or I-DATA chunk before its user data.
+    fn data_header_len(&self) -> usize {
+        if self.data_chunk_type() == ChunkType::I_DATA {
+            wire::IDATA_HEADER_LEN
+        } else {
+            wire::DATA_HEADER_LEN
+        }
+    }
+
+    /// What carries user data: DATA, or I-DATA where that was agreed.
+    fn data_chunk_type(&self) -> ChunkType {
+        if self.extensions.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA }
+    }
+
     /// User bytes that fit into one DATA chunk of a full packet on every path in use.
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
-        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::DATA));
-        packet.saturating_sub(wire::COMMON_HEADER_LEN + wire::DATA_HEADER_LEN + auth).max(4)
+        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(self.data_chunk_type()));
+        packet.saturating_sub(wire::COMMON_HEADER_LEN + self.data_header_len() + auth).max(4)
     }
 
     pub(crate) fn set_timing(&mut self, timing: Timing, ctx: &mut Context<'_>) {
@@ -447,6 +504,7 @@ impl Association {
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.outstanding.check_invariants();
+        self.limited.check_invariants();
         self.inbound.check_invariants();
         for (index, path) in self.paths.iter() {
             let flight = self.outstanding.flight(index);

@@ -9,6 +9,7 @@ use wire::{Abort, Cause, Chunk, ChunkError, CommonHeader, ErrorChunk, RawChunk, 
 use super::authentication::{Screen, Screened};
 use super::{Association, Context, Control, Opening, State};
 use crate::event::{AbortCause, CloseReason};
+use crate::extension::Extension;
 use crate::path::PathIndex;
 
 /// What the endpoint must do after a packet.
@@ -97,7 +98,26 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Next {
         match chunk {
-            Chunk::Data(data) => self.on_data(path, data, ctx),
+            Chunk::Data(data) if !self.extensions.has(Extension::Interleaving) => {
+                self.on_data(path, &data.into(), ctx);
+            }
+            //= rfc8260#section-2.2.3
+            //# If I-DATA support has been negotiated for an association, the reception of a DATA chunk is a violation of the above
+            //# rules and therefore the receiver of the DATA chunk MUST abort the association by sending an ABORT chunk.
+            Chunk::Data(_) => self.violation("DATA where I-DATA was negotiated", ctx),
+            Chunk::IData(data) if self.extensions.has(Extension::Interleaving) => {
+                self.on_data(path, &data.into(), ctx);
+            }
+            Chunk::ForwardTsn(chunk) if self.extensions.has(Extension::PartialReliability) => {
+                //= rfc8260#section-2.3.1
+                //# If I-DATA support has been negotiated [...] I-FORWARD-TSN [...] MUST be used instead of FORWARD-TSN
+                if self.extensions.has(Extension::Interleaving) {
+                    self.violation("FORWARD TSN where I-FORWARD TSN was negotiated", ctx);
+                } else {
+                    self.on_forward_tsn(chunk, ctx);
+                }
+            }
+            Chunk::IForwardTsn(chunk) if self.forwards_interleaved() => self.on_i_forward_tsn(chunk, ctx),
             Chunk::Sack(sack) => self.on_sack(sack, ctx),
             Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat),
             Chunk::HeartbeatAck(heartbeat) => self.on_heartbeat_ack(heartbeat, ctx),
@@ -128,6 +148,11 @@ impl Association {
             | Chunk::Unknown(_) => return self.on_unrecognized(path, raw, ctx),
         }
         Next::Go
+    }
+
+    /// Whether I-FORWARD TSN was negotiated.
+    fn forwards_interleaved(&self) -> bool {
+        self.extensions.has(Extension::Interleaving) && self.extensions.has(Extension::PartialReliability)
     }
 
     /// RFC 9260 section 3.2: the two highest bits of the type say what to do.

@@ -17,7 +17,8 @@ impl Association {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                paths.min(self.inbound.ack.next_timeout()).min(self.asconf_timeout())
+                let partial = self.forward.next_timeout().min(self.limited.next_deadline());
+                paths.min(self.inbound.ack.next_timeout()).min(self.asconf_timeout()).min(partial)
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
         }
@@ -80,6 +81,11 @@ impl Association {
     }
 
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
+        self.give_up_expired(ctx.now);
+        self.expire_forward(ctx.now);
+        if matches!(self.state, State::Closed) {
+            return;
+        }
         for index in self.paths.indices() {
             if self.paths.get(index).t3.is_some_and(|at| at <= ctx.now) {
                 self.on_t3(index, ctx.now);

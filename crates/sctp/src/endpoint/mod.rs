@@ -11,15 +11,16 @@ mod slots;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use base::{Ecn, Route, Time};
 use bytes::Bytes;
 use wire::{Ppid, StreamId};
 
 use crate::association::{Association, Context, Opening};
-use crate::config::{AssociationConfig, EndpointConfig, Timing};
+use crate::config::{AssociationConfig, EndpointConfig, Scheduler, Timing};
 use crate::cookie::CookieJar;
-use crate::error::{ConnectError, SendError};
+use crate::error::{ConnectError, SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::random::Random;
@@ -261,7 +262,43 @@ impl Endpoint {
         message: Bytes,
         options: SendOptions,
     ) -> Result<(), SendError> {
-        self.with(id, now, |a, _| a.send(stream, ppid, message, options)).unwrap_or(Err(SendError::Closed))
+        self.with(id, now, |a, ctx| a.send(stream, ppid, message, options, ctx.now))
+            .unwrap_or(Err(SendError::Closed))
+    }
+
+    /// Changes which stream of an association sends next. A message that has begun and must not be interleaved ends first.
+    pub fn set_scheduler(&mut self, now: Time, id: AssociationId, scheduler: Scheduler) {
+        self.with(id, now, |a, _| a.set_scheduler(scheduler));
+    }
+
+    /// Changes a stream's place under [`Scheduler::Priority`]: the least number goes first; 0 by default.
+    ///
+    /// # Errors
+    /// See [`StreamError`].
+    pub fn set_stream_priority(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        stream: StreamId,
+        priority: u16,
+    ) -> Result<(), StreamError> {
+        let set = self.with(id, now, |a, _| a.set_stream_priority(stream, priority));
+        set.unwrap_or(Err(StreamError::Closed))
+    }
+
+    /// Changes a stream's share under [`Scheduler::WeightedFair`]; 1 by default.
+    ///
+    /// # Errors
+    /// See [`StreamError`].
+    pub fn set_stream_weight(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        stream: StreamId,
+        weight: NonZeroU16,
+    ) -> Result<(), StreamError> {
+        let set = self.with(id, now, |a, _| a.set_stream_weight(stream, weight));
+        set.unwrap_or(Err(StreamError::Closed))
     }
 
     /// Bytes that [`send`](Self::send) would take now.

@@ -172,6 +172,7 @@ impl Slots {
         self.by_peer.get(&(local_port, remote_port, remote)).copied()
     }
 
+    #[inline]
     pub(crate) fn set_timeout(&mut self, id: AssociationId, timeout: Time) {
         let Some(entry) = self.entry_mut(id) else { return };
         let old = std::mem::replace(&mut entry.timeout, timeout);

@@ -11,7 +11,7 @@ mod tracker;
 use std::collections::VecDeque;
 
 use base::Time;
-use wire::{Data, GapBlock, Tsn};
+use wire::{GapBlock, Tsn};
 
 use crate::config::{Limits, Timing};
 use crate::event::Message;
@@ -19,6 +19,7 @@ use crate::tx::Seq;
 pub(crate) use ack::AckTimer;
 use arena::Arena;
 use reassembly::Reassembly;
+pub(crate) use reassembly::{Piece, Skip};
 use tracker::{Arrival, Tracker};
 
 /// What each message costs beside its bytes, so that tiny messages cannot outgrow the receive buffer.
@@ -61,11 +62,11 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// `initial` is the peer's initial TSN.
-    pub(crate) fn new(initial: Tsn, capacity: usize, limits: &Limits) -> Inbound {
+    pub(crate) fn new(initial: Tsn, capacity: usize, interleaved: bool, limits: &Limits) -> Inbound {
         Inbound {
             initial,
             tracker: Tracker::new(limits.gap_ranges, limits.duplicates),
-            reassembly: Reassembly::default(),
+            reassembly: Reassembly::new(interleaved),
             ready: VecDeque::new(),
             arena: Arena::default(),
             held: 0,
@@ -77,8 +78,8 @@ impl Inbound {
         }
     }
 
-    /// Takes a DATA chunk whose stream is valid and whose payload is not empty.
-    pub(crate) fn on_data(&mut self, chunk: &Data<'_>, now: Time, timing: &Timing) -> DataOutcome {
+    /// Takes a DATA or I-DATA chunk whose stream is valid and whose payload is not empty.
+    pub(crate) fn on_data(&mut self, chunk: &Piece<'_>, now: Time, timing: &Timing) -> DataOutcome {
         let Some(seq) = self.tracker.first_missing().nearest(self.initial, chunk.tsn) else {
             self.tracker.note_duplicate(chunk.tsn);
             self.ack.on_irregular();
@@ -121,6 +122,43 @@ impl Inbound {
         if self.held > self.capacity / 2 && self.ready.is_empty() {
             self.reassembly.deliver_partially(self.tracker.first_missing(), &mut self.ready);
         }
+    }
+
+    /// Takes a FORWARD TSN or I-FORWARD TSN; returns whether it brought anything new.
+    pub(crate) fn on_forward(
+        &mut self,
+        new_cumulative: Tsn,
+        skips: impl Iterator<Item = Skip>,
+        now: Time,
+        timing: &Timing,
+    ) -> bool {
+        let first_missing = self.tracker.first_missing();
+        let skipped = first_missing.nearest(self.initial, new_cumulative.next());
+        //= rfc3758#section-3.6
+        //# if the "New Cumulative TSN" value carried in the arrived FORWARD TSN chunk is found to be behind or at the current
+        //# cumulative TSN point, the data receiver MUST treat this FORWARD TSN as out-of-date and MUST NOT update its Cumulative
+        //# TSN. The receiver SHOULD send a SACK to its peer
+        let Some(skipped) = skipped.filter(|s| *s > first_missing) else {
+            self.ack.on_irregular();
+            return false;
+        };
+        //= rfc3758#section-3.6
+        //# When a FORWARD TSN chunk arrives, the data receiver MUST first update its cumulative TSN point to the value carried
+        //# in the FORWARD TSN chunk, and then MUST further advance its cumulative TSN point locally if possible
+        self.tracker.forward(skipped);
+        for bytes in self.reassembly.forward(skipped, self.tracker.first_missing(), skips, &mut self.ready) {
+            self.held -= bytes.len() + MESSAGE_OVERHEAD;
+            self.payload -= bytes.len();
+        }
+        //= rfc3758#section-3.6
+        //# Any time a FORWARD TSN chunk arrives, for the purposes of sending a SACK, the receiver MUST follow the same rules as
+        //# if a DATA chunk had been received
+        if self.tracker.has_gaps() {
+            self.ack.on_irregular();
+        } else {
+            self.ack.on_data(false, now, timing);
+        }
+        true
     }
 
     /// Notes a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).

@@ -90,6 +90,21 @@ impl Tracker {
         Arrival::OutOfOrder
     }
 
+    /// Nothing before `seq` will come any more; what came behind it without a gap follows. Costs the ranges passed.
+    pub(crate) fn forward(&mut self, seq: Seq) {
+        if seq <= self.first_missing {
+            return;
+        }
+        self.first_missing = seq;
+        while let Some(&(start, end)) = self.ranges.front() {
+            if start > self.first_missing {
+                break;
+            }
+            self.first_missing = self.first_missing.max(end.next());
+            self.ranges.pop_front();
+        }
+    }
+
     pub(crate) fn note_duplicate(&mut self, tsn: Tsn) {
         if self.duplicates.len() < self.max_duplicates {
             self.duplicates.push(tsn);
@@ -153,6 +168,26 @@ mod tests {
                 prop_assert_eq!(told, set.range(first..).copied().collect());
             }
         }
+    }
+
+    #[test]
+    fn a_jump_passes_ranges_and_goes_on_behind_what_it_touches() {
+        let mut tracker = Tracker::new(9, 4);
+        for n in [2, 3, 6, 9] {
+            tracker.insert(Seq(n));
+        }
+        tracker.forward(Seq(1));
+        assert_eq!(tracker.first_missing(), Seq(1));
+        tracker.forward(Seq(3));
+        assert_eq!(tracker.first_missing(), Seq(4));
+        tracker.forward(Seq(2));
+        assert_eq!(tracker.first_missing(), Seq(4));
+        tracker.forward(Seq(6));
+        tracker.check_invariants();
+        assert_eq!(tracker.first_missing(), Seq(7));
+        tracker.forward(Seq(1 << 31));
+        tracker.check_invariants();
+        assert_eq!((tracker.first_missing(), tracker.has_gaps()), (Seq(1 << 31), false));
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! The sending side of an association: what waits ([`SendQueue`]) and what is in flight ([`Outstanding`]).
+//! The sending side of an association: what waits ([`SendQueue`]), what is in flight ([`Outstanding`]), what
+//! may be given up ([`Limited`]) and what the peer is told of that ([`Forward`]).
 //!
 //! Neither sends anything; `association/assemble.rs` takes from them and writes packets. Inside, TSNs are
 //! [`Seq`]: they do not wrap, so they may be compared and subtracted.
 
+mod forward;
+mod limited;
 mod outstanding;
 mod queue;
 
+pub(crate) use forward::Forward;
+pub(crate) use limited::{Limit, Limited};
 pub(crate) use outstanding::{Outstanding, PathAcks};
-pub(crate) use queue::{Fragment, SendQueue};
+pub(crate) use queue::{Fragment, MessageId, SendQueue, Taken};
 
 use wire::Tsn;
 

@@ -21,6 +21,8 @@ enum Fate {
     InFlight,
     Lost,
     Acknowledged,
+    /// Given up: as if acknowledged, but without credit (RFC 3758 section 3.5, A2).
+    Abandoned,
 }
 
 #[derive(Debug)]
@@ -160,6 +162,33 @@ impl Outstanding {
         }
     }
 
+    /// A chunk is given up; its bytes are let go.
+    //= rfc3758#section-3.5
+    //# When a data chunk is "abandoned", the sender MUST treat the data chunk as being finally acked and no longer
+    //# outstanding.
+    pub(crate) fn abandon(&mut self, seq: Seq) {
+        let Some(index) = self.index(seq) else { return };
+        let chunk = &mut self.chunks[index];
+        let length = std::mem::take(&mut chunk.fragment.payload).len();
+        self.bytes -= length;
+        match std::mem::replace(&mut chunk.fate, Fate::Abandoned) {
+            Fate::InFlight => self.flight[chunk.path.0] -= length,
+            Fate::Lost => {
+                self.lost.remove(&seq);
+            }
+            Fate::Acknowledged | Fate::Abandoned => {}
+        }
+    }
+
+    pub(crate) fn is_abandoned(&self, seq: Seq) -> bool {
+        self.get(seq).is_some_and(|c| c.fate == Fate::Abandoned)
+    }
+
+    /// The chunks from the first one on, abandoned ones included.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = &Fragment> {
+        self.chunks.iter().map(|c| &c.fragment)
+    }
+
     /// The ranges above `first` that the last SACK's gap blocks acknowledged.
     pub(crate) fn gaps_from(&self, first: Seq) -> Vec<(Seq, Seq)> {
         self.gaps.iter().filter(|g| g.1 >= first).map(|g| (g.0.max(first), g.1)).collect()
@@ -248,7 +277,7 @@ impl Outstanding {
         let length = chunk.fragment.payload.len();
         let path = chunk.path;
         match chunk.fate {
-            Fate::Acknowledged => return,
+            Fate::Acknowledged | Fate::Abandoned => return,
             Fate::InFlight => {
                 self.flight[path.0] -= length;
                 acks[path.0].proves_path = true;
@@ -364,7 +393,7 @@ impl Outstanding {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use wire::{Ppid, Ssn, StreamId};
+    use wire::{Fsn, Mid, Ppid, StreamId};
 
     const P: PathIndex = PathIndex(0);
 
@@ -374,7 +403,8 @@ mod tests {
             let fragment = Fragment {
                 payload: Bytes::from_static(&[0; 100]),
                 stream: StreamId(0),
-                ssn: Ssn(0),
+                mid: Mid(0),
+                fsn: Fsn(0),
                 ppid: Ppid(0),
                 unordered: false,
                 begin: true,
@@ -464,6 +494,27 @@ mod tests {
         let mut o = sent(5);
         sack(&mut o, 3, &[]);
         assert_eq!(sack(&mut o, 1, &[(3, 4)]), PathAcks::default());
+        assert_eq!(o.flight(P), 200);
+    }
+
+    #[test]
+    fn an_abandoned_chunk_is_neither_in_flight_nor_lost_nor_credited() {
+        let mut o = sent(3);
+        o.mark_lost(Seq(1));
+        o.abandon(Seq(0));
+        o.abandon(Seq(1));
+        o.check_invariants();
+        assert_eq!((o.flight(P), o.bytes(), o.has_lost()), (100, 100, false));
+        assert_eq!(sack(&mut o, 3, &[]).bytes, 100);
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_then_abandoned_cannot_be_reneged() {
+        let mut o = sent(4);
+        sack(&mut o, 0, &[(2, 3)]);
+        o.abandon(Seq(2));
+        sack(&mut o, 0, &[(3, 3)]);
+        assert!(o.is_abandoned(Seq(2)));
         assert_eq!(o.flight(P), 200);
     }
 }

@@ -6,7 +6,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sctp::{AssociationConfig, EndpointConfig};
+use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions, Reliability};
 use sim::{Close, Conversation, Fate, LinkConfig};
 
 use crate::support::{Two, at_seconds, messages, seconds, sends, two_with};
@@ -30,8 +30,13 @@ fn altered(packet: &[u8], r: &mut ChaCha12Rng) -> Vec<u8> {
 }
 
 fn world_of_lies(seed: u64) -> Two {
-    let association =
-        AssociationConfig { receive_buffer: 50_000, send_buffer: 200_000, ..AssociationConfig::default() };
+    let partial = Extensions::NONE.with(Extension::PartialReliability);
+    let association = AssociationConfig {
+        receive_buffer: 50_000,
+        send_buffer: 200_000,
+        extensions: [Extensions::NONE, partial, partial.with(Extension::Interleaving)][seed as usize % 3],
+        ..AssociationConfig::default()
+    };
     let config = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
     let mut t = two_with(seed, LinkConfig::default(), config);
     let mut r = ChaCha12Rng::seed_from_u64(seed);
@@ -41,7 +46,12 @@ fn world_of_lies(seed: u64) -> Two {
     });
     // Altered messages do not assemble: they are only counted.
     t.world.host_mut(t.b).app.template = Conversation { keeps: false, ..sends(messages(60, 2500, 3)) };
-    let talk = Conversation { keeps: false, close: Close::Never, ..sends(messages(60, 2500, 3)) };
+    let talk = Conversation {
+        keeps: false,
+        close: Close::Never,
+        reliability: Reliability::Retransmissions(0),
+        ..sends(messages(60, 2500, 3))
+    };
     t.connect_with(association, talk);
     t
 }

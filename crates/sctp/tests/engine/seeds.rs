@@ -10,7 +10,7 @@ use base::{Carrier, Time};
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sctp::{AssociationConfig, CloseReason, EndpointConfig, Event, Timing};
+use sctp::{AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Scheduler, Timing};
 use sim::{
     Change, Close, Conversation, Direction, HostId, LinkConfig, LinkId, Loss, Outgoing, Reading, World,
 };
@@ -19,6 +19,15 @@ use crate::support::{UDP, content, describe, seconds};
 
 /// Longest virtual time of one run.
 const LIMIT: Duration = Duration::from_secs(3000);
+
+const SCHEDULERS: [Scheduler; 6] = [
+    Scheduler::FirstCome,
+    Scheduler::RoundRobin,
+    Scheduler::RoundRobinPerPacket,
+    Scheduler::Priority,
+    Scheduler::FairBandwidth,
+    Scheduler::WeightedFair,
+];
 
 /// What must be true at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,8 +131,15 @@ fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
         },
         send_buffer: r.random_range(250_000..1_000_000),
         receive_buffer: r.random_range(20_000..500_000),
+        extensions: random_extensions(r),
+        scheduler: SCHEDULERS[r.random_range(0..SCHEDULERS.len())],
         ..AssociationConfig::default()
     }
+}
+
+fn random_extensions(r: &mut ChaCha12Rng) -> Extensions {
+    let all = [Extension::PartialReliability, Extension::Interleaving];
+    all.into_iter().filter(|_| r.random_bool(0.5)).collect()
 }
 
 fn random_link(r: &mut ChaCha12Rng) -> LinkConfig {

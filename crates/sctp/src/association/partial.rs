@@ -1,0 +1,230 @@
+//! Partial reliability: giving messages up, and FORWARD TSN and I-FORWARD TSN both ways (RFC 3758, RFC 7496, RFC 8260
+//! section 2.3).
+//!
+//! Begin at [`Association::give_up`] for the sending side, at [`Association::on_forward_tsn`] for the receiving side.
+
+use std::collections::BTreeMap;
+
+use base::Time;
+use wire::{
+    Chunk, ForwardTsn, ForwardTsnStream, IForwardTsn, IForwardTsnStream, List, Mid, PacketWriter, Ssn,
+    StreamId, Tsn,
+};
+
+use super::{Association, Context, State};
+use crate::event::{Event, Reliability};
+use crate::extension::Extension;
+use crate::path::PathIndex;
+use crate::rx::Skip;
+use crate::tx::{Fragment, Limit, MessageId, Seq};
+
+/// Octets of a FORWARD TSN or I-FORWARD TSN before its list.
+const FORWARD_HEADER_LEN: usize = 8;
+
+impl Association {
+    /// What limits a message, if anything does.
+    pub(super) fn limit(&self, reliability: Reliability, now: Time) -> Option<Limit> {
+        if !self.extensions.has(Extension::PartialReliability) {
+            return None;
+        }
+        match reliability {
+            Reliability::Full => None,
+            Reliability::Lifetime(lifetime) => Some(Limit::Until(now + lifetime)),
+            Reliability::Retransmissions(max) => Some(Limit::Retransmissions(max)),
+            Reliability::Priority(priority) => Some(Limit::Priority(priority)),
+        }
+    }
+
+    /// Gives up less important messages until `length` bytes fit into the send buffer.
+    //= rfc7496#section-3.2
+    //# The Priority Policy allows the sender of a user message to specify a priority. When storing a user message in the send
+    //# buffer while there is not enough available space, the SCTP stack at the sender side MAY abandon other user messages with
+    //# a priority lower than the provided one.
+    pub(super) fn make_room(&mut self, length: usize, limit: Option<Limit>, now: Time) {
+        if length <= self.send_capacity() {
+            return;
+        }
+        self.give_up_expired(now);
+        let Some(Limit::Priority(priority)) = limit else { return };
+        while length > self.send_capacity() {
+            let Some(id) = self.limited.least_important(priority) else { break };
+            self.give_up(id, now);
+        }
+    }
+
+    /// Queued messages whose time is over are not sent.
+    pub(super) fn give_up_expired(&mut self, now: Time) {
+        while let Some(id) = self.limited.expired(now) {
+            self.give_up(id, now);
+        }
+    }
+
+    /// Lost chunks that are not to be sent again, as far as they come next, are given up with their messages.
+    pub(super) fn give_up_lost(&mut self, now: Time) {
+        while let Some((seq, _, _)) = self.outstanding.first_lost() {
+            let Some(id) = self.limited.exhausted(seq, now) else { break };
+            self.give_up(id, now);
+        }
+    }
+
+    /// Gives a message up: what is in flight of it and what is queued.
+    fn give_up(&mut self, id: MessageId, now: Time) {
+        let Some(message) = self.limited.take(id) else { return };
+        //= rfc3758#section-3.5
+        //# When a TSN is "abandoned", if it is part of a fragmented message, all other TSN's within that fragmented message MUST
+        //# be abandoned at the same time.
+        message.chunks.iter().for_each(|seq| self.outstanding.abandon(*seq));
+        let rest = if message.queued { self.queue.remove(message.stream, id) } else { None };
+        if let Some(next) = rest.and_then(|rest| rest.next) {
+            // The peer may have acknowledged all that was sent: a TSN that was never sent makes it move on.
+            let end = Fragment { end: true, ..next };
+            let seq = self.outstanding.push(end, self.paths.current(), now);
+            self.outstanding.abandon(seq);
+        }
+        self.report_abandoned(message.begun);
+        for index in self.paths.indices() {
+            if self.outstanding.flight(index) == 0 {
+                self.paths.get_mut(index).t3 = None;
+            }
+        }
+        self.follow_forward(now);
+        self.wake_writer();
+        self.after_data_moved(now);
+    }
+
+    fn report_abandoned(&mut self, begun: bool) {
+        let (now_unsent, now_sent) = (u64::from(!begun), u64::from(begun));
+        self.counters.abandoned_unsent += now_unsent;
+        self.counters.abandoned_sent += now_sent;
+        if let Some(Event::Abandoned { unsent, sent }) = self.events.back_mut() {
+            *unsent += now_unsent;
+            *sent += now_sent;
+        } else {
+            self.events.push_back(Event::Abandoned { unsent: now_unsent, sent: now_sent });
+        }
+    }
+
+    /// Moves Advanced.Peer.Ack.Point and sees whether the peer should hear of it.
+    pub(super) fn follow_forward(&mut self, now: Time) {
+        let path = self.paths.get(self.paths.current());
+        let round_trip = path.srtt().unwrap_or_else(|| path.rto());
+        self.forward.follow(&self.outstanding, now, round_trip);
+    }
+
+    /// A SACK has passed chunks that were given up: the peer lives.
+    pub(super) fn on_forward_answered(&mut self) {
+        self.errors = 0;
+        let current = self.paths.current();
+        let transition = self.paths.get_mut(current).on_success();
+        self.report_transition(current, transition);
+    }
+
+    /// No answer to a FORWARD TSN: as if T3-rtx had expired on the path that it went by.
+    pub(super) fn expire_forward(&mut self, now: Time) {
+        if !self.forward.on_timeout(now) {
+            return;
+        }
+        self.counters.timeouts += 1;
+        let index = self.paths.current();
+        let path = self.paths.get_mut(index);
+        path.counters.timeouts += 1;
+        path.back_off(&self.config.timing);
+        let transition = path.on_error(&self.config.timing);
+        self.report_transition(index, transition);
+        self.count_error();
+    }
+
+    /// The FORWARD TSN or I-FORWARD TSN that is due.
+    pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        let room = packet.remaining().saturating_sub(FORWARD_HEADER_LEN);
+        if !self.forward.is_due() || path != self.paths.current() {
+            return;
+        }
+        let interleaved = self.extensions.has(Extension::Interleaving);
+        let (point, streams) = self.skipped_streams(room / if interleaved { 8 } else { 4 });
+        if point == self.outstanding.first() {
+            return;
+        }
+        let new_cumulative_tsn = point.tsn(self.initial_tsn).prev();
+        let pushed = if interleaved {
+            let streams: Vec<_> = streams
+                .iter()
+                .map(|(&(stream, unordered), &mid)| IForwardTsnStream { stream, unordered, mid })
+                .collect();
+            let streams = List::from(&streams[..]);
+            packet.push(&Chunk::IForwardTsn(IForwardTsn { new_cumulative_tsn, streams }))
+        } else {
+            let streams: Vec<_> = streams
+                .iter()
+                .map(|(&(stream, _), mid)| ForwardTsnStream { stream, ssn: ssn(*mid) })
+                .collect();
+            let streams = List::from(&streams[..]);
+            packet.push(&Chunk::ForwardTsn(ForwardTsn { new_cumulative_tsn, streams }))
+        };
+        if pushed.is_ok() {
+            self.counters.forward_tsns_sent += 1;
+            self.forward.on_sent(now, self.paths.get(path).rto());
+        }
+    }
+
+    /// The last message given up of each stream and kind, for as many as there may be, and the sequence up to which this
+    /// is all.
+    //= rfc3758#section-3.5
+    //# For each "abandoned" TSN, the sender of the FORWARD TSN MUST determine if the chunk has a valid stream and sequence
+    //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of
+    //# the FORWARD TSN SHOULD lower the Advanced.Peer.Ack.Point to the last TSN that will fit in a single MTU.
+    fn skipped_streams(&self, max: usize) -> (Seq, BTreeMap<(StreamId, bool), Mid>) {
+        let interleaved = self.extensions.has(Extension::Interleaving);
+        let mut streams = BTreeMap::new();
+        let mut point = self.outstanding.first();
+        for fragment in self.outstanding.fragments() {
+            let key = (fragment.stream, fragment.unordered);
+            let listed = interleaved || !fragment.unordered;
+            if point >= self.forward.advanced()
+                || (listed && !streams.contains_key(&key) && streams.len() >= max)
+            {
+                break;
+            }
+            if listed {
+                streams.insert(key, fragment.mid);
+            }
+            point = point.next();
+        }
+        (point, streams)
+    }
+
+    /// FORWARD TSN, negotiated.
+    pub(super) fn on_forward_tsn(&mut self, chunk: &ForwardTsn<'_>, ctx: &mut Context<'_>) {
+        let skips =
+            chunk.streams.iter().map(|s| Skip { stream: s.stream, unordered: false, number: s.ssn.0.into() });
+        self.on_forward(chunk.new_cumulative_tsn, skips, ctx);
+    }
+
+    /// I-FORWARD TSN, negotiated.
+    pub(super) fn on_i_forward_tsn(&mut self, chunk: &IForwardTsn<'_>, ctx: &mut Context<'_>) {
+        let skips =
+            chunk.streams.iter().map(|s| Skip { stream: s.stream, unordered: s.unordered, number: s.mid.0 });
+        self.on_forward(chunk.new_cumulative_tsn, skips, ctx);
+    }
+
+    fn on_forward(&mut self, tsn: Tsn, skips: impl Iterator<Item = Skip>, ctx: &mut Context<'_>) {
+        if !self.state.receives_data() {
+            return;
+        }
+        let had_ready = self.inbound.has_ready();
+        let streams = self.inbound_streams;
+        let skips = skips.filter(|s| s.stream.0 < streams);
+        if self.inbound.on_forward(tsn, skips, ctx.now, &self.config.timing) {
+            self.counters.forward_tsns_received += 1;
+        }
+        if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
+            self.events.push_back(Event::Readable);
+        }
+    }
+}
+
+/// The SSN of an ordered message.
+#[expect(clippy::cast_possible_truncation, reason = "the SSN is the number modulo 2^16")]
+fn ssn(mid: Mid) -> Ssn {
+    Ssn(mid.0 as u16)
+}

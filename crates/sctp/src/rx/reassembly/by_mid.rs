@@ -1,0 +1,528 @@
+//! I-DATA: fragments of several messages may alternate; each says which message and which fragment it is (RFC 8260
+//! section 2.2.3).
+//!
+//! Invariants: an assembly lacks at least one fragment; `eligible` has just assemblies with a beginning that nobody has
+//! seen yet. Begin at [`ByMid::insert`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+use smallvec::smallvec;
+use wire::{Ppid, StreamId};
+
+use super::order::Order;
+use super::{Piece, Skip, aborted};
+use crate::event::Message;
+
+/// Stream, whether unordered, MID.
+type Key = (u16, bool, u32);
+
+/// A message that is not whole. Fragments count from zero without wrapping.
+#[derive(Debug, Default)]
+struct Assembly {
+    ppid: Ppid,
+    fragments: BTreeMap<u64, Bytes>,
+    /// Fragments given to the reader.
+    delivered: u64,
+    /// The first fragment that has not come.
+    missing: u64,
+    /// The last fragment, once known.
+    last: Option<u64>,
+}
+
+impl Assembly {
+    /// Places a fragment; returns it if its place is taken or cannot be.
+    fn place(&mut self, piece: &Piece<'_>, payload: Bytes) -> Option<Bytes> {
+        let Some(at) = self.position(piece) else { return Some(payload) };
+        let beyond = self.last.is_some_and(|last| at > last || piece.end);
+        let behind = piece.end && self.fragments.last_key_value().is_some_and(|(&f, _)| f > at);
+        if at < self.missing || self.fragments.contains_key(&at) || beyond || behind {
+            return Some(payload);
+        }
+        if piece.begin {
+            self.ppid = piece.ppid;
+        }
+        if piece.end {
+            self.last = Some(at);
+        }
+        self.fragments.insert(at, payload);
+        while self.fragments.contains_key(&self.missing) {
+            self.missing += 1;
+        }
+        None
+    }
+
+    /// The fragment number as one that does not wrap, taken as the one nearest to the first missing.
+    #[expect(clippy::cast_possible_truncation, reason = "the FSN is the number modulo 2^32")]
+    fn position(&self, piece: &Piece<'_>) -> Option<u64> {
+        // Only the first fragment has the B bit, and it is number 0.
+        if piece.begin || piece.fsn.0 == 0 && self.missing < 1 << 31 {
+            return piece.begin.then_some(0);
+        }
+        let ahead = piece.fsn.0.wrapping_sub(self.missing as u32).cast_signed();
+        self.missing.checked_add_signed(ahead.into())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.last.is_some_and(|last| self.missing > last)
+    }
+
+    fn has_beginning(&self) -> bool {
+        self.missing > self.delivered
+    }
+
+    /// What came without gaps, as the next part of the message.
+    fn take(&mut self, key: Key) -> Message {
+        let rest = self.fragments.split_off(&self.missing);
+        let pieces = std::mem::replace(&mut self.fragments, rest).into_values().collect();
+        let begin = self.delivered == 0;
+        self.delivered = self.missing;
+        Message {
+            stream: StreamId(key.0),
+            ppid: self.ppid,
+            unordered: key.1,
+            begin,
+            end: self.is_whole(),
+            aborted: false,
+            pieces,
+        }
+    }
+}
+
+/// Incomplete and early messages.
+#[derive(Debug)]
+pub(crate) struct ByMid {
+    assemblies: BTreeMap<Key, Assembly>,
+    /// Those whose beginning could be given to the reader now.
+    eligible: BTreeSet<Key>,
+    order: Order,
+}
+
+impl Default for ByMid {
+    fn default() -> Self {
+        ByMid { assemblies: BTreeMap::new(), eligible: BTreeSet::new(), order: Order::new(u32::MAX) }
+    }
+}
+
+impl ByMid {
+    pub(super) fn parked(&self) -> usize {
+        self.assemblies.len() + self.order.parked()
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        piece: &Piece<'_>,
+        payload: Bytes,
+        ready: &mut VecDeque<Message>,
+    ) -> Option<Message> {
+        let key = (piece.stream.0, piece.unordered, piece.number);
+        let whole = piece.begin && piece.end;
+        let over = !piece.unordered && self.order.is_over(piece.stream, piece.number);
+        if over || whole && self.assemblies.contains_key(&key) {
+            return Some(single(piece, payload));
+        }
+        if whole {
+            let message = single(piece, payload);
+            let unplaceable = self.order.deliver(piece.number, message, ready);
+            self.after_turn(key);
+            return unplaceable;
+        }
+        let assembly = self.assemblies.entry(key).or_default();
+        if let Some(payload) = assembly.place(piece, payload) {
+            if assembly.fragments.is_empty() && assembly.delivered == 0 {
+                self.assemblies.remove(&key);
+            }
+            return Some(single(piece, payload));
+        }
+        self.after_fragment(key, ready)
+    }
+
+    fn after_fragment(&mut self, key: Key, ready: &mut VecDeque<Message>) -> Option<Message> {
+        let assembly = self.assemblies.get_mut(&key)?;
+        if assembly.is_whole() {
+            let partly = assembly.delivered > 0;
+            let message = assembly.take(key);
+            self.assemblies.remove(&key);
+            self.eligible.remove(&key);
+            if partly {
+                ready.push_back(message);
+                self.close(key, ready);
+                return None;
+            }
+            let unplaceable = self.order.deliver(key.2, message, ready);
+            self.after_turn(key);
+            return unplaceable;
+        }
+        if assembly.delivered > 0 && assembly.has_beginning() {
+            ready.push_back(assembly.take(key));
+        } else {
+            self.judge(key);
+        }
+        None
+    }
+
+    /// A message that was delivered in parts is over.
+    fn close(&mut self, key: Key, ready: &mut VecDeque<Message>) {
+        let stream = StreamId(key.0);
+        if !key.1 {
+            self.order.advance(stream, ready);
+            return self.after_turn(key);
+        }
+        self.order.close(stream, ready);
+        let begun = self.assemblies.range(messages(key, 0..=u32::MAX));
+        self.eligible.extend(begun.filter(|(_, a)| a.has_beginning()).map(|(k, _)| *k));
+    }
+
+    /// Another message of the stream is due.
+    fn after_turn(&mut self, key: Key) {
+        if !key.1 && !self.assemblies.is_empty() {
+            self.judge((key.0, false, self.order.next(StreamId(key.0))));
+        }
+    }
+
+    /// Notes whether the beginning of this message could be given to the reader.
+    fn judge(&mut self, key: Key) {
+        let stream = StreamId(key.0);
+        let in_turn = if key.1 { !self.order.is_open(stream) } else { self.order.is_turn(stream, key.2) };
+        if in_turn && self.assemblies.get(&key).is_some_and(|a| a.delivered == 0 && a.has_beginning()) {
+            self.eligible.insert(key);
+        }
+    }
+
+    pub(super) fn deliver_partially(&mut self, ready: &mut VecDeque<Message>) {
+        while let Some(key) = self.eligible.pop_first() {
+            // Another unordered message of the stream may have come first; its end lets this one in again.
+            if key.1 && self.order.is_open(StreamId(key.0)) {
+                continue;
+            }
+            let Some(assembly) = self.assemblies.get_mut(&key) else { continue };
+            ready.push_back(assembly.take(key));
+            if key.1 {
+                self.order.open(StreamId(key.0));
+            }
+            return;
+        }
+    }
+
+    //= rfc8260#section-2.3.1
+    //# Message Identifier (MID): 32 bits (unsigned integer). This field holds the largest MID for the stream indicated by the
+    //# Stream Identifier field that was skipped for either ordered or unordered messages signaled by the U bit.
+    pub(super) fn forward(
+        &mut self,
+        skips: impl Iterator<Item = Skip>,
+        ready: &mut VecDeque<Message>,
+    ) -> Vec<Bytes> {
+        let mut dropped = Vec::new();
+        for skip in skips {
+            let key = (skip.stream.0, skip.unordered, skip.number);
+            for gone in self.up_to(key) {
+                let Some(assembly) = self.assemblies.remove(&gone) else { continue };
+                self.eligible.remove(&gone);
+                dropped.extend(assembly.fragments.into_values());
+                if assembly.delivered > 0 {
+                    ready.push_back(aborted(skip.stream, assembly.ppid, skip.unordered));
+                    if skip.unordered {
+                        self.close(gone, ready);
+                    }
+                }
+            }
+            if !skip.unordered {
+                self.order.skip(skip.stream, skip.number, ready);
+                self.after_turn(key);
+            }
+        }
+        dropped
+    }
+
+    /// The incomplete messages of one stream and kind that come no later than `key`'s.
+    fn up_to(&self, key: Key) -> Vec<Key> {
+        let least = key.2.wrapping_sub(u32::MAX / 2);
+        let keys = |numbers| self.assemblies.range(messages(key, numbers)).map(|(k, _)| *k);
+        if least <= key.2 {
+            keys(least..=key.2).collect()
+        } else {
+            keys(least..=u32::MAX).chain(keys(0..=key.2)).collect()
+        }
+    }
+
+    pub(super) fn held(&self, overhead: usize) -> usize {
+        let open = self.assemblies.values().flat_map(|a| a.fragments.values());
+        let waiting = self.order.waiting().flat_map(|m| &m.pieces);
+        open.chain(waiting).map(|p| p.len() + overhead).sum()
+    }
+}
+
+/// The keys of one stream and kind.
+fn messages(key: Key, numbers: RangeInclusive<u32>) -> RangeInclusive<Key> {
+    (key.0, key.1, *numbers.start())..=(key.0, key.1, *numbers.end())
+}
+
+/// A message of one fragment.
+fn single(piece: &Piece<'_>, payload: Bytes) -> Message {
+    Message {
+        stream: piece.stream,
+        ppid: piece.ppid,
+        unordered: piece.unordered,
+        begin: true,
+        end: true,
+        aborted: false,
+        pieces: smallvec![payload],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use wire::{Fsn, Tsn};
+
+    struct Rig {
+        r: ByMid,
+        ready: VecDeque<Message>,
+        unplaceable: usize,
+    }
+
+    fn rig() -> Rig {
+        Rig { r: ByMid::default(), ready: VecDeque::new(), unplaceable: 0 }
+    }
+
+    impl Rig {
+        /// Fragment `fsn` of message `mid`; `flags` of U and E, and B where the number is zero.
+        fn feed(&mut self, stream: u16, mid: u32, fsn: u32, flags: &str, payload: &'static [u8]) {
+            let piece = Piece {
+                immediate: false,
+                unordered: flags.contains('U'),
+                begin: fsn == 0,
+                end: flags.contains('E'),
+                tsn: Tsn(0),
+                stream: StreamId(stream),
+                number: mid,
+                fsn: Fsn(fsn),
+                ppid: Ppid(if fsn == 0 { 7 } else { 0 }),
+                payload,
+            };
+            let back = self.r.insert(&piece, Bytes::from_static(payload), &mut self.ready);
+            self.unplaceable += usize::from(back.is_some());
+        }
+
+        fn skip(&mut self, stream: u16, unordered: bool, number: u32) -> usize {
+            let skip = Skip { stream: StreamId(stream), unordered, number };
+            self.r.forward([skip].into_iter(), &mut self.ready).len()
+        }
+
+        fn read(&mut self) -> Vec<Bytes> {
+            self.ready.drain(..).map(Message::into_bytes).collect()
+        }
+    }
+
+    #[test]
+    fn fragments_of_two_messages_in_turn_make_two_messages() {
+        let mut t = rig();
+        t.feed(1, 0, 0, "", b"a");
+        t.feed(2, 0, 0, "", b"x");
+        t.feed(1, 0, 1, "", b"b");
+        t.feed(2, 0, 1, "E", b"y");
+        t.feed(1, 0, 2, "E", b"c");
+        assert_eq!(t.ready[1].ppid, Ppid(7));
+        assert_eq!(t.read(), [&b"xy"[..], b"abc"]);
+        assert_eq!((t.r.parked(), t.r.held(0)), (0, 0));
+    }
+
+    #[test]
+    fn ordered_messages_wait_for_their_turn_across_the_wrap_of_the_mid() {
+        let mut t = rig();
+        t.r.order.set_next(StreamId(1), u32::MAX);
+        t.feed(1, 0, 0, "", b"c");
+        t.feed(1, 0, 1, "E", b"d");
+        t.feed(1, u32::MAX, 0, "", b"a");
+        assert!(t.ready.is_empty());
+        t.feed(1, u32::MAX, 1, "E", b"b");
+        assert_eq!(t.read(), [&b"ab"[..], b"cd"]);
+    }
+
+    #[test]
+    fn unordered_messages_are_delivered_as_they_become_whole() {
+        let mut t = rig();
+        t.feed(1, 0, 0, "U", b"a");
+        t.feed(1, 5, 0, "UE", b"m");
+        t.feed(1, 1, 0, "U", b"x");
+        t.feed(1, 1, 1, "UE", b"y");
+        t.feed(1, 0, 1, "UE", b"b");
+        assert_eq!(t.read(), [&b"m"[..], b"xy", b"ab"]);
+    }
+
+    #[test]
+    fn crafted_numbers_are_refused_and_hold_nothing() {
+        let mut t = rig();
+        t.feed(1, 0, 0, "E", b"first");
+        t.feed(1, 0, 0, "E", b"again");
+        t.feed(1, u32::MAX, 0, "", b"before all");
+        t.feed(1, 1, 1, "", b"b");
+        t.feed(1, 1, 1, "", b"twice");
+        t.feed(1, 1, 2, "E", b"c");
+        t.feed(1, 1, 3, "", b"behind the end");
+        t.feed(1, 1, 4, "E", b"another end");
+        t.feed(1, 1, u32::MAX, "", b"before the first");
+        t.feed(1, 1, 0, "E", b"whole, but in pieces too");
+        assert_eq!(t.unplaceable, 7);
+        assert_eq!(t.r.held(0), 2);
+        t.feed(1, 1, 0, "", b"a");
+        assert_eq!(t.read(), [&b"first"[..], b"abc"]);
+    }
+
+    #[test]
+    fn an_end_before_fragments_that_came_already_is_refused() {
+        let mut t = rig();
+        t.feed(1, 0, 5, "", b"f");
+        t.feed(1, 0, 3, "E", b"d");
+        assert_eq!(t.unplaceable, 1);
+    }
+
+    #[test]
+    fn a_later_fragment_that_claims_number_zero_is_refused() {
+        let mut t = rig();
+        let piece = Piece {
+            immediate: false,
+            unordered: false,
+            begin: false,
+            end: true,
+            tsn: Tsn(0),
+            stream: StreamId(0),
+            number: 0,
+            fsn: Fsn(0),
+            ppid: Ppid(0),
+            payload: b"x",
+        };
+        assert!(t.r.insert(&piece, Bytes::from_static(b"x"), &mut t.ready).is_some());
+        assert_eq!(t.r.parked(), 0);
+    }
+
+    #[test]
+    fn long_messages_of_two_streams_are_delivered_in_parts_side_by_side() {
+        let mut t = rig();
+        t.feed(1, 0, 0, "", b"a");
+        t.feed(2, 0, 0, "", b"x");
+        t.r.deliver_partially(&mut t.ready);
+        t.r.deliver_partially(&mut t.ready);
+        t.r.deliver_partially(&mut t.ready);
+        assert_eq!(t.read(), [&b"a"[..], b"x"]);
+        t.feed(2, 0, 1, "", b"y");
+        t.feed(1, 0, 2, "E", b"c");
+        t.feed(1, 0, 1, "", b"b");
+        t.feed(2, 0, 2, "E", b"z");
+        assert_eq!(t.read(), [&b"y"[..], b"bc", b"z"]);
+        t.feed(1, 1, 0, "E", b"next");
+        assert_eq!(t.read(), [&b"next"[..]]);
+    }
+
+    #[test]
+    fn parts_of_two_unordered_messages_of_one_stream_never_mix() {
+        let mut t = rig();
+        t.feed(1, 0, 0, "U", b"a");
+        t.feed(1, 1, 0, "U", b"x");
+        t.r.deliver_partially(&mut t.ready);
+        t.r.deliver_partially(&mut t.ready);
+        t.feed(1, 1, 1, "UE", b"y");
+        assert_eq!(t.read(), [&b"a"[..]]);
+        t.feed(1, 2, 0, "U", b"m");
+        t.feed(1, 0, 1, "UE", b"b");
+        assert_eq!(t.read(), [&b"b"[..], b"xy"]);
+        t.r.deliver_partially(&mut t.ready);
+        assert_eq!(t.read(), [&b"m"[..]]);
+    }
+
+    #[test]
+    fn a_skip_drops_what_is_incomplete_and_lets_pass_what_waited() {
+        let mut t = rig();
+        t.feed(1, 0, 1, "E", b"half");
+        t.feed(1, 1, 0, "E", b"whole");
+        t.feed(1, 2, 0, "", b"begun");
+        t.feed(1, 3, 0, "E", b"after");
+        t.feed(1, 2, 0, "U", b"other kind");
+        assert_eq!(t.skip(1, false, 2), 2);
+        assert_eq!(t.read(), [&b"whole"[..], b"after"]);
+        assert_eq!(t.r.parked(), 1);
+        assert_eq!(t.skip(1, true, 2), 1);
+        assert_eq!((t.r.parked(), t.r.held(0)), (0, 0));
+    }
+
+    #[test]
+    fn a_skip_across_the_wrap_drops_both_sides_of_it() {
+        let mut t = rig();
+        t.feed(1, u32::MAX, 0, "U", b"a");
+        t.feed(1, 0, 0, "U", b"b");
+        t.feed(1, 1, 0, "U", b"c");
+        assert_eq!(t.skip(1, true, 0), 2);
+        assert_eq!(t.r.parked(), 1);
+    }
+
+    #[test]
+    fn a_message_given_up_after_its_first_part_ends_with_an_aborted_part() {
+        for unordered in [false, true] {
+            let flags = if unordered { "U" } else { "" };
+            let mut t = rig();
+            t.feed(1, 0, 0, flags, b"part");
+            t.r.deliver_partially(&mut t.ready);
+            t.feed(1, 1, 0, if unordered { "UE" } else { "E" }, b"next");
+            t.skip(1, unordered, 0);
+            let parts: Vec<_> = t.ready.iter().map(|m| (m.begin, m.end, m.aborted, m.len())).collect();
+            assert_eq!(parts, [(true, false, false, 4), (false, true, true, 0), (true, true, false, 4)]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_fragments_gives_every_message_once_and_in_order(
+            lengths in prop::collection::vec((0u16..3, any::<bool>(), 1u32..6), 1..20),
+            seed in prop::collection::vec(any::<u16>(), 120),
+            partial: bool,
+        ) {
+            let mut next = BTreeMap::<(u16, bool), u32>::new();
+            let mut pieces = Vec::new();
+            for &(stream, unordered, count) in &lengths {
+                let number = next.entry((stream, unordered)).or_default();
+                pieces.extend((0..count).map(|fsn| (stream, unordered, *number, fsn, fsn + 1 == count)));
+                *number += 1;
+            }
+            let mut order: Vec<usize> = (0..pieces.len()).collect();
+            order.sort_by_key(|&n| seed[n % seed.len()]);
+            let mut t = rig();
+            for n in order {
+                let (stream, unordered, number, fsn, end) = pieces[n];
+                let flags = match (unordered, end) {
+                    (false, false) => "",
+                    (false, true) => "E",
+                    (true, false) => "U",
+                    (true, true) => "UE",
+                };
+                t.feed(stream, number, fsn, flags, b"x");
+                if partial {
+                    t.r.deliver_partially(&mut t.ready);
+                }
+            }
+            prop_assert_eq!((t.unplaceable, t.r.parked(), t.r.held(0)), (0, 0, 0));
+            let mut sizes = BTreeMap::<(u16, bool), Vec<usize>>::new();
+            let mut open = BTreeMap::<(u16, bool), usize>::new();
+            for m in &t.ready {
+                let key = (m.stream.0, m.unordered);
+                prop_assert_eq!(m.begin, !open.contains_key(&key));
+                *open.entry(key).or_default() += m.len();
+                if m.end {
+                    sizes.entry(key).or_default().push(open.remove(&key).unwrap());
+                }
+            }
+            prop_assert!(open.is_empty());
+            let mut expected = BTreeMap::<(u16, bool), Vec<usize>>::new();
+            for (stream, unordered, count) in lengths {
+                expected.entry((stream, unordered)).or_default().push(count as usize);
+            }
+            for (key, list) in expected.iter_mut().chain(sizes.iter_mut()) {
+                if key.1 {
+                    list.sort_unstable();
+                }
+            }
+            prop_assert_eq!(sizes, expected);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! DATA: the fragments of a message have consecutive TSNs (RFC 9260 section 6.9).
+//!
+//! Invariant: runs do not touch unless they are of different messages. Begin at [`ByTsn::insert`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+use wire::{Ppid, StreamId};
+
+use super::order::Order;
+use super::{Piece, Skip, aborted};
+use crate::event::Message;
+use crate::tx::Seq;
+
+/// Consecutive fragments of one message.
+#[derive(Debug)]
+struct Run {
+    last: Seq,
+    stream: StreamId,
+    ssn: u32,
+    ppid: Ppid,
+    unordered: bool,
+    begin: bool,
+    end: bool,
+    /// Whether its first part was given to the reader already.
+    partly_delivered: bool,
+    pieces: SmallVec<[Bytes; 1]>,
+}
+
+impl Run {
+    fn is_of(&self, chunk: &Piece<'_>) -> bool {
+        self.stream == chunk.stream
+            && self.unordered == chunk.unordered
+            && (chunk.unordered || self.ssn == chunk.number)
+    }
+
+    fn take_message(&mut self) -> Message {
+        Message {
+            stream: self.stream,
+            ppid: self.ppid,
+            unordered: self.unordered,
+            begin: !self.partly_delivered,
+            end: self.end,
+            aborted: false,
+            pieces: std::mem::take(&mut self.pieces),
+        }
+    }
+}
+
+/// Incomplete and early messages.
+#[derive(Debug)]
+pub(crate) struct ByTsn {
+    runs: BTreeMap<Seq, Run>,
+    order: Order,
+}
+
+impl Default for ByTsn {
+    fn default() -> Self {
+        ByTsn { runs: BTreeMap::new(), order: Order::new(u16::MAX.into()) }
+    }
+}
+
+impl ByTsn {
+    pub(super) fn parked(&self) -> usize {
+        self.runs.len() + self.order.parked()
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        seq: Seq,
+        chunk: &Piece<'_>,
+        payload: Bytes,
+        ready: &mut VecDeque<Message>,
+    ) -> Option<Message> {
+        if chunk.begin && chunk.end {
+            let message = Message {
+                stream: chunk.stream,
+                ppid: chunk.ppid,
+                unordered: chunk.unordered,
+                begin: true,
+                end: true,
+                aborted: false,
+                pieces: smallvec![payload],
+            };
+            return self.order.deliver(chunk.number, message, ready);
+        }
+        let first = self.extend_or_begin(seq, chunk, payload);
+        self.join_next(first);
+        self.finish(first, ready)
+    }
+
+    /// Adds the fragment to the run that ends just before it, or begins a run; returns the run's first sequence.
+    fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: Bytes) -> Seq {
+        if let Some((&first, run)) = self.runs.range_mut(..seq).next_back()
+            && run.last.next() == seq
+            && !run.end
+            && !chunk.begin
+            && run.is_of(chunk)
+        {
+            run.last = seq;
+            run.end = chunk.end;
+            run.pieces.push(payload);
+            return first;
+        }
+        let run = Run {
+            last: seq,
+            stream: chunk.stream,
+            ssn: chunk.number,
+            ppid: chunk.ppid,
+            unordered: chunk.unordered,
+            begin: chunk.begin,
+            end: chunk.end,
+            partly_delivered: false,
+            pieces: smallvec![payload],
+        };
+        self.runs.insert(seq, run);
+        seq
+    }
+
+    /// Joins the run at `first` with the one that begins just behind it, if both are of one message.
+    fn join_next(&mut self, first: Seq) {
+        let Some(run) = self.runs.get(&first) else { return };
+        let behind = run.last.next();
+        let joins = self.runs.get(&behind).is_some_and(|next| {
+            !run.end
+                && !next.begin
+                && next.stream == run.stream
+                && next.unordered == run.unordered
+                && (run.unordered || next.ssn == run.ssn)
+        });
+        if !joins {
+            return;
+        }
+        let Some(next) = self.runs.remove(&behind) else { return };
+        if let Some(run) = self.runs.get_mut(&first) {
+            run.last = next.last;
+            run.end = next.end;
+            run.pieces.extend(next.pieces);
+        }
+    }
+
+    /// Delivers the run at `first` if it is a whole message, or the next part of one already begun.
+    fn finish(&mut self, first: Seq, ready: &mut VecDeque<Message>) -> Option<Message> {
+        let run = self.runs.get_mut(&first)?;
+        if run.partly_delivered {
+            ready.push_back(run.take_message());
+            if run.end {
+                let (stream, unordered) = (run.stream, run.unordered);
+                self.runs.remove(&first);
+                self.close(stream, unordered, ready);
+            }
+        } else if run.begin && run.end {
+            let message = run.take_message();
+            let ssn = run.ssn;
+            self.runs.remove(&first);
+            return self.order.deliver(ssn, message, ready);
+        }
+        None
+    }
+
+    /// A message that was delivered in parts is over.
+    fn close(&mut self, stream: StreamId, unordered: bool, ready: &mut VecDeque<Message>) {
+        if unordered {
+            self.order.close(stream, ready);
+        } else {
+            self.order.advance(stream, ready);
+        }
+    }
+
+    /// Only the run that ends where the next chunk is due can still grow into a message: no other is looked at.
+    pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
+        let last = self.runs.range_mut(..first_missing).next_back().map(|(_, run)| run);
+        let Some(run) = last.filter(|r| r.begin && !r.partly_delivered && r.last.next() == first_missing)
+        else {
+            return;
+        };
+        if run.unordered && !self.order.is_open(run.stream) {
+            self.order.open(run.stream);
+        } else if run.unordered || !self.order.is_turn(run.stream, run.ssn) {
+            return;
+        }
+        ready.push_back(run.take_message());
+        run.partly_delivered = true;
+    }
+
+    //= rfc3758#section-3.6
+    //# The receiver MUST remove any partially reassembled message, which is still missing one or more TSNs earlier than or
+    //# equal to the new cumulative TSN point.
+    pub(super) fn forward(
+        &mut self,
+        skipped: Seq,
+        first_missing: Seq,
+        skips: impl Iterator<Item = Skip>,
+        ready: &mut VecDeque<Message>,
+    ) -> Vec<Bytes> {
+        // A run that began before the new point belongs to a message that was given up; one without a beginning can have
+        // none any more.
+        let gone = |(first, run): &(&Seq, &Run)| **first < skipped || !run.begin;
+        let gone: Vec<Seq> = self.runs.range(..first_missing).filter(gone).map(|(first, _)| *first).collect();
+        let mut dropped = Vec::new();
+        for first in gone {
+            let Some(run) = self.runs.remove(&first) else { continue };
+            dropped.extend(run.pieces);
+            if run.partly_delivered {
+                ready.push_back(aborted(run.stream, run.ppid, run.unordered));
+                self.close(run.stream, run.unordered, ready);
+            }
+        }
+        for skip in skips {
+            self.order.skip(skip.stream, skip.number, ready);
+        }
+        dropped
+    }
+
+    pub(super) fn held(&self, overhead: usize) -> usize {
+        let runs = self.runs.values().flat_map(|r| &r.pieces);
+        let waiting = self.order.waiting().flat_map(|m| &m.pieces);
+        runs.chain(waiting).map(|p| p.len() + overhead).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Fsn, Tsn};
+
+    fn chunk(flags: &str, ssn: u16, payload: &'static [u8]) -> Piece<'static> {
+        Piece {
+            immediate: false,
+            unordered: flags.contains('U'),
+            begin: flags.contains('B'),
+            end: flags.contains('E'),
+            tsn: Tsn(0),
+            stream: StreamId(0),
+            number: ssn.into(),
+            fsn: Fsn(0),
+            ppid: Ppid(0),
+            payload,
+        }
+    }
+
+    fn feed(r: &mut ByTsn, seq: u64, flags: &str, ssn: u16, payload: &'static [u8]) -> Vec<Bytes> {
+        let mut ready = VecDeque::new();
+        r.insert(Seq(seq), &chunk(flags, ssn, payload), Bytes::from_static(payload), &mut ready);
+        ready.into_iter().map(Message::into_bytes).collect()
+    }
+
+    #[test]
+    fn fragments_in_any_order_make_one_message() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut r = ByTsn::default();
+            let parts: [(&str, &[u8]); 3] = [("B", b"ab"), ("", b"cd"), ("E", b"e")];
+            let mut out = Vec::new();
+            for i in order {
+                out.extend(feed(&mut r, i as u64, parts[i].0, 0, parts[i].1));
+            }
+            assert_eq!(out, [Bytes::from_static(b"abcde")], "order {order:?}");
+            assert_eq!((r.parked(), r.held(0)), (0, 0));
+        }
+    }
+
+    #[test]
+    fn an_early_message_waits_for_its_turn_and_an_unordered_one_does_not() {
+        let mut r = ByTsn::default();
+        assert!(feed(&mut r, 1, "BE", 1, b"second").is_empty());
+        assert_eq!(feed(&mut r, 2, "BEU", 0, b"now"), [Bytes::from_static(b"now")]);
+        assert_eq!(
+            feed(&mut r, 0, "BE", 0, b"first"),
+            [Bytes::from_static(b"first"), Bytes::from_static(b"second")]
+        );
+    }
+
+    #[test]
+    fn order_holds_across_the_wrap_of_the_ssn() {
+        let mut r = ByTsn::default();
+        r.order.set_next(StreamId(0), u16::MAX.into());
+        assert!(feed(&mut r, 1, "BE", 0, b"b").is_empty());
+        assert_eq!(
+            feed(&mut r, 0, "BE", u16::MAX, b"a"),
+            [Bytes::from_static(b"a"), Bytes::from_static(b"b")]
+        );
+    }
+
+    #[test]
+    fn neighbouring_messages_do_not_flow_into_each_other() {
+        let mut r = ByTsn::default();
+        assert!(feed(&mut r, 0, "B", 0, b"a").is_empty());
+        assert!(feed(&mut r, 2, "B", 1, b"c").is_empty());
+        assert_eq!(feed(&mut r, 1, "E", 0, b"b"), [Bytes::from_static(b"ab")]);
+        assert_eq!(feed(&mut r, 3, "E", 1, b"d"), [Bytes::from_static(b"cd")]);
+    }
+
+    #[test]
+    fn a_message_begun_by_partial_delivery_goes_on_in_parts_and_then_gives_way() {
+        let mut r = ByTsn::default();
+        feed(&mut r, 0, "B", 0, b"ab");
+        feed(&mut r, 3, "BE", 1, b"next");
+        let mut ready = VecDeque::new();
+        r.deliver_partially(Seq(1), &mut ready);
+        let first = ready.pop_front().unwrap();
+        assert!(first.begin && !first.end && ready.is_empty());
+        r.insert(Seq(1), &chunk("", 0, b"cd"), Bytes::from_static(b"cd"), &mut ready);
+        let middle = ready.pop_front().unwrap();
+        assert!(!middle.begin && !middle.end);
+        r.insert(Seq(2), &chunk("E", 0, b"e"), Bytes::from_static(b"e"), &mut ready);
+        let last = ready.pop_front().unwrap();
+        assert!(!last.begin && last.end);
+        assert_eq!(ready.pop_front().unwrap().into_bytes(), Bytes::from_static(b"next"));
+    }
+    fn forward(
+        r: &mut ByTsn,
+        skipped: u64,
+        first_missing: u64,
+        ssns: &[u32],
+        ready: &mut VecDeque<Message>,
+    ) -> usize {
+        let skips = ssns.iter().map(|&number| Skip { stream: StreamId(0), unordered: false, number });
+        r.forward(Seq(skipped), Seq(first_missing), skips, ready).len()
+    }
+
+    #[test]
+    fn a_skip_drops_half_assembled_messages_and_delivers_those_that_waited() {
+        let mut r = ByTsn::default();
+        feed(&mut r, 0, "B", 0, b"a");
+        feed(&mut r, 2, "BE", 1, b"whole");
+        feed(&mut r, 3, "B", 2, b"c");
+        feed(&mut r, 5, "BE", 3, b"next");
+        feed(&mut r, 6, "B", 4, b"still coming");
+        let mut ready = VecDeque::new();
+        assert_eq!(forward(&mut r, 5, 7, &[2], &mut ready), 2);
+        let read: Vec<_> = ready.into_iter().map(Message::into_bytes).collect();
+        assert_eq!(read, [Bytes::from_static(b"whole"), Bytes::from_static(b"next")]);
+        assert_eq!(feed(&mut r, 7, "E", 4, b"!"), [Bytes::from_static(b"still coming!")]);
+        assert_eq!((r.parked(), r.held(0)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_left_behind_a_point_in_the_middle_of_a_message_is_dropped_too() {
+        let mut r = ByTsn::default();
+        feed(&mut r, 1, "", 0, b"b");
+        feed(&mut r, 2, "E", 0, b"c");
+        assert_eq!(forward(&mut r, 1, 3, &[0], &mut VecDeque::new()), 2);
+        assert_eq!(r.parked(), 0);
+    }
+
+    #[test]
+    fn a_message_given_up_after_its_first_part_ends_with_an_aborted_part() {
+        for flags in ["B", "BU"] {
+            let mut r = ByTsn::default();
+            feed(&mut r, 0, flags, 0, b"part");
+            let mut ready = VecDeque::new();
+            r.deliver_partially(Seq(1), &mut ready);
+            r.insert(
+                Seq(2),
+                &chunk(if flags == "B" { "BE" } else { "BEU" }, 1, b"next"),
+                Bytes::from_static(b"next"),
+                &mut ready,
+            );
+            forward(&mut r, 2, 3, if flags == "B" { &[0] } else { &[] }, &mut ready);
+            let parts: Vec<_> = ready.iter().map(|m| (m.begin, m.end, m.aborted, m.len())).collect();
+            assert_eq!(parts, [(true, false, false, 4), (false, true, true, 0), (true, true, false, 4)]);
+        }
+    }
+
+    #[test]
+    fn skips_hold_across_the_wrap_of_the_ssn_and_old_ones_change_nothing() {
+        let mut r = ByTsn::default();
+        r.order.set_next(StreamId(0), 65_534);
+        feed(&mut r, 1, "BE", 65_535, b"a");
+        feed(&mut r, 2, "BE", 0, b"b");
+        feed(&mut r, 4, "BE", 2, b"d");
+        let mut ready = VecDeque::new();
+        forward(&mut r, 0, 0, &[65_533], &mut ready);
+        assert!(ready.is_empty());
+        forward(&mut r, 1, 3, &[1], &mut ready);
+        let read: Vec<_> = ready.into_iter().map(Message::into_bytes).collect();
+        assert_eq!(read, [&b"a"[..], b"b", b"d"]);
+        assert_eq!(r.parked(), 0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Fragments into messages, messages into the order of their streams (RFC 9260 sections 6.5, 6.6 and 6.9, RFC 8260
+//! section 2.2).
+//!
+//! DATA fragments belong together by consecutive TSNs ([`ByTsn`]), I-DATA fragments by message number and fragment number
+//! ([`ByMid`]); an association has one kind only. A message that came whole and in turn passes straight through. Begin at
+//! [`Reassembly::insert`].
+
+mod by_mid;
+mod by_tsn;
+mod order;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use wire::{Data, Fragment, Fsn, IData, Ppid, StreamId, Tsn};
+
+use crate::event::Message;
+use crate::tx::Seq;
+use by_mid::ByMid;
+use by_tsn::ByTsn;
+
+/// A DATA or I-DATA chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece<'a> {
+    pub(crate) immediate: bool,
+    pub(crate) unordered: bool,
+    pub(crate) begin: bool,
+    pub(crate) end: bool,
+    pub(crate) tsn: Tsn,
+    pub(crate) stream: StreamId,
+    /// SSN or MID.
+    pub(crate) number: u32,
+    /// Zero in DATA.
+    pub(crate) fsn: Fsn,
+    /// Zero in the later fragments of I-DATA.
+    pub(crate) ppid: Ppid,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> From<&Data<'a>> for Piece<'a> {
+    #[inline]
+    fn from(data: &Data<'a>) -> Self {
+        Piece {
+            immediate: data.immediate,
+            unordered: data.unordered,
+            begin: data.begin,
+            end: data.end,
+            tsn: data.tsn,
+            stream: data.stream,
+            number: data.ssn.0.into(),
+            fsn: Fsn(0),
+            ppid: data.ppid,
+            payload: data.payload,
+        }
+    }
+}
+
+impl<'a> From<&IData<'a>> for Piece<'a> {
+    fn from(data: &IData<'a>) -> Self {
+        //= rfc8260#section-2.1
+        //# If the B bit is set, this field contains the PPID of the user message. [...] In this case, the FSN is implicitly
+        //# considered to be 0.
+        let (begin, fsn, ppid) = match data.fragment {
+            Fragment::First(ppid) => (true, Fsn(0), ppid),
+            Fragment::Later(fsn) => (false, fsn, Ppid(0)),
+        };
+        Piece {
+            immediate: data.immediate,
+            unordered: data.unordered,
+            begin,
+            end: data.end,
+            tsn: data.tsn,
+            stream: data.stream,
+            number: data.mid.0,
+            fsn,
+            ppid,
+            payload: data.payload,
+        }
+    }
+}
+
+/// What a FORWARD TSN or I-FORWARD TSN says of one stream: messages up to this one will not come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Skip {
+    pub(crate) stream: StreamId,
+    pub(crate) unordered: bool,
+    /// SSN or MID.
+    pub(crate) number: u32,
+}
+
+/// Incomplete and early messages.
+#[derive(Debug)]
+pub(crate) enum Reassembly {
+    /// Of DATA.
+    Data(ByTsn),
+    /// Of I-DATA.
+    Interleaved(ByMid),
+}
+
+impl Reassembly {
+    pub(crate) fn new(interleaved: bool) -> Reassembly {
+        if interleaved {
+            Reassembly::Interleaved(ByMid::default())
+        } else {
+            Reassembly::Data(ByTsn::default())
+        }
+    }
+
+    /// Messages and fragments that wait for others.
+    pub(crate) fn parked(&self) -> usize {
+        match self {
+            Reassembly::Data(r) => r.parked(),
+            Reassembly::Interleaved(r) => r.parked(),
+        }
+    }
+
+    /// Takes a new chunk; messages that are now whole and in turn go to `ready`. Returns bytes that cannot be placed
+    /// because the peer numbered them as others.
+    pub(crate) fn insert(
+        &mut self,
+        seq: Seq,
+        piece: &Piece<'_>,
+        payload: Bytes,
+        ready: &mut VecDeque<Message>,
+    ) -> Option<Message> {
+        match self {
+            Reassembly::Data(r) => r.insert(seq, piece, payload, ready),
+            Reassembly::Interleaved(r) => r.insert(piece, payload, ready),
+        }
+    }
+
+    /// Gives the reader the beginning of a message that does not fit into the buffer as a whole, if there is one whose
+    /// turn it is (RFC 9260 section 6.9: partial delivery). Of DATA, only what came without gaps below `first_missing`
+    /// counts.
+    pub(crate) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
+        match self {
+            Reassembly::Data(r) => r.deliver_partially(first_missing, ready),
+            Reassembly::Interleaved(r) => r.deliver_partially(ready),
+        }
+    }
+
+    /// The peer gave up chunks before `skipped`, and everything before `first_missing` came or was given up. Returns the
+    /// bytes of messages that will never be whole.
+    pub(crate) fn forward(
+        &mut self,
+        skipped: Seq,
+        first_missing: Seq,
+        skips: impl Iterator<Item = Skip>,
+        ready: &mut VecDeque<Message>,
+    ) -> Vec<Bytes> {
+        match self {
+            Reassembly::Data(r) => r.forward(skipped, first_missing, skips, ready),
+            Reassembly::Interleaved(r) => r.forward(skips, ready),
+        }
+    }
+
+    /// Bytes held here, with `overhead` for each piece.
+    pub(crate) fn held(&self, overhead: usize) -> usize {
+        match self {
+            Reassembly::Data(r) => r.held(overhead),
+            Reassembly::Interleaved(r) => r.held(overhead),
+        }
+    }
+}
+
+/// The end of a message that was delivered in part and will not be completed.
+fn aborted(stream: StreamId, ppid: Ppid, unordered: bool) -> Message {
+    Message {
+        stream,
+        ppid,
+        unordered,
+        begin: false,
+        end: true,
+        aborted: true,
+        pieces: smallvec::SmallVec::new(),
+    }
+}

@@ -1,0 +1,164 @@
+//! The order of each stream: messages that came before their turn wait here.
+//!
+//! Numbers are SSNs (16 bits) or MIDs (32 bits). Invariant: what is parked comes after the stream's next number. Begin at
+//! [`Order::deliver`].
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
+use wire::StreamId;
+
+use crate::event::Message;
+
+/// One stream.
+#[derive(Debug, Default)]
+struct Stream {
+    next: u32,
+    parked: BTreeMap<u32, Message>,
+    /// Whether an unordered message is being delivered in parts.
+    unordered_open: bool,
+    /// Unordered messages that wait for its end: parts of two could not be told apart.
+    behind: Vec<Message>,
+}
+
+/// All streams on which anything came.
+#[derive(Debug)]
+pub(super) struct Order {
+    streams: BTreeMap<u16, Stream>,
+    parked: usize,
+    /// The greatest number.
+    mask: u32,
+}
+
+impl Order {
+    /// `mask` is the greatest number.
+    pub(super) fn new(mask: u32) -> Order {
+        Order { streams: BTreeMap::new(), parked: 0, mask }
+    }
+
+    /// Messages that wait.
+    pub(super) fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// Whether the ordered message `number` is the one due.
+    pub(super) fn is_turn(&self, id: StreamId, number: u32) -> bool {
+        self.streams.get(&id.0).map_or(0, |s| s.next) == number
+    }
+
+    /// The number of the ordered message that is due.
+    pub(super) fn next(&self, id: StreamId) -> u32 {
+        self.streams.get(&id.0).map_or(0, |s| s.next)
+    }
+
+    /// Whether the turn of the ordered message `number` is over.
+    pub(super) fn is_over(&self, id: StreamId, number: u32) -> bool {
+        self.distance(self.next(id), number) > self.mask / 2
+    }
+
+    fn distance(&self, from: u32, to: u32) -> u32 {
+        to.wrapping_sub(from) & self.mask
+    }
+
+    /// Whether an unordered message of the stream is being delivered in parts.
+    pub(super) fn is_open(&self, id: StreamId) -> bool {
+        self.streams.get(&id.0).is_some_and(|s| s.unordered_open)
+    }
+
+    /// An unordered message begins to be delivered in parts.
+    pub(super) fn open(&mut self, id: StreamId) {
+        self.streams.entry(id.0).or_default().unordered_open = true;
+    }
+
+    /// Delivers a whole message or keeps it for its turn; returns it if its place is taken.
+    pub(super) fn deliver(
+        &mut self,
+        number: u32,
+        message: Message,
+        ready: &mut VecDeque<Message>,
+    ) -> Option<Message> {
+        let id = message.stream;
+        if message.unordered {
+            match self.streams.get_mut(&id.0).filter(|s| s.unordered_open) {
+                Some(stream) => {
+                    stream.behind.push(message);
+                    self.parked += 1;
+                }
+                None => ready.push_back(message),
+            }
+            return None;
+        }
+        let stream = self.streams.entry(id.0).or_default();
+        if stream.next != number {
+            return match stream.parked.entry(number) {
+                Entry::Occupied(_) => Some(message),
+                Entry::Vacant(place) => {
+                    place.insert(message);
+                    self.parked += 1;
+                    None
+                }
+            };
+        }
+        ready.push_back(message);
+        self.advance(id, ready);
+        None
+    }
+
+    /// An unordered message that was delivered in parts is complete: those behind it follow.
+    pub(super) fn close(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
+        let Some(stream) = self.streams.get_mut(&id.0) else { return };
+        stream.unordered_open = false;
+        self.parked -= stream.behind.len();
+        ready.extend(stream.behind.drain(..));
+    }
+
+    /// The stream's turn moves on, and with it what was parked.
+    pub(super) fn advance(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
+        let mask = self.mask;
+        let stream = self.streams.entry(id.0).or_default();
+        stream.next = stream.next.wrapping_add(1) & mask;
+        while let Some(message) = stream.parked.remove(&stream.next) {
+            self.parked -= 1;
+            ready.push_back(message);
+            stream.next = stream.next.wrapping_add(1) & mask;
+        }
+    }
+
+    /// Ordered messages up to `number` that have not come whole will not come.
+    ///
+    /// The work is that of what is parked, whatever the distance.
+    pub(super) fn skip(&mut self, id: StreamId, number: u32, ready: &mut VecDeque<Message>) {
+        if self.is_over(id, number) {
+            return;
+        }
+        let stream = self.streams.entry(id.0).or_default();
+        let due: Vec<u32> = if stream.next <= number {
+            stream.parked.range(stream.next..=number).map(|(n, _)| *n).collect()
+        } else {
+            stream
+                .parked
+                .range(stream.next..)
+                .chain(stream.parked.range(..=number))
+                .map(|(n, _)| *n)
+                .collect()
+        };
+        //= rfc3758#section-3.6
+        //# the receiver MUST use the stream sequence information to examine all of the listed stream reordering queues, and
+        //# immediately make available for delivery stream sequence numbers earlier than or equal to the stream sequence number
+        //# listed inside the FORWARD TSN.
+        ready.extend(due.iter().filter_map(|n| stream.parked.remove(n)));
+        self.parked -= due.len();
+        stream.next = number;
+        self.advance(id, ready);
+    }
+
+    /// All messages that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Message> {
+        self.streams.values().flat_map(|s| s.parked.values().chain(&s.behind))
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_next(&mut self, id: StreamId, number: u32) {
+        self.streams.entry(id.0).or_default().next = number;
+    }
+}

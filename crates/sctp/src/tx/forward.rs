@@ -1,0 +1,152 @@
+//! Advanced.Peer.Ack.Point (RFC 3758 section 3.5): up to where the peer need not wait, and when to tell it so.
+//!
+//! Never sends. Invariant: `advanced` is not before the first chunk outstanding, and everything between is given up. Begin
+//! at [`Forward::follow`].
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::{Outstanding, Seq};
+
+/// Where the peer is to go on, and what it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Forward {
+    /// The first sequence that the peer must still wait for.
+    advanced: Seq,
+    /// What `advanced` was when a FORWARD TSN last left, and when.
+    told: Option<(Seq, Time)>,
+    due: bool,
+    /// When to say it again although nothing came: stands in for T3-rtx, which runs only for chunks in flight.
+    timer: Option<Time>,
+}
+
+impl Forward {
+    /// After a SACK, a timeout, or chunks were given up. A FORWARD TSN is due if there is something new to tell, or if
+    /// what was told could have been answered in the round trip since.
+    pub(crate) fn follow(&mut self, outstanding: &Outstanding, now: Time, round_trip: Duration) {
+        //= rfc3758#section-3.5
+        //# If (Advanced.Peer.Ack.Point < SackCumAck), then update Advanced.Peer.Ack.Point to be equal to SackCumAck.
+        self.advanced = self.advanced.max(outstanding.first());
+        //= rfc3758#section-3.5
+        //# Try to further advance the "Advanced.Peer.Ack.Point" locally, that is, to move "Advanced.Peer.Ack.Point" up as
+        //# long as the chunk next in the out-queue space is marked as "abandoned"
+        while outstanding.is_abandoned(self.advanced) {
+            self.advanced = self.advanced.next();
+        }
+        if self.advanced == outstanding.first() {
+            *self = Forward { advanced: self.advanced, ..Forward::default() };
+            return;
+        }
+        //= rfc3758#section-3.5
+        //# An implementation may wish to limit the number of duplicate FORWARD TSN chunks it sends by either only sending a
+        //# duplicate FORWARD TSN every other SACK or waiting a full RTT before sending a duplicate FORWARD TSN.
+        self.due |= self.told.is_none_or(|(point, at)| self.advanced > point || now >= at + round_trip);
+    }
+
+    /// Whether a FORWARD TSN is to be sent.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// The first sequence that the peer must still wait for.
+    pub(crate) fn advanced(&self) -> Seq {
+        self.advanced
+    }
+
+    /// A FORWARD TSN left.
+    //= rfc3758#section-3.5
+    //# If a FORWARD TSN is sent, the sender MUST assure that at least one T3-rtx timer is running.
+    pub(crate) fn on_sent(&mut self, now: Time, rto: Duration) {
+        self.due = false;
+        self.told = Some((self.advanced, now));
+        self.timer = Some(now + rto);
+    }
+
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.timer.unwrap_or(Time::NEVER)
+    }
+
+    /// Whether the peer has not answered in time; the FORWARD TSN is then due again.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
+        let expired = self.timer.is_some_and(|at| at <= now);
+        if expired {
+            self.timer = None;
+            self.due = true;
+        }
+        expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::PathIndex;
+    use crate::tx::Fragment;
+    use bytes::Bytes;
+    use wire::{Fsn, Mid, Ppid, StreamId};
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn sent(n: u64) -> Outstanding {
+        let mut o = Outstanding::default();
+        for mid in 0..n {
+            let fragment = Fragment {
+                payload: Bytes::from_static(b"x"),
+                stream: StreamId(0),
+                mid: Mid(mid as u32),
+                fsn: Fsn(0),
+                ppid: Ppid(0),
+                unordered: false,
+                begin: true,
+                end: true,
+            };
+            o.push(fragment, PathIndex(0), Time::ZERO);
+        }
+        o
+    }
+
+    #[test]
+    fn the_point_moves_over_abandoned_chunks_and_stops_at_the_first_other_one() {
+        let (mut o, mut f) = (sent(5), Forward::default());
+        for n in [1, 2, 4] {
+            o.abandon(Seq(n));
+        }
+        f.follow(&o, Time::ZERO, RTT);
+        assert!(!f.is_due());
+        o.on_sack(Seq(1), &[], Time::ZERO).unwrap();
+        f.follow(&o, Time::ZERO, RTT);
+        assert_eq!((f.advanced(), f.is_due()), (Seq(3), true));
+        o.check_invariants();
+    }
+
+    #[test]
+    fn what_was_told_is_not_told_again_before_a_round_trip_has_passed() {
+        let (mut o, mut f) = (sent(3), Forward::default());
+        o.abandon(Seq(0));
+        f.follow(&o, Time::ZERO, RTT);
+        f.on_sent(Time::ZERO, 3 * RTT);
+        f.follow(&o, Time::from_millis(99), RTT);
+        assert!(!f.is_due());
+        f.follow(&o, Time::from_millis(100), RTT);
+        assert!(f.is_due());
+        f.on_sent(Time::from_millis(100), 3 * RTT);
+        o.abandon(Seq(1));
+        f.follow(&o, Time::from_millis(101), RTT);
+        assert!(f.is_due(), "the point has moved");
+    }
+
+    #[test]
+    fn an_unanswered_forward_tsn_is_due_again_after_the_timeout_and_an_answered_one_never() {
+        let (mut o, mut f) = (sent(1), Forward::default());
+        o.abandon(Seq(0));
+        f.follow(&o, Time::ZERO, RTT);
+        f.on_sent(Time::ZERO, 3 * RTT);
+        assert_eq!(f.next_timeout(), Time::from_millis(300));
+        assert!(!f.on_timeout(Time::from_millis(299)));
+        assert!(f.on_timeout(Time::from_millis(300)) && f.is_due());
+        o.on_sack(Seq(1), &[], Time::ZERO).unwrap();
+        f.follow(&o, Time::ZERO, RTT);
+        assert_eq!((f.is_due(), f.next_timeout()), (false, Time::NEVER));
+    }
+}

@@ -1,0 +1,353 @@
+//! Messages that wait for their first transmission, stream by stream.
+//!
+//! A message becomes one or more fragments as it leaves (RFC 9260 section 6.9), and gets its number (SSN or MID) with the
+//! first of them: one that is given up before has none. Invariants: `bytes` is the sum of what is left of the queued
+//! messages; the scheduler knows just the streams that have messages. Begin at [`SendQueue::next_fragment`].
+
+mod scheduler;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use wire::{Fsn, Mid, Ppid, Ssn, StreamId};
+
+use crate::config::Scheduler;
+use scheduler::{Rank, Standing, Turns};
+
+/// Numbers the messages handed over for sending, in that order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct MessageId(pub(crate) u64);
+
+/// The user data of one DATA or I-DATA chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) payload: Bytes,
+    pub(crate) stream: StreamId,
+    /// Number of the message within its stream and kind; its low half is the SSN of an ordered one.
+    pub(crate) mid: Mid,
+    pub(crate) fsn: Fsn,
+    pub(crate) ppid: Ppid,
+    pub(crate) unordered: bool,
+    pub(crate) begin: bool,
+    pub(crate) end: bool,
+}
+
+impl Fragment {
+    /// The stream sequence number, for DATA.
+    #[expect(clippy::cast_possible_truncation, reason = "the SSN is the number modulo 2^16")]
+    pub(crate) fn ssn(&self) -> Ssn {
+        if self.unordered { Ssn(0) } else { Ssn(self.mid.0 as u16) }
+    }
+}
+
+/// A fragment that leaves the queue.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) fragment: Fragment,
+    /// Its message, if that may be given up.
+    pub(crate) limited: Option<MessageId>,
+}
+
+/// What was left in the queue of a message that was given up.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// The fragment that would have come next, if some had left already; without its bytes.
+    pub(crate) next: Option<Fragment>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    id: MessageId,
+    rest: Bytes,
+    mid: Mid,
+    fsn: Fsn,
+    ppid: Ppid,
+    unordered: bool,
+    begun: bool,
+    limited: bool,
+}
+
+/// The messages of one stream.
+#[derive(Debug)]
+struct Stream {
+    messages: VecDeque<Queued>,
+    next_ordered: Mid,
+    next_unordered: Mid,
+    priority: u16,
+    weight: u16,
+    served: u128,
+    /// As the scheduler knows it, while there are messages.
+    rank: Rank,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Stream {
+            messages: VecDeque::new(),
+            next_ordered: Mid(0),
+            next_unordered: Mid(0),
+            priority: 0,
+            weight: 1,
+            served: 0,
+            rank: 0,
+        }
+    }
+}
+
+impl Stream {
+    fn standing(&self) -> Option<Standing> {
+        let head = self.messages.front()?.id;
+        Some(Standing { head, priority: self.priority, served: self.served })
+    }
+}
+
+/// Queue of messages not yet sent, or not yet wholly.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    /// By number; made when first used.
+    streams: Vec<Option<Box<Stream>>>,
+    turns: Turns,
+    bytes: usize,
+    /// What is left of the message in turn; 0 if there is none.
+    head: usize,
+    next_id: u64,
+    /// Whether fragments of several messages may alternate (RFC 8260).
+    interleaves: bool,
+}
+
+impl SendQueue {
+    pub(crate) fn new(scheduler: Scheduler, interleaves: bool) -> SendQueue {
+        SendQueue { turns: Turns::new(scheduler), interleaves, ..SendQueue::default() }
+    }
+
+    /// Bytes waiting.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == 0
+    }
+
+    /// Takes a message, which must not be empty; `limited` if it may be given up.
+    pub(crate) fn push(
+        &mut self,
+        stream: StreamId,
+        ppid: Ppid,
+        payload: Bytes,
+        unordered: bool,
+        limited: bool,
+    ) -> MessageId {
+        debug_assert!(!payload.is_empty());
+        let id = MessageId(self.next_id);
+        self.next_id += 1;
+        self.bytes += payload.len();
+        let queue = self.stream_mut(stream);
+        let was_empty = queue.messages.is_empty();
+        queue.messages.push_back(Queued {
+            id,
+            rest: payload,
+            mid: Mid(0),
+            fsn: Fsn(0),
+            ppid,
+            unordered,
+            begun: false,
+            limited,
+        });
+        if was_empty {
+            self.activate(stream);
+            self.note_head();
+        }
+        id
+    }
+
+    fn stream_mut(&mut self, stream: StreamId) -> &mut Stream {
+        let index = usize::from(stream.0);
+        if self.streams.len() <= index {
+            self.streams.resize_with(index + 1, || None);
+        }
+        self.streams[index].get_or_insert_default()
+    }
+
+    fn stream(&self, stream: StreamId) -> Option<&Stream> {
+        self.streams.get(usize::from(stream.0))?.as_deref()
+    }
+
+    /// Notes what is left of the message in turn.
+    fn note_head(&mut self) {
+        let head = self.turns.current().and_then(|s| self.stream(s)?.messages.front());
+        self.head = head.map_or(0, |m| m.rest.len());
+    }
+
+    fn known_mut(&mut self, stream: StreamId) -> Option<&mut Stream> {
+        self.streams.get_mut(usize::from(stream.0))?.as_deref_mut()
+    }
+
+    /// Lets the scheduler know of a stream that has messages.
+    fn activate(&mut self, stream: StreamId) {
+        let Some(queue) = self.streams.get_mut(usize::from(stream.0)).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        if let Some(mut standing) = queue.standing() {
+            queue.rank = self.turns.activate(stream, &mut standing);
+            queue.served = standing.served;
+        }
+    }
+
+    /// Makes the rank of an active stream anew.
+    fn re_rank(&mut self, stream: StreamId) {
+        let Some(rank) = self.stream(stream).filter(|s| !s.messages.is_empty()).map(|s| s.rank) else {
+            return;
+        };
+        let held = self.turns.deactivate(stream, rank);
+        self.activate(stream);
+        if held && let Some(rank) = self.stream(stream).map(|s| s.rank) {
+            self.turns.hold(stream, rank);
+        }
+        self.note_head();
+    }
+
+    /// Changes the scheduler; a message that must not be interleaved ends first.
+    pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
+        let held = self.turns.held();
+        self.turns = Turns::new(scheduler);
+        for (n, stream) in (0..=u16::MAX).zip(&mut self.streams) {
+            let Some(stream) = stream.as_deref_mut() else { continue };
+            stream.served = 0;
+            if let Some(mut standing) = stream.standing() {
+                stream.rank = self.turns.activate(StreamId(n), &mut standing);
+            }
+        }
+        if let Some(held) = held
+            && let Some(rank) = self.stream(held).map(|s| s.rank)
+        {
+            self.turns.hold(held, rank);
+        }
+        self.note_head();
+    }
+
+    pub(crate) fn set_priority(&mut self, stream: StreamId, priority: u16) {
+        self.stream_mut(stream).priority = priority;
+        self.re_rank(stream);
+    }
+
+    pub(crate) fn set_weight(&mut self, stream: StreamId, weight: u16) {
+        self.stream_mut(stream).weight = weight;
+        self.re_rank(stream);
+    }
+
+    /// How many bytes [`next_fragment`](Self::next_fragment) would take: at most `max`.
+    pub(crate) fn next_length(&self, max: usize) -> Option<usize> {
+        (self.head > 0).then(|| self.head.min(max))
+    }
+
+    /// Whether the packet being filled may take the next fragment.
+    pub(crate) fn fits_packet(&self) -> bool {
+        self.turns.packet_takes_current()
+    }
+
+    /// Nothing more goes into the packet being filled.
+    #[inline]
+    pub(crate) fn end_packet(&mut self) {
+        if let Some(stream) = self.turns.end_packet() {
+            self.after_turn(stream);
+        }
+    }
+
+    /// The turn of the current stream is over, though it has more to send.
+    fn after_turn(&mut self, stream: StreamId) {
+        let Some(standing) = self.stream(stream).and_then(Stream::standing) else { return };
+        let rank = self.turns.rotate(stream, &standing);
+        self.stream_mut(stream).rank = rank;
+        self.note_head();
+    }
+
+    /// Takes the next fragment, of at most `max` bytes.
+    pub(crate) fn next_fragment(&mut self, max: usize) -> Option<Taken> {
+        let id = self.turns.current()?;
+        let stream = self.streams.get_mut(usize::from(id.0))?.as_deref_mut()?;
+        let message = stream.messages.front_mut()?;
+        if !message.begun {
+            let next = if message.unordered { &mut stream.next_unordered } else { &mut stream.next_ordered };
+            message.mid = *next;
+            *next = next.next();
+        }
+        let payload = message.rest.split_to(message.rest.len().min(max));
+        self.bytes -= payload.len();
+        if self.turns.is_fair() {
+            stream.served += self.turns.cost(payload.len(), stream.weight);
+        }
+        let fragment = message.fragment(id, payload);
+        let limited = message.limited.then_some(message.id);
+        message.begun = true;
+        message.fsn = message.fsn.next();
+        if fragment.end {
+            stream.messages.pop_front();
+        }
+        let keeps_turn = self.turns.keeps_turn(id, fragment.end || self.interleaves);
+        match stream.messages.front() {
+            Some(next) if keeps_turn => self.head = next.rest.len(),
+            Some(_) => self.after_turn(id),
+            None => {
+                self.turns.deactivate(id, stream.rank);
+                self.note_head();
+            }
+        }
+        Some(Taken { fragment, limited })
+    }
+
+    /// Removes what is left of a message that is given up.
+    pub(crate) fn remove(&mut self, stream: StreamId, id: MessageId) -> Option<Rest> {
+        let queue = self.known_mut(stream)?;
+        let index = queue.messages.binary_search_by_key(&id, |m| m.id).ok()?;
+        let mut message = queue.messages.remove(index)?;
+        let (rank, is_empty) = (queue.rank, queue.messages.is_empty());
+        self.bytes -= message.rest.len();
+        if index == 0 {
+            // The turn ends with the message.
+            self.turns.deactivate(stream, rank);
+            if !is_empty {
+                self.activate(stream);
+            }
+            self.note_head();
+        }
+        message.rest.clear();
+        let next = message.begun.then(|| message.fragment(stream, Bytes::new()));
+        Some(Rest { next })
+    }
+
+    /// Recounts `bytes`, and what the scheduler knows.
+    pub(crate) fn check_invariants(&self) {
+        let head = self.turns.current().map(|s| self.stream(s).map(|s| s.messages[0].rest.len()));
+        assert_eq!(self.head, head.flatten().unwrap_or(0), "message in turn");
+        let streams = || self.streams.iter().flatten();
+        let messages = || streams().flat_map(|s| &s.messages);
+        assert_eq!(self.bytes, messages().map(|m| m.rest.len()).sum::<usize>(), "queued bytes");
+        assert!(messages().all(|m| !m.rest.is_empty()), "an empty message is queued");
+        let active = streams().filter(|s| !s.messages.is_empty()).count();
+        assert_eq!(active, self.turns.active(), "streams with messages");
+        for (n, stream) in (0..=u16::MAX).zip(&self.streams) {
+            if let Some(stream) = stream.as_deref().filter(|s| !s.messages.is_empty()) {
+                assert!(self.turns.knows(StreamId(n), stream.rank), "stream {n} is not scheduled");
+            }
+        }
+    }
+}
+
+impl Queued {
+    /// The next fragment of this message, with `payload`.
+    fn fragment(&self, stream: StreamId, payload: Bytes) -> Fragment {
+        Fragment {
+            payload,
+            stream,
+            mid: self.mid,
+            fsn: self.fsn,
+            ppid: self.ppid,
+            unordered: self.unordered,
+            begin: !self.begun,
+            end: self.rest.is_empty(),
+        }
+    }
+}

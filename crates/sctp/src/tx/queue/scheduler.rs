@@ -1,0 +1,187 @@
+//! Which stream sends next: the stream schedulers of RFC 8260 section 3.
+//!
+//! Every scheduler is one rule for the rank of a stream; the stream of the lowest rank is served. A stream keeps its turn
+//! until its message ends, or, where messages may be interleaved, until its fragment ends. Each step costs the logarithm
+//! of the number of streams that wait, and nothing while only one stream sends. Invariants: a stream is `current` or in
+//! `waiting` just while it has messages; `current` has the lowest rank unless it is held. Begin at [`Turns::keeps_turn`].
+
+use std::collections::BTreeSet;
+
+use wire::StreamId;
+
+use super::MessageId;
+use crate::config::Scheduler;
+
+/// A stream's place in the order; the lowest is served first.
+pub(super) type Rank = u128;
+
+/// Virtual time that one byte costs a stream of weight 1.
+const BYTE: u128 = 1 << 16;
+
+/// What a stream's rank is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Its first message.
+    pub(super) head: MessageId,
+    pub(super) priority: u16,
+    /// Virtual time up to which it has been served.
+    pub(super) served: u128,
+}
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    scheduler: Scheduler,
+    current: Option<(Rank, StreamId)>,
+    waiting: BTreeSet<(Rank, StreamId)>,
+    /// Whether `current` is within a message that must not be interleaved.
+    held: bool,
+    next_turn: u64,
+    /// Virtual time: where a stream begins that had nothing to send.
+    clock: u128,
+    /// The stream of the packet being filled, where streams take turns by packets.
+    packet: Option<StreamId>,
+}
+
+impl Turns {
+    pub(super) fn new(scheduler: Scheduler) -> Turns {
+        Turns { scheduler, ..Turns::default() }
+    }
+
+    /// The stream that is within a message which must not be interleaved.
+    pub(super) fn held(&self) -> Option<StreamId> {
+        self.current().filter(|_| self.held)
+    }
+
+    /// The stream to be served.
+    pub(super) fn current(&self) -> Option<StreamId> {
+        self.current.map(|(_, stream)| stream)
+    }
+
+    /// Whether the packet being filled may take from the current stream.
+    ///
+    /// RFC 8260 section 3.3: "It bundles only DATA or I-DATA chunks referring to the same stream in a packet."
+    pub(super) fn packet_takes_current(&self) -> bool {
+        self.packet.is_none() || self.packet == self.current()
+    }
+
+    /// A stream that had nothing to send has something; its rank and virtual time are updated.
+    pub(super) fn activate(&mut self, stream: StreamId, standing: &mut Standing) -> Rank {
+        standing.served = standing.served.max(self.clock);
+        let rank = self.rank(standing);
+        match self.current {
+            None => self.serve((rank, stream)),
+            Some(current) if !self.held && (rank, stream) < current => {
+                self.waiting.insert(current);
+                self.serve((rank, stream));
+            }
+            Some(_) => {
+                self.waiting.insert((rank, stream));
+            }
+        }
+        rank
+    }
+
+    /// A stream has nothing to send any more, or its rank is to be made anew; returns whether it was within a message.
+    pub(super) fn deactivate(&mut self, stream: StreamId, rank: Rank) -> bool {
+        if self.current() != Some(stream) {
+            self.waiting.remove(&(rank, stream));
+            return false;
+        }
+        self.current = None;
+        if let Some(next) = self.waiting.pop_first() {
+            self.serve(next);
+        }
+        std::mem::take(&mut self.held)
+    }
+
+    /// The stream keeps its turn: it is within a message.
+    pub(super) fn hold(&mut self, stream: StreamId, rank: Rank) {
+        if self.current() != Some(stream) {
+            self.waiting.remove(&(rank, stream));
+            self.waiting.extend(self.current.replace((rank, stream)));
+        }
+        self.held = true;
+    }
+
+    /// A fragment of the current stream left, and more is to come from it: whether it stays in turn. If not, the caller
+    /// has it [`rotate`](Self::rotate).
+    #[inline]
+    pub(super) fn keeps_turn(&mut self, stream: StreamId, turn_ends: bool) -> bool {
+        self.held = !turn_ends;
+        if self.scheduler == Scheduler::RoundRobinPerPacket {
+            self.packet = Some(stream);
+            return true;
+        }
+        self.held || self.waiting.is_empty() && !self.is_fair()
+    }
+
+    /// The packet is full or nothing more goes into it. Returns the stream whose turn ends with it, if any.
+    #[inline]
+    pub(super) fn end_packet(&mut self) -> Option<StreamId> {
+        let stream = self.packet.take()?;
+        (!self.held && self.current() == Some(stream)).then_some(stream)
+    }
+
+    /// The current stream's turn ends; its new rank.
+    pub(super) fn rotate(&mut self, stream: StreamId, standing: &Standing) -> Rank {
+        let rank = self.rank(standing);
+        match self.waiting.first() {
+            Some(first) if *first < (rank, stream) => {
+                self.waiting.insert((rank, stream));
+                let next = self.waiting.pop_first().unwrap_or((rank, stream));
+                self.serve(next);
+            }
+            _ => self.serve((rank, stream)),
+        }
+        rank
+    }
+
+    fn serve(&mut self, next: (Rank, StreamId)) {
+        self.current = Some(next);
+        if self.is_fair() {
+            self.clock = self.clock.max(next.0);
+        }
+    }
+
+    fn rank(&mut self, standing: &Standing) -> Rank {
+        match self.scheduler {
+            Scheduler::FirstCome => standing.head.0.into(),
+            Scheduler::RoundRobin | Scheduler::RoundRobinPerPacket => self.turn().into(),
+            Scheduler::Priority => Rank::from(standing.priority) << 64 | Rank::from(self.turn()),
+            Scheduler::FairBandwidth | Scheduler::WeightedFair => standing.served,
+        }
+    }
+
+    fn turn(&mut self) -> u64 {
+        self.next_turn += 1;
+        self.next_turn
+    }
+
+    /// Whether streams are ranked by what they were given.
+    pub(super) fn is_fair(&self) -> bool {
+        matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair)
+    }
+
+    /// What `bytes` cost a stream in virtual time.
+    pub(super) fn cost(&self, bytes: usize, weight: u16) -> u128 {
+        match self.scheduler {
+            Scheduler::FairBandwidth => bytes as u128 * BYTE,
+            Scheduler::WeightedFair => bytes as u128 * BYTE / u128::from(weight.max(1)),
+            Scheduler::FirstCome
+            | Scheduler::RoundRobin
+            | Scheduler::RoundRobinPerPacket
+            | Scheduler::Priority => 0,
+        }
+    }
+
+    /// Whether the stream is known with this rank.
+    pub(super) fn knows(&self, stream: StreamId, rank: Rank) -> bool {
+        self.current() == Some(stream) || self.waiting.contains(&(rank, stream))
+    }
+
+    /// Streams that have something to send.
+    pub(super) fn active(&self) -> usize {
+        self.waiting.len() + usize::from(self.current.is_some())
+    }
+}
