@@ -30,7 +30,7 @@ mod random;
 mod rx;
 mod tx;
 
-pub use config::{AssociationConfig, EndpointConfig, Limits, Timing};
+pub use config::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Limits, Timing};
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
 pub use error::{ConnectError, SendError};
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};

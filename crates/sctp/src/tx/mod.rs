@@ -3,10 +3,13 @@
 //! Neither sends anything; `association/assemble.rs` takes from them and writes packets. Inside, TSNs are
 //! [`Seq`]: they do not wrap, so they may be compared and subtracted.
 
+mod lane;
 mod outstanding;
 mod queue;
+mod rack;
 
-pub(crate) use outstanding::{Outstanding, PathAcks};
+pub(crate) use lane::RateSample;
+pub(crate) use outstanding::{Losses, Outstanding, PathAcks};
 pub(crate) use queue::{Fragment, SendQueue};
 
 use wire::Tsn;
