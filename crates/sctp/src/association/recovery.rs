@@ -62,11 +62,15 @@ impl Association {
     }
 
     /// Nothing was heard for two round trips: something is sent that must be answered (RFC 8985 section 7.3). What is
-    /// lost or new goes first; else the last chunk is sent once more. T3 then runs anew.
+    /// lost or new goes first; else the last chunk is sent once more.
+    ///
+    /// T3 goes on: to begin it anew, as RFC 8985 has it, would put off failover to another path by two round trips. But
+    /// the probe must have time to be answered.
     fn on_probe_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
-        path.t3 = Some(now + path.rto());
+        let answer = path.srtt().unwrap_or_else(|| path.rto());
+        path.t3 = path.t3.max(Some(now + answer * 5 / 4));
         self.counters.tail_probes += 1;
         if self.retransmission_path() == Some(index) || self.waiting_length(index).is_some() {
             self.paths.get_mut(index).sending.grant_packet();

@@ -111,7 +111,7 @@ impl Association {
             return;
         }
         self.probe_all(now);
-        self.outstanding.on_t3(index);
+        self.outstanding.on_t3(index, now);
         let given_up = self.mark_lost_on(index);
         self.paths.get_mut(index).sending.on_timeout(given_up, now);
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);

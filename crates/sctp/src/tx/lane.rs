@@ -53,8 +53,8 @@ pub(super) struct Lane {
     /// Chunks acknowledged by gap blocks only.
     pub(super) above: usize,
     pub(super) rack: Rack,
-    /// T3 expired, and nothing was acknowledged since.
-    pub(super) timed_out: bool,
+    /// When T3 expired, if nothing was acknowledged since and nothing of it was sent by another path.
+    pub(super) timed_out_at: Option<Time>,
     /// Chunks given up whose retransmission was found needless, since the last SACK.
     pub(super) spurious: usize,
     pub(super) bursts: VecDeque<Burst>,
@@ -122,6 +122,11 @@ impl Lane {
 
     pub(super) fn round(&self) -> u64 {
         self.round
+    }
+
+    /// Whether T3 expired so little ago that what is acknowledged now cannot be the answer to anything sent since.
+    pub(super) fn timed_out_too_early(&self, now: Time) -> bool {
+        self.timed_out_at.is_some_and(|at| self.is_too_soon(now - at))
     }
 
     /// Whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier

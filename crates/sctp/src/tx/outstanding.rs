@@ -179,6 +179,9 @@ impl Outstanding {
         chunk.sent = Sent::Again;
         let length = chunk.fragment.payload.len();
         self.lane(path).on_sent(seq, length, now);
+        if given_up_on != path {
+            self.lane(given_up_on).timed_out_at = None;
+        }
         self.remember(seq, given_up_on);
     }
 
@@ -254,8 +257,8 @@ impl Outstanding {
     }
 
     /// T3 expired on `path`; what was in flight is about to be given up.
-    pub(crate) fn on_t3(&mut self, path: PathIndex) {
-        self.lane(path).timed_out = true;
+    pub(crate) fn on_t3(&mut self, path: PathIndex, now: Time) {
+        self.lane(path).timed_out_at = Some(now);
     }
 
     /// All that is in flight on `path` counts as lost (for T3, RFC 9260 section 6.3.3, E3). Returns how many chunks.
@@ -407,7 +410,7 @@ impl Outstanding {
         lane.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
         match (fate, sent) {
             (Fate::Lost, _) => {
-                acks.timeout_was_spurious |= lane.timed_out;
+                acks.timeout_was_spurious |= lane.timed_out_too_early(now);
                 self.note_spurious(path);
             }
             (_, Sent::Once) => acks.newest = Some((seq, now - sent_at)),
@@ -428,7 +431,7 @@ impl Outstanding {
     ) {
         let too_soon = self.lanes[path.0].is_too_soon(after);
         if too_soon {
-            acks.timeout_was_spurious |= self.lanes[path.0].timed_out;
+            acks.timeout_was_spurious |= self.lanes[path.0].timed_out_at.is_some();
             if let Some(given_up_on) = self.again.remove(&seq)
                 && sent == Sent::Again
             {
@@ -445,7 +448,7 @@ impl Outstanding {
         let lane = &mut self.lanes[path.0];
         if let Some(newest) = acks.newest_sent_at {
             (acks.rate, acks.round_over) = lane.on_delivered(acks.bytes, newest, now);
-            lane.timed_out = false;
+            lane.timed_out_at = None;
         }
         acks.spurious = std::mem::take(&mut lane.spurious);
         if acks.timeout_was_spurious {
@@ -691,20 +694,32 @@ mod tests {
     fn a_timeout_is_spurious_if_what_was_not_sent_again_is_acknowledged() {
         let mut o = sent(6);
         sack_at(&mut o, 100, 1, &[]);
-        o.on_t3(P);
+        o.on_t3(P, Time::from_millis(1100));
         assert_eq!(o.give_up(P), 5);
         o.on_retransmit(Seq(1), P, Time::from_millis(1100));
-        let acks = sack_at(&mut o, 1101, 3, &[]);
+        let acks = sack_at(&mut o, 1160, 3, &[]);
         assert!(acks.timeout_was_spurious);
         assert!(!o.has_lost());
         assert_eq!(o.flight(P), 300);
     }
 
     #[test]
+    fn a_timeout_is_not_spurious_if_the_answer_may_be_to_what_was_sent_since() {
+        let mut o = sent(6);
+        sack_at(&mut o, 100, 1, &[]);
+        o.on_t3(P, Time::from_millis(1100));
+        o.give_up(P);
+        o.on_retransmit(Seq(1), P, Time::from_millis(1100));
+        // The SACK before was lost: chunks 1 to 3 had arrived, 4 and 5 had not.
+        assert!(!sack_at(&mut o, 1200, 4, &[]).timeout_was_spurious);
+        assert_eq!(o.first_lost().unwrap().0, Seq(4));
+    }
+
+    #[test]
     fn a_timeout_is_not_spurious_if_only_what_was_sent_again_is_acknowledged() {
         let mut o = sent(6);
         sack_at(&mut o, 100, 1, &[]);
-        o.on_t3(P);
+        o.on_t3(P, Time::from_millis(1100));
         o.give_up(P);
         o.on_retransmit(Seq(1), P, Time::from_millis(1100));
         let acks = sack_at(&mut o, 1200, 2, &[]);
