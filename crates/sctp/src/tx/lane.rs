@@ -126,13 +126,7 @@ impl Lane {
 
     /// Whether T3 expired so little ago that what is acknowledged now cannot be the answer to anything sent since.
     pub(super) fn timed_out_too_early(&self, now: Time) -> bool {
-        self.timed_out_at.is_some_and(|at| self.is_too_soon(now - at))
-    }
-
-    /// Whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier
-    /// one was delivered. A quarter of the least round trip is left for paths that have become quicker.
-    pub(super) fn is_too_soon(&self, after: Duration) -> bool {
-        self.rack.min_rtt().is_some_and(|least| after < least * 3 / 4)
+        self.timed_out_at.is_some_and(|at| self.rack.is_too_soon(now - at))
     }
 }
 

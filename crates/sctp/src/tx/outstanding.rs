@@ -429,7 +429,7 @@ impl Outstanding {
         after: Duration,
         acks: &mut PathAcks,
     ) {
-        let too_soon = self.lanes[path.0].is_too_soon(after);
+        let too_soon = self.lanes[path.0].rack.is_too_soon(after);
         if too_soon {
             acks.timeout_was_spurious |= self.lanes[path.0].timed_out_at.is_some();
             if let Some(given_up_on) = self.again.remove(&seq)

@@ -9,6 +9,7 @@ mod grid;
 mod hostile;
 mod many;
 mod paths;
+mod recovery;
 mod seeds;
 mod setup;
 mod shutdown;
