@@ -1,6 +1,6 @@
 //! Goodput through simulated bottlenecks, in virtual time: what loss recovery and congestion control reach.
 //!
-//! `cargo run --release -p sctp --example goodput -- [SECONDS]`
+//! `cargo run --release -p sctp --example goodput -- [SECONDS] [SEED]`
 //!
 //! One flow, a tail-drop queue of one bandwidth-delay product, 8 MB buffers; in brackets the second half. Exits with an
 //! error if a figure is below its goal.
@@ -41,7 +41,8 @@ struct Figures {
 }
 
 fn main() {
-    let seconds: u64 = std::env::args().nth(1).map_or(30, |a| a.parse().expect("a number of seconds"));
+    let arg = |n, default| std::env::args().nth(n).map_or(default, |a| a.parse().expect("a number"));
+    let (seconds, seed): (u64, u64) = (arg(1, 30), arg(2, 1));
     let algorithms =
         [CongestionAlgorithm::Cubic, CongestionAlgorithm::LossTolerant, CongestionAlgorithm::Rfc9260];
     let mut missed = 0;
@@ -49,7 +50,7 @@ fn main() {
     for row in &ROWS {
         print!("{:15} {:3} Mbit/s {:3} ms ", row.name, row.mbit, row.rtt_ms);
         for (index, algorithm) in algorithms.into_iter().enumerate() {
-            let f = run(row, algorithm, seconds);
+            let f = run(row, algorithm, seconds, seed);
             let goal = row.goals.get(index).copied().unwrap_or(0.0);
             let is_missed = f.whole < goal;
             missed += i32::from(is_missed);
@@ -67,7 +68,7 @@ fn main() {
     std::process::exit(missed.min(1));
 }
 
-fn run(row: &Row, congestion: CongestionAlgorithm, seconds: u64) -> Figures {
+fn run(row: &Row, congestion: CongestionAlgorithm, seconds: u64, seed: u64) -> Figures {
     let config = AssociationConfig {
         send_buffer: 8 << 20,
         receive_buffer: 8 << 20,
@@ -75,7 +76,7 @@ fn run(row: &Row, congestion: CongestionAlgorithm, seconds: u64) -> Figures {
         ..AssociationConfig::default()
     };
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
-    let mut world = World::new(1);
+    let mut world = World::new(seed);
     world.checks = false;
     let a = world.add_host(&["10.0.0.1"], endpoint.clone());
     let b = world.add_host(&["10.0.0.2"], endpoint);

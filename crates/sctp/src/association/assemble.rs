@@ -256,7 +256,8 @@ impl Association {
         let flight = self.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
         let max = self.fragment_size();
-        while let Some(length) = self.next_new_length(path) {
+        let mut next = self.next_new_length(path);
+        while let Some(length) = next {
             if packet.remaining() < wire::padded(DATA_HEADER_LEN + length) {
                 break;
             }
@@ -267,7 +268,9 @@ impl Association {
             self.paths.get_mut(path).on_data_sent(length, now);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
-            let immediate = self.next_length_in_window(path).is_none()
+            let in_window = self.next_length_in_window(path);
+            next = in_window.filter(|_| self.window_allows(path));
+            let immediate = in_window.is_none()
                 && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let pushed = packet.push_data(&data_chunk(&fragment, tsn, immediate));
             debug_assert!(pushed.is_ok(), "the room was checked");

@@ -53,6 +53,8 @@ enum Credit {
 pub(crate) struct Sending {
     mtu: usize,
     control: Box<dyn CongestionControl>,
+    /// Bytes that may be in flight now: the controller's window, or that of the reduction that is being carried out.
+    window: usize,
     pacer: Pacer,
     /// The reduction that is being carried out.
     prr: Option<Prr>,
@@ -76,9 +78,11 @@ pub(crate) struct Sending {
 
 impl Sending {
     pub(crate) fn new(algorithm: CongestionAlgorithm, mtu: usize) -> Sending {
+        let control = controller(algorithm, mtu);
         Sending {
             mtu,
-            control: controller(algorithm, mtu),
+            window: control.cwnd(),
+            control,
             pacer: Pacer::new(),
             prr: None,
             in_recovery: false,
@@ -102,19 +106,19 @@ impl Sending {
         self.control.ssthresh()
     }
 
-    /// Bytes that may be in flight now.
-    fn window(&self) -> usize {
-        self.prr.map_or_else(|| self.control.cwnd(), |prr| prr.window())
+    /// The controller, or the reduction, has changed.
+    fn update_window(&mut self) {
+        self.window = self.prr.map_or_else(|| self.control.cwnd(), |prr| prr.window());
     }
 
     /// Whether the window has room. RFC 9260 section 6.1 B: it may be passed by less than one packet.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
-        self.credit != Credit::No || flight < self.window()
+        self.credit != Credit::No || flight < self.window
     }
 
     /// Whether data may leave now.
     pub(crate) fn allows(&self, flight: usize) -> bool {
-        self.credit != Credit::No || (flight < self.window() && self.pacer.allows())
+        self.credit != Credit::No || (flight < self.window && self.pacer.allows())
     }
 
     /// Time has passed; packets are about to be written.
@@ -125,7 +129,7 @@ impl Sending {
 
     /// Data waits on this path, with `flight` bytes in flight: for the window, or for the pacer.
     pub(crate) fn on_waiting(&mut self, flight: usize, now: Time) {
-        if flight >= self.window() {
+        if flight >= self.window {
             self.full_in = Some(self.round);
         } else {
             self.pacer.wait(now);
@@ -172,6 +176,7 @@ impl Sending {
             self.probe_out = false;
             self.on_delivered(acks, seen, in_recovery);
         }
+        self.update_window();
         outcome
     }
 
@@ -221,6 +226,7 @@ impl Sending {
         let is_news = self.congested_at.is_none_or(|at| lost.newest >= at);
         let recovery_began = is_news && self.congested(seen);
         self.given_up += lost.chunks;
+        self.update_window();
         Outcome { recovery_began, undone: false }
     }
 
@@ -244,6 +250,7 @@ impl Sending {
         self.in_recovery = false;
         self.prr = None;
         (self.given_up, self.spurious) = (given_up, 0);
+        self.update_window();
     }
 
     /// Nothing is in flight any more.
@@ -284,11 +291,13 @@ impl Sending {
     /// The path lay idle for so many retransmission timeouts.
     pub(crate) fn on_idle(&mut self, rtos: u32) {
         self.control.on_idle(rtos);
+        self.update_window();
     }
 
     pub(crate) fn on_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
         self.control.on_mtu(mtu);
+        self.update_window();
     }
 
     /// Serves the pacer if its time has come.
@@ -298,7 +307,7 @@ impl Sending {
 
     /// When this path wants to be looked at.
     pub(crate) fn next_timeout(&self) -> Time {
-        let timers = [self.probe_at, self.reorder_at, self.pacer.release_at];
-        timers.into_iter().flatten().min().unwrap_or(Time::NEVER)
+        let or_never = |at: Option<Time>| at.unwrap_or(Time::NEVER);
+        or_never(self.probe_at).min(or_never(self.reorder_at)).min(or_never(self.pacer.release_at))
     }
 }
