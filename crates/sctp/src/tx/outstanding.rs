@@ -685,7 +685,7 @@ mod tests {
         let mut o = sent(6);
         sack_at(&mut o, 103, 0, &[(1, 3)]);
         o.on_retransmit(Seq(0), P, Time::from_millis(103));
-        assert_eq!(sack_at(&mut o, 190, 5, &[]).spurious, 0);
+        assert_eq!(sack_at(&mut o, 190, 6, &[]).spurious, 0);
         o.on_duplicates([Seq(0), Seq(2)].into_iter());
         assert_eq!(sack_at(&mut o, 203, 6, &[]).spurious, 1);
     }
