@@ -311,3 +311,88 @@ impl Sending {
         or_never(self.probe_at).min(or_never(self.reorder_at)).min(or_never(self.pacer.release_at))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: usize = 1000;
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    fn sending() -> Sending {
+        Sending::new(CongestionAlgorithm::Rfc9260, MTU)
+    }
+
+    fn seen(now: u64, flight_before: usize, flight: usize) -> Seen {
+        let srtt = Some(Duration::from_millis(100));
+        Seen { now: MS(now), flight_before, flight, cumulative_advanced: true, srtt }
+    }
+
+    fn losses(chunks: usize, newest: u64) -> Losses {
+        Losses { chunks, bytes: chunks * MTU, newest: MS(newest), next_at: None }
+    }
+
+    #[test]
+    fn losses_of_what_was_sent_before_congestion_was_noticed_are_no_news_and_later_ones_are() {
+        let mut s = sending();
+        assert!(s.on_losses(&losses(1, 50), &seen(100, 4000, 3000)).recovery_began);
+        assert!(!s.on_losses(&losses(3, 99), &seen(150, 3000, 1000)).recovery_began);
+        assert!(s.on_losses(&losses(1, 100), &seen(200, 3000, 1000)).recovery_began);
+    }
+
+    #[test]
+    fn a_recovery_is_undone_when_all_that_was_given_up_has_arrived_and_not_before() {
+        let mut s = sending();
+        let before = s.cwnd();
+        s.control.on_ack(&super::super::congestion::testing::full(MS(0), 20_000));
+        s.full_in = Some(0);
+        let grown = s.cwnd().max(before);
+        s.on_losses(&losses(2, 50), &seen(100, 10_000, 8000));
+        assert!(s.cwnd() <= grown);
+        let reduced = s.cwnd();
+        let one = PathAcks { spurious: 1, ..PathAcks::default() };
+        assert!(!s.on_acks(&one, &seen(110, 8000, 8000)).undone);
+        assert_eq!(s.cwnd(), reduced);
+        assert!(s.on_acks(&one, &seen(120, 8000, 8000)).undone);
+        assert_eq!((s.cwnd(), s.window), (grown, grown));
+    }
+
+    #[test]
+    fn a_probe_is_due_after_two_round_trips_and_with_one_packet_after_the_peers_delay_too() {
+        let (srtt, delay) = (Some(Duration::from_millis(100)), Duration::from_millis(200));
+        let mut s = sending();
+        s.arm_probe(srtt, MTU + 1, delay, MS(0));
+        assert_eq!(s.probe_at, Some(MS(200)));
+        s.arm_probe(srtt, MTU, delay, MS(0));
+        assert_eq!(s.probe_at, Some(MS(400)));
+        s.arm_probe(srtt, 0, delay, MS(0));
+        assert_eq!(s.probe_at, None);
+        s.arm_probe(None, MTU, delay, MS(0));
+        assert_eq!(s.probe_at, None, "the first round trip is not known");
+    }
+
+    #[test]
+    fn there_is_no_second_probe_before_something_is_heard() {
+        let (srtt, delay) = (Some(Duration::from_millis(100)), Duration::ZERO);
+        let mut s = sending();
+        s.on_probe_timeout();
+        s.arm_probe(srtt, MTU, delay, MS(0));
+        assert_eq!(s.probe_at, None);
+        s.on_acks(&PathAcks { bytes: 1, ..PathAcks::default() }, &seen(10, MTU, MTU));
+        s.arm_probe(srtt, MTU, delay, MS(10));
+        assert_eq!(s.probe_at, Some(MS(210)));
+    }
+
+    #[test]
+    fn a_granted_packet_passes_a_full_window_and_the_next_one_does_not() {
+        let mut s = sending();
+        let full = s.cwnd();
+        assert!(!s.allows(full));
+        s.grant_packet();
+        assert!(s.allows(full));
+        s.on_sent(500);
+        assert!(s.allows(full), "the packet may hold more chunks");
+        s.end_packet();
+        assert!(!s.allows(full));
+    }
+}

@@ -257,3 +257,50 @@ fn two_loss_tolerant_flows_share_a_link_and_leave_its_queue_short() {
     let srtt = t.info(t.a).paths[0].srtt.unwrap();
     assert!(srtt < MS(75), "{srtt:?}");
 }
+
+#[test]
+fn when_sacks_come_together_data_leaves_in_short_trains_and_not_in_windows() {
+    let mut t = bulk(40, CongestionAlgorithm::Cubic);
+    t.world.set_filter(|record| {
+        let pause = 20_000_000;
+        let rest = Duration::from_nanos(pause - record.at.as_nanos() % pause);
+        if tsn(record).is_none() { Fate::Late(rest) } else { Fate::Pass }
+    });
+    t.world.run_for(seconds(3));
+    t.world.recording = true;
+    t.world.run_for(seconds(1));
+    let mut trains = std::collections::BTreeMap::new();
+    for record in t.world.records.iter().filter(|r| tsn(r).is_some()) {
+        *trains.entry(record.at.as_millis()).or_insert(0) += 1;
+    }
+    let longest = trains.values().copied().max();
+    assert!(longest.is_some_and(|n| n <= 40), "{longest:?} packets in a millisecond");
+}
+
+#[test]
+fn with_little_in_flight_the_timer_counts_from_when_the_earliest_chunk_was_sent() {
+    // Two packets, 300 ms apart; the second, its probe, and all that follows for a while are lost.
+    let mut t = path(100, CongestionAlgorithm::Cubic);
+    t.connect_with(config(CongestionAlgorithm::Cubic), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(1));
+    let (begin, a, id) = (t.world.now(), t.a, t.id(t.a));
+    let mut first = None;
+    t.world.set_filter(move |record| match tsn(record) {
+        Some(tsn) if *first.get_or_insert(tsn) != tsn => Fate::Drop,
+        _ => Fate::Pass,
+    });
+    let talk = |t: &mut Two| {
+        let talk = t.world.host_mut(a).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing = sends(messages(1, 1400, 1)).outgoing;
+        t.world.run_for(MS(90));
+    };
+    // The SACK of the first comes 300 ms after it, for the peer waits with it; the second is on its way for 200 ms then.
+    talk(&mut t);
+    talk(&mut t);
+    let expired = t.world.run_until(begin + seconds(5), |w| {
+        w.host(a).endpoint.info(id).is_some_and(|i| i.counters.timeouts > 0)
+    });
+    let after_second = t.world.now() - begin - MS(90);
+    assert!(expired && after_second <= MS(1010), "T3 expired {after_second:?} after the second was sent");
+}
