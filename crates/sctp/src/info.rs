@@ -141,6 +141,10 @@ pub struct Counters {
     pub fast_recoveries: u64,
     /// T3 timeouts.
     pub timeouts: u64,
+    /// Tail-loss probes sent.
+    pub tail_probes: u64,
+    /// Recoveries and timeouts that proved needless, and were taken back.
+    pub undone_recoveries: u64,
 }
 
 /// What an endpoint counts beside its associations.

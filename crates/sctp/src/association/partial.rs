@@ -84,7 +84,7 @@ impl Association {
         self.report_abandoned(message.begun);
         for index in self.paths.indices() {
             if self.outstanding.flight(index) == 0 {
-                self.paths.get_mut(index).t3 = None;
+                self.paths.get_mut(index).stop_data_timers();
             }
         }
         self.follow_forward(now);
