@@ -56,6 +56,8 @@ pub struct AssociationConfig {
     pub zero_checksum: Option<u32>,
     /// Which stream sends next.
     pub scheduler: Scheduler,
+    /// Congestion control of each path.
+    pub congestion: CongestionAlgorithm,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
 }
@@ -93,9 +95,24 @@ impl Default for AssociationConfig {
             auth: AuthConfig::default(),
             zero_checksum: None,
             scheduler: Scheduler::default(),
+            congestion: CongestionAlgorithm::default(),
             max_init_retransmits: 8,
         }
     }
+}
+
+/// How much may be in flight on a path, and how it reacts to loss and delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CongestionAlgorithm {
+    /// RFC 9260 section 7.2: halves the window on loss, and adds one packet each round trip.
+    Rfc9260,
+    /// CUBIC (RFC 9438) with HyStart++ (RFC 9406).
+    #[default]
+    Cubic,
+    /// For paths that lose packets without being full, such as radio links: models the path's rate and delay, and takes
+    /// losses for congestion only where delay grows too, or where more than a tenth is lost. Not for paths shared with
+    /// others who have a claim to an equal share.
+    LossTolerant,
 }
 
 /// Timers and thresholds of an association; the defaults are those of RFC 9260 section 16.

@@ -153,6 +153,10 @@ pub struct Counters {
     pub asconfs_received: u64,
     /// Chunks dropped because they must be authenticated and were not.
     pub unauthenticated: u64,
+    /// Tail-loss probes sent.
+    pub tail_probes: u64,
+    /// Recoveries and timeouts that proved needless, and were taken back.
+    pub undone_recoveries: u64,
 }
 
 /// What an endpoint counts beside its associations.

@@ -30,7 +30,7 @@ mod random;
 mod rx;
 mod tx;
 
-pub use config::{AssociationConfig, EndpointConfig, Limits, Scheduler, Timing};
+pub use config::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Limits, Scheduler, Timing};
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
 pub use error::{AddressError, AuthKeyError, ConnectError, SendError, StreamError};
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};

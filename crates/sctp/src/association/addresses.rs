@@ -338,7 +338,8 @@ impl Association {
             return false;
         }
         for route in routes {
-            let mut path = Path::new(route, self.config.mtu, ctx.now, &self.config.timing);
+            let mut path =
+                Path::new(route, self.config.mtu, self.config.congestion, ctx.now, &self.config.timing);
             path.probe_now(ctx.now);
             self.paths.add(path, reuse);
         }
@@ -362,7 +363,7 @@ impl Association {
         if is_gone(&self.data_path) {
             self.data_path = current;
         }
-        self.fast_retransmit = self.fast_retransmit.filter(|i| !is_gone(i));
+        self.tail_probe = self.tail_probe.filter(|i| !is_gone(i));
         let new = self.paths.get(current).route;
         if new != old {
             self.events.push_back(Event::PathSwitched { from: old, to: new });

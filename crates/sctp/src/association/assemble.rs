@@ -38,7 +38,12 @@ impl Association {
         self.queue_heartbeats(ctx);
         self.give_up_expired(ctx.now);
         self.give_up_lost(ctx.now);
-        let path = self.next_path()?;
+        self.refill_pacers(ctx.now);
+        let Some(path) = self.next_path() else {
+            self.note_waiting(ctx.now);
+            return None;
+        };
+        let sent = self.counters.data_sent + self.counters.data_retransmitted;
         let usual = self.paths.get(path).packet_size();
         let needed = self.room_for_lost(path).max(usual);
         let packets_max = if needed > usual { 1 } else { TRAIN_MAX };
@@ -57,6 +62,9 @@ impl Association {
             if written < segment_size {
                 break;
             }
+        }
+        if self.counters.data_sent + self.counters.data_retransmitted > sent {
+            self.arm_probe(path, ctx.now);
         }
         let path = self.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
@@ -90,8 +98,11 @@ impl Association {
         if self.forward.is_due() {
             return Some(self.paths.current());
         }
+        if let Some(path) = self.probed_path() {
+            return Some(path);
+        }
         if let Some(path) = self.retransmission_path() {
-            return self.may_retransmit(path).then_some(path);
+            return self.window_allows(path).then_some(path);
         }
         let path = self.paths.current();
         self.next_new_length(path).map(|_| path)
@@ -119,8 +130,10 @@ impl Association {
         self.fill_sack(path, &mut packet);
         if self.state.sends_data() {
             self.fill_forward(path, &mut packet, now);
+            self.fill_tail_probe(path, &mut packet, now);
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
+            self.paths.get_mut(path).sending.end_packet();
         }
         if packet.is_empty() {
             return 0;
@@ -197,25 +210,20 @@ impl Association {
     }
 
     /// The path for the earliest lost chunk.
-    fn retransmission_path(&self) -> Option<PathIndex> {
+    pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
         let (_, _, last) = self.outstanding.first_lost()?;
         let active = self.paths.get(last).state() == PathState::Active;
         Some(if active { last } else { self.paths.alternate(last) })
     }
 
-    /// RFC 9260 section 6.1 B: the window may be passed by less than one packet.
+    /// Whether congestion window and pacing let data leave.
     fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
-        to.is_confirmed() && self.outstanding.flight(path) < to.congestion.cwnd()
-    }
-
-    /// The first packet after a loss was found does not wait for the window (RFC 9260 section 7.2.4).
-    fn may_retransmit(&self, path: PathIndex) -> bool {
-        self.window_allows(path) || self.fast_retransmit == Some(path)
+        to.is_confirmed() && to.sending.allows(self.outstanding.flight(path))
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        while self.retransmission_path() == Some(path) && self.may_retransmit(path) {
+        while self.retransmission_path() == Some(path) && self.window_allows(path) {
             let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
             let length = fragment.payload.len();
             let tsn = seq.tsn(self.initial_tsn);
@@ -234,10 +242,7 @@ impl Association {
             if is_earliest {
                 path.t3 = None;
             }
-            path.on_data_sent(now);
-        }
-        if self.fast_retransmit == Some(path) {
-            self.fast_retransmit = None;
+            path.on_data_sent(length, now);
         }
     }
 
@@ -249,26 +254,33 @@ impl Association {
         self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
     }
 
-    /// The length of the next new chunk, if windows allow it on `path` (RFC 9260 section 6.1 A and B).
+    /// The length of the next new chunk, if windows and pacing allow it on `path`.
     fn next_new_length(&self, path: PathIndex) -> Option<usize> {
-        self.next_new_length_within(path, self.fragment_size())
+        self.next_length_in_window(path).filter(|_| self.window_allows(path))
     }
 
-    fn next_new_length_within(&self, path: PathIndex, max: usize) -> Option<usize> {
+    /// The same, whatever the pacing says (RFC 9260 section 6.1 A and B).
+    fn next_length_in_window(&self, path: PathIndex) -> Option<usize> {
+        let has_window = self.paths.get(path).sending.has_window(self.outstanding.flight(path));
+        self.waiting_length(path).filter(|_| has_window)
+    }
+
+    /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
+    pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         if path != self.paths.current() || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        let length = self.queue.next_length(max)?;
+        let length = self.queue.next_length(self.fragment_size())?;
         // With nothing in flight one chunk may probe a closed window.
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
-        (window_open && self.window_allows(path)).then_some(length)
+        window_open.then_some(length)
     }
 
     fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let flight = self.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
         let (max, header, kind) = (self.fragment_size(), self.data_header_len(), self.data_chunk_type());
-        let mut next = self.next_new_length_within(path, max);
+        let mut next = self.next_new_length(path);
         while let Some(length) = next {
             if packet.remaining_for(kind) < wire::padded(header + length) || !self.queue.fits_packet() {
                 break;
@@ -280,12 +292,13 @@ impl Association {
             if let Some(id) = limited {
                 self.limited.on_sent(id, seq, fragment.end);
             }
-            self.paths.get_mut(path).on_data_sent(now);
+            self.paths.get_mut(path).on_data_sent(length, now);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
-            next = self.next_new_length_within(path, max);
-            let immediate =
-                next.is_none() && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            let in_window = self.next_length_in_window(path);
+            next = in_window.filter(|_| self.window_allows(path));
+            let immediate = in_window.is_none()
+                && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let pushed = self.push_fragment(packet, &fragment, tsn, immediate);
             debug_assert!(pushed.is_ok(), "the room was checked");
         }
@@ -296,7 +309,7 @@ impl Association {
 impl Association {
     /// Writes a fragment as DATA or I-DATA, as negotiated.
     #[inline]
-    fn push_fragment(
+    pub(super) fn push_fragment(
         &self,
         packet: &mut PacketWriter<'_>,
         fragment: &Fragment,

@@ -5,7 +5,7 @@ use wire::{Cause, Sack, Tsn};
 
 use super::{Association, Context, State, WindowProbe};
 use crate::event::Event;
-use crate::path::{Acked, PathIndex};
+use crate::path::{PathIndex, Seen};
 use crate::rx::{DataOutcome, Piece};
 use crate::tx::{PathAcks, Seq};
 
@@ -63,6 +63,11 @@ impl Association {
         if first < self.outstanding.first() {
             return;
         }
+        let duplicates: SmallVec<[Seq; 16]> = sack
+            .duplicates()
+            .filter_map(|tsn| self.outstanding.first().nearest(self.initial_tsn, tsn))
+            .collect();
+        self.outstanding.on_duplicates(duplicates.into_iter());
         self.acknowledge(first, &gaps, sack.a_rwnd, ctx);
     }
 
@@ -131,7 +136,7 @@ impl Association {
         self.outstanding.mark_lost(seq);
         self.peer_rwnd += length;
         if self.outstanding.flight(path) == 0 {
-            self.paths.get_mut(path).t3 = None;
+            self.paths.get_mut(path).stop_data_timers();
         }
     }
 
@@ -143,44 +148,29 @@ impl Association {
         cumulative_advanced: bool,
         ctx: &mut Context<'_>,
     ) {
-        let (first, next) = (self.outstanding.first(), self.outstanding.next());
-        let flight = self.outstanding.flight(index);
+        let next = self.outstanding.next();
         let path = self.paths.get_mut(index);
-        path.congestion.on_cumulative(first);
         if let Some((seq, rtt)) = acks.newest {
             path.on_round_trip(seq, rtt, next, &self.config.timing);
         }
-        if acks.lost > 0 && path.congestion.on_loss(next) {
-            self.counters.fast_recoveries += 1;
-            self.fast_retransmit = Some(index);
+        let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
+        let outcome = self.paths.get_mut(index).sending.on_acks(acks, &seen);
+        self.count_recovery(index, outcome);
+        // RFC 9260 section 6.3.2, R2 and R3.
+        if seen.flight == 0 {
+            self.paths.get_mut(index).stop_data_timers();
+        } else if acks.earliest || self.paths.get(index).t3.is_none() {
+            self.restart_t3(index, ctx.now);
         }
         if acks.bytes > 0 {
-            path.congestion.on_ack(Acked {
-                bytes: acks.bytes,
-                flight_before,
-                cumulative_advanced,
-                all_acknowledged: flight == 0,
-            });
+            self.arm_probe(index, ctx.now);
         }
-        // RFC 9260 section 6.3.2, R2 and R3.
-        if flight == 0 {
-            path.t3 = None;
-        } else if acks.earliest || path.t3.is_none() {
-            path.t3 = Some(ctx.now + path.rto());
-        }
+        let path = self.paths.get_mut(index);
         if acks.proves_path {
             let transition = path.on_success();
             self.report_transition(index, transition);
             self.on_heard(index);
         }
-    }
-
-    /// Everything in flight on a path is given up: it is sent again by another.
-    pub(super) fn mark_lost_on(&mut self, index: PathIndex) {
-        let flight = self.outstanding.flight(index);
-        self.outstanding.on_timeout(index);
-        self.peer_rwnd += flight;
-        self.paths.get_mut(index).t3 = None;
     }
 }
 

@@ -11,6 +11,7 @@ mod data;
 mod heartbeat;
 mod opening;
 mod partial;
+mod recovery;
 mod shutdown;
 mod state;
 mod table;
@@ -111,8 +112,8 @@ pub(crate) struct Association {
     /// The peer's a_rwnd less what is in flight.
     peer_rwnd: usize,
     window_probe: WindowProbe,
-    /// The path whose next packet of retransmissions may pass the congestion window: a loss was just found there.
-    fast_retransmit: Option<PathIndex>,
+    /// The path whose last chunk is to be sent once more: a tail-loss probe.
+    tail_probe: Option<PathIndex>,
     /// Whether `send` refused and the driver waits for room.
     writable_wanted: bool,
     inbound: Inbound,
@@ -199,12 +200,12 @@ impl Association {
 
     fn new(birth: Birth<'_>, ctx: &mut Context<'_>) -> Association {
         let timing = &birth.config.timing;
-        let mut first = Path::new(birth.route, birth.config.mtu, ctx.now, timing);
+        let mut first = Path::new(birth.route, birth.config.mtu, birth.config.congestion, ctx.now, timing);
         first.confirm(ctx.now, timing, ctx.random);
         let mut paths = Paths::new(first);
         for route in routes(&birth) {
             if paths.len() < ctx.limits.paths && paths.find(&route).is_none() {
-                paths.push(Path::new(route, birth.config.mtu, ctx.now, timing));
+                paths.push(Path::new(route, birth.config.mtu, birth.config.congestion, ctx.now, timing));
             }
         }
         let asconf = asconf_of(&birth);
@@ -235,7 +236,7 @@ impl Association {
             forward: Forward::default(),
             peer_rwnd: birth.peer_rwnd as usize,
             window_probe: WindowProbe::No,
-            fast_retransmit: None,
+            tail_probe: None,
             writable_wanted: false,
             inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, interleaves, ctx.limits),
             data_path: PathIndex(0),

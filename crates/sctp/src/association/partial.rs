@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use base::Time;
 use wire::{
-    Chunk, ForwardTsn, ForwardTsnStream, IForwardTsn, IForwardTsnStream, List, Mid, PacketWriter, Ssn,
-    StreamId, Tsn,
+    Chunk, ChunkType, ForwardTsn, ForwardTsnStream, IForwardTsn, IForwardTsnStream, List, Mid, PacketWriter,
+    Ssn, StreamId, Tsn,
 };
 
 use super::{Association, Context, State};
@@ -84,7 +84,7 @@ impl Association {
         self.report_abandoned(message.begun);
         for index in self.paths.indices() {
             if self.outstanding.flight(index) == 0 {
-                self.paths.get_mut(index).t3 = None;
+                self.paths.get_mut(index).stop_data_timers();
             }
         }
         self.follow_forward(now);
@@ -136,11 +136,12 @@ impl Association {
 
     /// The FORWARD TSN or I-FORWARD TSN that is due.
     pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        let room = packet.remaining().saturating_sub(FORWARD_HEADER_LEN);
         if !self.forward.is_due() || path != self.paths.current() {
             return;
         }
         let interleaved = self.extensions.has(Extension::Interleaving);
+        let kind = if interleaved { ChunkType::I_FORWARD_TSN } else { ChunkType::FORWARD_TSN };
+        let room = packet.remaining_for(kind).saturating_sub(FORWARD_HEADER_LEN);
         let (point, streams) = self.skipped_streams(room / if interleaved { 8 } else { 4 });
         if point == self.outstanding.first() {
             return;

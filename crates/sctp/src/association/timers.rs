@@ -87,6 +87,7 @@ impl Association {
             return;
         }
         for index in self.paths.indices() {
+            self.on_recovery_timers(index, ctx.now);
             if self.paths.get(index).t3.is_some_and(|at| at <= ctx.now) {
                 self.on_t3(index, ctx.now);
             }
@@ -115,11 +116,13 @@ impl Association {
         // A window probe that was answered, but found no room, says nothing against the path (section 6.1 A).
         if self.window_probe == WindowProbe::Answered {
             self.window_probe = WindowProbe::Sent;
-            return self.mark_lost_on(index);
+            self.mark_lost_on(index);
+            return;
         }
-        path.congestion.on_timeout();
         self.probe_all(now);
-        self.mark_lost_on(index);
+        self.outstanding.on_t3(index, now);
+        let given_up = self.mark_lost_on(index);
+        self.paths.get_mut(index).sending.on_timeout(given_up, now);
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         self.report_transition(index, transition);
         self.count_error();

@@ -4,17 +4,20 @@
 //! been heard. Begin at [`Path`], then [`Paths::choose`].
 
 mod congestion;
+mod pacer;
 mod paths;
+mod prr;
 mod rto;
+mod sending;
 
-pub(crate) use congestion::{Acked, CongestionControl};
 pub(crate) use paths::Paths;
+pub(crate) use sending::{Outcome, Seen, Sending};
 
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 
-use crate::config::Timing;
+use crate::config::{CongestionAlgorithm, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
@@ -61,7 +64,7 @@ pub(crate) struct Path {
     mtu: u16,
     errors: u8,
     rto: Rto,
-    pub(crate) congestion: CongestionControl,
+    pub(crate) sending: Sending,
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
     probe: Option<Probe>,
@@ -83,7 +86,13 @@ fn overhead(route: &Route) -> u16 {
 
 impl Path {
     /// A path that has yet to be proven.
-    pub(crate) fn new(route: Route, mtu: u16, now: Time, timing: &Timing) -> Path {
+    pub(crate) fn new(
+        route: Route,
+        mtu: u16,
+        congestion: CongestionAlgorithm,
+        now: Time,
+        timing: &Timing,
+    ) -> Path {
         Path {
             route,
             state: PathState::Unconfirmed,
@@ -92,7 +101,7 @@ impl Path {
             mtu,
             errors: 0,
             rto: Rto::new(timing),
-            congestion: CongestionControl::new(usize::from(mtu.saturating_sub(overhead(&route)))),
+            sending: Sending::new(congestion, usize::from(mtu.saturating_sub(overhead(&route)))),
             t3: None,
             probe: None,
             next_heartbeat: now,
@@ -151,7 +160,7 @@ impl Path {
         self.retired = true;
         self.confirmed = false;
         self.state = PathState::Inactive;
-        self.t3 = None;
+        self.stop_data_timers();
         self.probe = None;
         self.next_heartbeat = Time::NEVER;
     }
@@ -194,8 +203,15 @@ impl Path {
         }
     }
 
-    /// Data leaves by this path: an idle window shrinks first, the heartbeat is put off, T3 runs.
-    pub(crate) fn on_data_sent(&mut self, now: Time) {
+    /// T3 is not needed any more, nor are the timers that run beside it.
+    pub(crate) fn stop_data_timers(&mut self) {
+        self.t3 = None;
+        self.sending.stop_timers();
+    }
+
+    /// `length` user bytes leave by this path: the heartbeat is put off, T3 runs.
+    pub(crate) fn on_data_sent(&mut self, length: usize, now: Time) {
+        self.sending.on_sent(length);
         self.last_data = now;
         if self.t3.is_none() {
             self.t3 = Some(now + self.rto());
@@ -207,7 +223,7 @@ impl Path {
         let rto = self.rto();
         if flight == 0 && now - self.last_data > rto {
             let rtos = (now - self.last_data).as_nanos() / rto.as_nanos().max(1);
-            self.congestion.on_idle(u32::try_from(rtos).unwrap_or(u32::MAX));
+            self.sending.on_idle(u32::try_from(rtos).unwrap_or(u32::MAX));
             self.last_data = now;
         }
     }
@@ -278,7 +294,7 @@ impl Path {
             (true, Some(probe)) => probe.deadline,
             (true, None) => self.next_heartbeat,
         };
-        self.t3.unwrap_or(Time::NEVER).min(heartbeat)
+        self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(self.sending.next_timeout())
     }
 
     /// The path's MTU is `mtu` (RFC 8899 section 4.6.2 bounds what ICMP may say); returns whether that is less than before.
@@ -288,7 +304,7 @@ impl Path {
         let smaller = mtu < self.mtu;
         if smaller {
             self.mtu = mtu;
-            self.congestion.on_mtu(self.packet_size());
+            self.sending.on_mtu(self.packet_size());
         }
         smaller
     }
@@ -300,8 +316,8 @@ impl Path {
             in_use,
             srtt: self.rto.srtt(),
             rto: self.rto.rto(),
-            cwnd: self.congestion.cwnd(),
-            ssthresh: self.congestion.ssthresh(),
+            cwnd: self.sending.cwnd(),
+            ssthresh: self.sending.ssthresh(),
             flight,
             mtu: self.mtu,
             errors: self.errors,

@@ -189,7 +189,7 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Timing;
+    use crate::config::{CongestionAlgorithm, Timing};
     use crate::random::Random;
     use base::Time;
 
@@ -202,7 +202,7 @@ mod tests {
                 remote: remote.parse().unwrap(),
                 carrier: Carrier::Ip,
             };
-            let mut path = Path::new(route, 1500, Time::ZERO, &timing);
+            let mut path = Path::new(route, 1500, CongestionAlgorithm::default(), Time::ZERO, &timing);
             path.confirm(Time::ZERO, &timing, &mut random);
             path
         };
@@ -256,7 +256,7 @@ mod tests {
             remote: "10.0.3.2".parse().unwrap(),
             carrier: Carrier::Ip,
         };
-        paths.push(Path::new(route, 1500, Time::ZERO, &timing));
+        paths.push(Path::new(route, 1500, CongestionAlgorithm::default(), Time::ZERO, &timing));
         for index in 0..3 {
             for _ in 0..10 {
                 paths.get_mut(PathIndex(index)).on_error(&timing);

@@ -5,13 +5,16 @@
 //! [`Seq`]: they do not wrap, so they may be compared and subtracted.
 
 mod forward;
+mod lane;
 mod limited;
 mod outstanding;
 mod queue;
+mod rack;
 
 pub(crate) use forward::Forward;
+pub(crate) use lane::RateSample;
 pub(crate) use limited::{Limit, Limited};
-pub(crate) use outstanding::{Outstanding, PathAcks};
+pub(crate) use outstanding::{Losses, Outstanding, PathAcks};
 pub(crate) use queue::{Fragment, MessageId, SendQueue, Taken};
 
 use wire::Tsn;

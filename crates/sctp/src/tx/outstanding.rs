@@ -1,20 +1,22 @@
 //! DATA chunks that were sent and are not yet cumulatively acknowledged.
 //!
 //! Keeps each chunk's fate (in flight, lost, acknowledged), what is in flight on each path, and what must be sent
-//! again. Never sends. Invariants: `flight` recounts the chunks in flight; `lost` holds just the lost ones. Begin at
+//! again. Losses are found by time (RACK, RFC 8985): see `rack`. Never sends. Invariants: `flight` recounts the chunks
+//! in flight; `lost` holds just the lost ones; each chunk in flight is in a burst of its path's lane. Begin at
 //! [`Outstanding::on_sack`].
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use base::Time;
 use smallvec::SmallVec;
 
+use super::lane::{Lane, RateSample};
 use super::{Fragment, Seq};
 use crate::path::PathIndex;
 
-/// Reports by which a chunk counts as lost (RFC 9260 section 7.2.4).
-const MISSING_REPORTS: u8 = 3;
+/// Retransmitted chunks that are remembered until the peer reports them as duplicates.
+const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
@@ -25,14 +27,25 @@ enum Fate {
     Abandoned,
 }
 
+/// How often a chunk was sent, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sent {
+    Once,
+    /// Again after it was given up.
+    Again,
+    /// Again to probe for the loss of a tail.
+    AsProbe,
+    /// Once or more; the peer acknowledged it and took that back.
+    Reneged,
+}
+
 #[derive(Debug)]
 struct SentChunk {
     fragment: Fragment,
     path: PathIndex,
     sent_at: Time,
     fate: Fate,
-    missing_reports: u8,
-    retransmitted: bool,
+    sent: Sent,
 }
 
 /// A SACK that cannot be true.
@@ -42,6 +55,18 @@ pub(crate) enum SackError {
     BeyondSent,
 }
 
+/// Chunks given up on one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    pub(crate) chunks: usize,
+    /// User bytes.
+    pub(crate) bytes: usize,
+    /// When the last sent of them was sent.
+    pub(crate) newest: Time,
+    /// When the next chunk will count as lost if nothing is heard of it.
+    pub(crate) next_at: Option<Time>,
+}
+
 /// What a SACK did on one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathAcks {
@@ -49,17 +74,29 @@ pub(crate) struct PathAcks {
     pub(crate) bytes: usize,
     /// The newest newly acknowledged chunk that was sent only once, and when.
     pub(crate) newest: Option<(Seq, Duration)>,
+    /// When the last sent of the newly acknowledged chunks was sent.
+    pub(crate) newest_sent_at: Option<Time>,
     /// Whether chunks of the path were acknowledged cumulatively: the earliest outstanding one is another now.
     pub(crate) earliest: bool,
     /// Chunks newly found lost.
-    pub(crate) lost: usize,
+    pub(crate) lost: Losses,
+    /// Chunks that had been given up too early.
+    pub(crate) spurious: usize,
+    /// The last timeout was spurious, and what it gave up is in flight again.
+    pub(crate) timeout_was_spurious: bool,
+    /// A probe for the loss of a tail was what mended it: a loss that was not found otherwise.
+    pub(crate) probe_mended: bool,
+    /// Delivery rate.
+    pub(crate) rate: Option<RateSample>,
+    /// A round trip is over.
+    pub(crate) round_over: bool,
     /// Whether a chunk was acknowledged that had not been given up on this path: the path works. One that had may have
     /// been received long before the path failed.
     pub(crate) proves_path: bool,
 }
 
 /// What a SACK did, path by path (indexed like the paths).
-pub(crate) type Acks = SmallVec<[PathAcks; 8]>;
+pub(crate) type Acks = SmallVec<[PathAcks; 2]>;
 
 /// The chunks in flight, lost, or acknowledged out of order.
 #[derive(Debug, Default)]
@@ -69,8 +106,10 @@ pub(crate) struct Outstanding {
     chunks: VecDeque<SentChunk>,
     bytes: usize,
     lost: BTreeSet<Seq>,
-    flight: SmallVec<[usize; 8]>,
-    /// Ranges acknowledged by the gap blocks of the last SACK, ends included.
+    lanes: Vec<Lane>,
+    /// Chunks sent again, with the path on which they were given up: a duplicate report says that this was needless.
+    again: BTreeMap<Seq, PathIndex>,
+    /// Ranges acknowledged by gap blocks, ends included.
     gaps: Vec<(Seq, Seq)>,
 }
 
@@ -96,12 +135,12 @@ impl Outstanding {
 
     /// User bytes in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
-        self.flight.get(path.0).copied().unwrap_or(0)
+        self.lanes.get(path.0).map_or(0, |lane| lane.flight)
     }
 
     /// User bytes in flight on all paths.
     pub(crate) fn total_flight(&self) -> usize {
-        self.flight.iter().sum()
+        self.lanes.iter().map(|lane| lane.flight).sum()
     }
 
     pub(crate) fn has_lost(&self) -> bool {
@@ -111,15 +150,15 @@ impl Outstanding {
     /// Notes a new chunk as sent and returns its sequence.
     pub(crate) fn push(&mut self, fragment: Fragment, path: PathIndex, now: Time) -> Seq {
         let seq = self.next();
-        self.bytes += fragment.payload.len();
-        self.add_flight(path, fragment.payload.len());
+        let length = fragment.payload.len();
+        self.bytes += length;
+        self.lane(path).on_sent(seq, length, now);
         self.chunks.push_back(SentChunk {
             fragment,
             path,
             sent_at: now,
             fate: Fate::InFlight,
-            missing_reports: 0,
-            retransmitted: false,
+            sent: Sent::Once,
         });
         seq
     }
@@ -136,13 +175,51 @@ impl Outstanding {
         self.lost.remove(&seq);
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
+        let given_up_on = std::mem::replace(&mut chunk.path, path);
         chunk.fate = Fate::InFlight;
-        chunk.path = path;
         chunk.sent_at = now;
-        chunk.missing_reports = 0;
-        chunk.retransmitted = true;
+        chunk.sent = Sent::Again;
         let length = chunk.fragment.payload.len();
-        self.add_flight(path, length);
+        self.lane(path).on_sent(seq, length, now);
+        if given_up_on != path {
+            self.lane(given_up_on).timed_out_at = None;
+        }
+        self.remember(seq, given_up_on);
+    }
+
+    fn remember(&mut self, seq: Seq, given_up_on: PathIndex) {
+        if self.again.len() >= MAX_REMEMBERED {
+            self.again.pop_first();
+        }
+        self.again.insert(seq, given_up_on);
+    }
+
+    /// The chunk in flight that was sent last by `path`.
+    pub(crate) fn last_sent(&mut self, path: PathIndex) -> Option<(Seq, &Fragment)> {
+        let mut bursts = std::mem::take(&mut self.lanes.get_mut(path.0)?.bursts);
+        let mut found = None;
+        while let Some(last) = bursts.back_mut() {
+            let live = (last.first.0..last.end.0).rev().map(Seq).find(|&s| self.is_live(s, path, last.at));
+            if let Some(seq) = live {
+                found = Some(seq);
+                break;
+            }
+            bursts.pop_back();
+        }
+        self.lanes[path.0].bursts = bursts;
+        let seq = found?;
+        Some((seq, &self.get(seq)?.fragment))
+    }
+
+    /// A chunk in flight was sent once more by its path, to probe for the loss of a tail (RFC 8985 section 7.3).
+    pub(crate) fn on_probe(&mut self, seq: Seq, now: Time) {
+        let Some(index) = self.index(seq) else { return };
+        let chunk = &mut self.chunks[index];
+        chunk.sent_at = now;
+        chunk.sent = Sent::AsProbe;
+        let path = chunk.path;
+        self.lane(path).note_sent(seq, now);
+        self.remember(seq, path);
     }
 
     /// The earliest chunk in flight or waiting for another, its length and path, if it is in flight.
@@ -151,13 +228,20 @@ impl Outstanding {
         Some((self.first, chunk.fragment.payload.len(), chunk.path))
     }
 
+    /// When the earliest sent of the chunks in flight on `path` was sent.
+    pub(crate) fn earliest_sent_at(&self, path: PathIndex) -> Option<Time> {
+        let lane = self.lanes.get(path.0)?;
+        let burst = lane.bursts.front().filter(|b| self.is_live(b.first.max(self.first), path, b.at))?;
+        Some(burst.at)
+    }
+
     /// A chunk in flight counts as lost.
     pub(crate) fn mark_lost(&mut self, seq: Seq) {
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
         if chunk.fate == Fate::InFlight {
             chunk.fate = Fate::Lost;
-            self.flight[chunk.path.0] -= chunk.fragment.payload.len();
+            self.lanes[chunk.path.0].flight -= chunk.fragment.payload.len();
             self.lost.insert(seq);
         }
     }
@@ -172,11 +256,13 @@ impl Outstanding {
         let length = std::mem::take(&mut chunk.fragment.payload).len();
         self.bytes -= length;
         match std::mem::replace(&mut chunk.fate, Fate::Abandoned) {
-            Fate::InFlight => self.flight[chunk.path.0] -= length,
+            Fate::InFlight => self.lanes[chunk.path.0].flight -= length,
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
-            Fate::Acknowledged | Fate::Abandoned => {}
+            // Given up is not delivered: it says nothing of what was sent before.
+            Fate::Acknowledged => self.lanes[chunk.path.0].above -= 1,
+            Fate::Abandoned => {}
         }
     }
 
@@ -189,25 +275,72 @@ impl Outstanding {
         self.chunks.iter().map(|c| &c.fragment)
     }
 
-    /// The ranges above `first` that the last SACK's gap blocks acknowledged.
+    /// The ranges above `first` that gap blocks acknowledged.
     pub(crate) fn gaps_from(&self, first: Seq) -> Vec<(Seq, Seq)> {
         self.gaps.iter().filter(|g| g.1 >= first).map(|g| (g.0.max(first), g.1)).collect()
     }
 
-    /// T3 expired: all that is in flight on `path` counts as lost (RFC 9260 section 6.3.3, E3). Returns how many chunks.
-    pub(crate) fn on_timeout(&mut self, path: PathIndex) -> usize {
-        let mut marked = 0;
-        for (offset, chunk) in self.chunks.iter_mut().enumerate() {
-            if chunk.path == path && chunk.fate == Fate::InFlight {
-                chunk.fate = Fate::Lost;
-                self.lost.insert(Seq(self.first.0 + offset as u64));
-                marked += 1;
+    /// The program gives too little to fill `path`.
+    pub(crate) fn on_app_limited(&mut self, path: PathIndex) {
+        if let Some(lane) = self.lanes.get_mut(path.0) {
+            lane.on_app_limited();
+        }
+    }
+
+    /// T3 expired on `path`; what was in flight is about to be given up.
+    pub(crate) fn on_t3(&mut self, path: PathIndex, now: Time) {
+        self.lane(path).timed_out_at = Some(now);
+    }
+
+    /// All that is in flight on `path` counts as lost (for T3, RFC 9260 section 6.3.3, E3). Returns how many chunks.
+    pub(crate) fn give_up(&mut self, path: PathIndex) -> usize {
+        let Some(lane) = self.lanes.get(path.0) else { return 0 };
+        let mut live: Vec<Seq> = Vec::new();
+        for burst in &lane.bursts {
+            let all = (burst.first.0..burst.end.0).map(Seq);
+            live.extend(all.filter(|&s| self.is_live(s, path, burst.at)));
+        }
+        let before = self.lost.len();
+        live.iter().for_each(|&seq| self.mark_lost(seq));
+        self.lost.len() - before
+    }
+
+    /// What the last timeout gave up, and was not sent since, is in flight again (RFC 5682 section 3.1).
+    fn undo_timeout(&mut self, path: PathIndex) {
+        let mut back: Vec<Seq> = Vec::new();
+        for burst in &self.lanes[path.0].bursts {
+            let given_up = |&seq: &Seq| {
+                let chunk = self.get(seq);
+                chunk.is_some_and(|c| c.fate == Fate::Lost && c.path == path && c.sent_at == burst.at)
+            };
+            back.extend((burst.first.0..burst.end.0).map(Seq).filter(given_up));
+        }
+        for seq in back {
+            let Some(index) = self.index(seq) else { continue };
+            self.chunks[index].fate = Fate::InFlight;
+            self.lanes[path.0].flight += self.chunks[index].fragment.payload.len();
+            self.lost.remove(&seq);
+        }
+    }
+
+    /// The peer received these chunks more than once: those that were sent again had not been lost.
+    pub(crate) fn on_duplicates(&mut self, duplicates: impl Iterator<Item = Seq>) {
+        for seq in duplicates {
+            if let Some(path) = self.again.remove(&seq) {
+                self.note_spurious(path);
             }
         }
-        if let Some(flight) = self.flight.get_mut(path.0) {
-            *flight = 0;
-        }
-        marked
+    }
+
+    fn note_spurious(&mut self, path: PathIndex) {
+        let lane = self.lane(path);
+        lane.spurious += 1;
+        lane.rack.on_spurious(lane.round());
+    }
+
+    /// A recovery begins on `path`.
+    pub(crate) fn on_recovery(&mut self, path: PathIndex) {
+        self.lane(path).rack.on_recovery();
     }
 
     /// Applies a SACK: everything before `first` is acknowledged, and the ranges of `gaps` (ends included).
@@ -219,136 +352,208 @@ impl Outstanding {
         if highest > self.next() {
             return Err(SackError::BeyondSent);
         }
-        let mut acks = Acks::from_elem(PathAcks::default(), self.flight.len());
+        let mut acks = Acks::from_elem(PathAcks::default(), self.lanes.len());
         if first < self.first {
             return Ok(acks);
         }
-        let mut newest = None;
-        self.renege(first, gaps);
-        self.acknowledge_cumulative(first, now, &mut acks, &mut newest);
-        self.acknowledge_gaps(gaps, now, &mut acks, &mut newest);
-        self.count_missing(gaps, newest, &mut acks);
-        self.gaps.clear();
-        self.gaps.extend_from_slice(gaps);
+        let advanced = first > self.first;
+        if advanced {
+            self.renege(first, gaps, now);
+        }
+        self.acknowledge_cumulative(first, now, &mut acks);
+        self.acknowledge_gaps(gaps, now, &mut acks);
+        self.note_gaps(gaps, advanced);
+        for (index, acks) in acks.iter_mut().enumerate() {
+            self.finish_acks(PathIndex(index), acks, now);
+        }
         Ok(acks)
     }
 
-    fn acknowledge_cumulative(&mut self, first: Seq, now: Time, acks: &mut Acks, newest: &mut Option<Seq>) {
+    /// Gap blocks of a SACK that moved the cumulative TSN replace those known; else they are added, for the SACK may be
+    /// older than the last one.
+    fn note_gaps(&mut self, gaps: &[(Seq, Seq)], advanced: bool) {
+        if advanced || self.gaps.is_empty() {
+            self.gaps.clear();
+            self.gaps.extend_from_slice(gaps);
+            return;
+        }
+        let known = std::mem::take(&mut self.gaps);
+        let (mut a, mut b) = (known.iter().peekable(), gaps.iter().peekable());
+        loop {
+            let next = match (a.peek(), b.peek()) {
+                (Some(x), Some(y)) if x.0 <= y.0 => a.next(),
+                (_, Some(_)) => b.next(),
+                (Some(_), None) => a.next(),
+                (None, None) => break,
+            };
+            let Some(&(start, end)) = next else { break };
+            match self.gaps.last_mut().filter(|last| start <= last.1.next()) {
+                Some(last) => last.1 = last.1.max(end),
+                None => self.gaps.push((start, end)),
+            }
+        }
+    }
+
+    fn acknowledge_cumulative(&mut self, first: Seq, now: Time, acks: &mut Acks) {
         while self.first < first {
-            self.acknowledge(self.first, now, acks, newest);
+            self.acknowledge(self.first, now, acks);
             let Some(chunk) = self.chunks.pop_front() else { break };
+            if chunk.fate != Fate::Abandoned {
+                self.lanes[chunk.path.0].above -= 1;
+            }
             self.bytes -= chunk.fragment.payload.len();
             self.first = self.first.next();
         }
     }
 
-    /// Visits only what the last SACK's gap blocks did not cover already.
-    fn acknowledge_gaps(
-        &mut self,
-        gaps: &[(Seq, Seq)],
-        now: Time,
-        acks: &mut Acks,
-        newest: &mut Option<Seq>,
-    ) {
+    /// Visits only what earlier gap blocks did not cover already.
+    fn acknowledge_gaps(&mut self, gaps: &[(Seq, Seq)], now: Time, acks: &mut Acks) {
         let known = std::mem::take(&mut self.gaps);
-        let mut known = known.iter().peekable();
-        for &(start, end) in gaps {
-            let mut at = start.max(self.first);
-            while at <= end {
-                while known.next_if(|k| k.1 < at).is_some() {}
-                match known.peek() {
-                    Some(k) if k.0 <= at => at = k.1.next(),
-                    next => {
-                        let stop = next.map_or(end, |k| Seq(k.0.0 - 1)).min(end);
-                        while at <= stop {
-                            self.acknowledge(at, now, acks, newest);
-                            at = at.next();
-                        }
-                    }
-                }
-            }
-        }
+        let start = self.first;
+        for_each_uncovered(gaps, &known, start, |seq| self.acknowledge(seq, now, acks));
+        self.gaps = known;
     }
 
-    fn acknowledge(&mut self, seq: Seq, now: Time, acks: &mut Acks, newest: &mut Option<Seq>) {
+    fn acknowledge(&mut self, seq: Seq, now: Time, acks: &mut Acks) {
         let cumulative = seq == self.first;
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
-        let length = chunk.fragment.payload.len();
-        let path = chunk.path;
-        match chunk.fate {
+        if matches!(chunk.fate, Fate::Acknowledged | Fate::Abandoned) {
+            return;
+        }
+        let (length, path, sent_at, sent) =
+            (chunk.fragment.payload.len(), chunk.path, chunk.sent_at, chunk.sent);
+        let fate = std::mem::replace(&mut chunk.fate, Fate::Acknowledged);
+        let lane = &mut self.lanes[path.0];
+        match fate {
             Fate::Acknowledged | Fate::Abandoned => return,
             Fate::InFlight => {
-                self.flight[path.0] -= length;
+                lane.flight -= length;
                 acks[path.0].proves_path = true;
             }
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
         }
-        chunk.fate = Fate::Acknowledged;
-        *newest = (*newest).max(Some(seq));
+        lane.above += 1;
         let acks = &mut acks[path.0];
         acks.bytes += length;
         acks.earliest |= cumulative;
-        if !chunk.retransmitted {
-            acks.newest = Some((seq, now - chunk.sent_at));
+        acks.newest_sent_at = acks.newest_sent_at.max(Some(sent_at));
+        if sent == Sent::Reneged {
+            return;
         }
-    }
-
-    /// What the last SACK's gap blocks covered and these do not is missing again (RFC 9260 section 6.2.1, D iii).
-    fn renege(&mut self, first: Seq, gaps: &[(Seq, Seq)]) {
-        for k in 0..self.gaps.len() {
-            let (start, end) = self.gaps[k];
-            let mut at = start.max(first);
-            while at <= end {
-                match gaps.iter().find(|g| g.1 >= at) {
-                    Some(g) if g.0 <= at => at = g.1.next(),
-                    next => {
-                        let stop = next.map_or(end, |g| Seq(g.0.0 - 1)).min(end);
-                        while at <= stop {
-                            self.unacknowledge(at);
-                            at = at.next();
-                        }
-                    }
-                }
+        lane.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
+        match (fate, sent) {
+            (Fate::Lost, _) => {
+                acks.timeout_was_spurious |= lane.timed_out_too_early(now);
+                self.note_spurious(path);
+            }
+            (_, Sent::Once) => acks.newest = Some((seq, now - sent_at)),
+            (_, Sent::Again | Sent::AsProbe | Sent::Reneged) => {
+                self.on_repeated_delivered(seq, path, sent, now - sent_at, acks);
             }
         }
     }
 
-    fn unacknowledge(&mut self, seq: Seq) {
+    /// A chunk that was sent more than once was delivered, `after` it was last sent.
+    fn on_repeated_delivered(
+        &mut self,
+        seq: Seq,
+        path: PathIndex,
+        sent: Sent,
+        after: Duration,
+        acks: &mut PathAcks,
+    ) {
+        let too_soon = self.lanes[path.0].rack.is_too_soon(after);
+        if too_soon {
+            acks.timeout_was_spurious |= self.lanes[path.0].timed_out_at.is_some();
+            if let Some(given_up_on) = self.again.remove(&seq)
+                && sent == Sent::Again
+            {
+                self.note_spurious(given_up_on);
+            }
+        } else if sent == Sent::AsProbe {
+            // RFC 8985 section 7.4: unless the peer has reported a duplicate, the original was lost.
+            acks.probe_mended |= self.again.contains_key(&seq);
+        }
+    }
+
+    /// All chunks of the SACK are known: rate, round, losses.
+    fn finish_acks(&mut self, path: PathIndex, acks: &mut PathAcks, now: Time) {
+        let lane = &mut self.lanes[path.0];
+        if let Some(newest) = acks.newest_sent_at {
+            (acks.rate, acks.round_over) = lane.on_delivered(acks.bytes, newest, now);
+            lane.timed_out_at = None;
+        }
+        acks.spurious = std::mem::take(&mut lane.spurious);
+        if acks.timeout_was_spurious {
+            self.undo_timeout(path);
+        }
+        acks.lost = self.find_lost(path, now);
+    }
+
+    /// Gives up what should have been heard of by now (RFC 8985 section 6.2 step 5).
+    pub(crate) fn find_lost(&mut self, path: PathIndex, now: Time) -> Losses {
+        let mut losses = Losses::default();
+        while let Some((seq, at)) = self.front_of(path) {
+            let lane = &mut self.lanes[path.0];
+            let Some(deadline) = lane.rack.deadline(seq, at, lane.above) else { break };
+            if deadline > now {
+                losses.next_at = Some(deadline);
+                break;
+            }
+            let before = lane.flight;
+            lane.bursts[0].first = seq.next();
+            self.mark_lost(seq);
+            losses.chunks += 1;
+            losses.bytes += before - self.lanes[path.0].flight;
+            losses.newest = at;
+        }
+        losses
+    }
+
+    /// The earliest sent chunk in flight on `path`; forgets the transmissions before it, which do not count any more.
+    fn front_of(&mut self, path: PathIndex) -> Option<(Seq, Time)> {
+        let mut bursts = std::mem::take(&mut self.lanes.get_mut(path.0)?.bursts);
+        let mut found = None;
+        while let Some(front) = bursts.front_mut() {
+            front.first = front.first.max(self.first).min(front.end);
+            while front.first < front.end && !self.is_live(front.first, path, front.at) {
+                front.first = front.first.next();
+            }
+            if front.first < front.end {
+                found = Some((front.first, front.at));
+                break;
+            }
+            bursts.pop_front();
+        }
+        self.lanes[path.0].bursts = bursts;
+        found
+    }
+
+    /// Whether the transmission of `seq` by `path` at `at` is the one in flight.
+    fn is_live(&self, seq: Seq, path: PathIndex, at: Time) -> bool {
+        self.get(seq).is_some_and(|c| c.fate == Fate::InFlight && c.path == path && c.sent_at == at)
+    }
+
+    /// What earlier gap blocks covered and these do not is missing again (RFC 9260 section 6.2.1, D iii).
+    fn renege(&mut self, first: Seq, gaps: &[(Seq, Seq)], now: Time) {
+        let known = std::mem::take(&mut self.gaps);
+        for_each_uncovered(&known, gaps, first, |seq| self.unacknowledge(seq, now));
+    }
+
+    fn unacknowledge(&mut self, seq: Seq, now: Time) {
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
         if chunk.fate == Fate::Acknowledged {
             chunk.fate = Fate::InFlight;
+            chunk.sent = Sent::Reneged;
+            chunk.sent_at = now;
             let (path, length) = (chunk.path, chunk.fragment.payload.len());
-            self.add_flight(path, length);
-        }
-    }
-
-    /// The highest TSN newly acknowledged rule (RFC 9260 section 7.2.4): holes below `newest` get one report more.
-    fn count_missing(&mut self, gaps: &[(Seq, Seq)], newest: Option<Seq>, acks: &mut Acks) {
-        let (Some(newest), false) = (newest, gaps.is_empty()) else { return };
-        let mut at = self.first;
-        for &(start, end) in gaps {
-            while at < start && at < newest {
-                self.report_missing(at, acks);
-                at = at.next();
-            }
-            at = at.max(end.next());
-        }
-    }
-
-    fn report_missing(&mut self, seq: Seq, acks: &mut Acks) {
-        let Some(index) = self.index(seq) else { return };
-        let chunk = &mut self.chunks[index];
-        if chunk.fate != Fate::InFlight || chunk.retransmitted {
-            return;
-        }
-        chunk.missing_reports += 1;
-        if chunk.missing_reports >= MISSING_REPORTS {
-            acks[chunk.path.0].lost += 1;
-            self.mark_lost(seq);
+            let lane = self.lane(path);
+            lane.above -= 1;
+            lane.on_sent(seq, length, now);
         }
     }
 
@@ -361,30 +566,63 @@ impl Outstanding {
         self.index(seq).map(|i| &self.chunks[i])
     }
 
-    fn add_flight(&mut self, path: PathIndex, bytes: usize) {
-        if self.flight.len() <= path.0 {
-            self.flight.resize(path.0 + 1, 0);
+    fn lane(&mut self, path: PathIndex) -> &mut Lane {
+        if self.lanes.len() <= path.0 {
+            self.lanes.resize_with(path.0 + 1, Lane::default);
         }
-        self.flight[path.0] += bytes;
+        &mut self.lanes[path.0]
     }
 
-    /// Recounts bytes, flight and the lost set.
+    /// Recounts bytes, flight, the lost set and the lanes.
     pub(crate) fn check_invariants(&self) {
         assert_eq!(
             self.bytes,
             self.chunks.iter().map(|c| c.fragment.payload.len()).sum::<usize>(),
             "kept bytes"
         );
-        for (path, &flight) in self.flight.iter().enumerate() {
-            let counted: usize = (self.chunks.iter())
-                .filter(|c| c.path.0 == path && c.fate == Fate::InFlight)
-                .map(|c| c.fragment.payload.len())
-                .sum();
-            assert_eq!(flight, counted, "flight on path {path}");
-        }
+        let mut counted = vec![(0, 0, 0); self.lanes.len()];
         for (offset, chunk) in self.chunks.iter().enumerate() {
             let seq = Seq(self.first.0 + offset as u64);
             assert_eq!(self.lost.contains(&seq), chunk.fate == Fate::Lost, "lost set and fate of {seq:?}");
+            let counted = &mut counted[chunk.path.0];
+            match chunk.fate {
+                Fate::InFlight => {
+                    counted.0 += chunk.fragment.payload.len();
+                    counted.1 += 1;
+                }
+                Fate::Acknowledged => counted.2 += 1,
+                Fate::Lost | Fate::Abandoned => {}
+            }
+        }
+        for (path, (lane, counted)) in self.lanes.iter().zip(counted).enumerate() {
+            let path = PathIndex(path);
+            let mut live = BTreeSet::new();
+            for burst in &lane.bursts {
+                live.extend((burst.first.0..burst.end.0).filter(|&s| self.is_live(Seq(s), path, burst.at)));
+            }
+            assert_eq!((lane.flight, live.len(), lane.above), counted, "flight on {path:?}");
+            assert!(lane.bursts.iter().is_sorted_by_key(|b| b.at), "bursts are in order on {path:?}");
+        }
+    }
+}
+
+/// Visits what the sorted `ranges` cover from `start` on and the sorted `others` do not.
+fn for_each_uncovered(ranges: &[(Seq, Seq)], others: &[(Seq, Seq)], start: Seq, mut visit: impl FnMut(Seq)) {
+    let mut others = others.iter().peekable();
+    for &(begin, end) in ranges {
+        let mut at = begin.max(start);
+        while at <= end {
+            while others.next_if(|o| o.1 < at).is_some() {}
+            match others.peek() {
+                Some(o) if o.0 <= at => at = o.1.next(),
+                next => {
+                    let stop = next.map_or(end, |o| Seq(o.0.0 - 1)).min(end);
+                    while at <= stop {
+                        visit(at);
+                        at = at.next();
+                    }
+                }
+            }
         }
     }
 }
@@ -431,54 +669,156 @@ mod tests {
         assert_eq!((o.first(), o.bytes(), o.flight(P)), (Seq(3), 200, 200));
     }
 
-    #[test]
-    fn a_chunk_is_lost_at_the_third_report_and_not_at_the_second() {
-        let mut o = sent(6);
-        assert_eq!(sack(&mut o, 0, &[(1, 1)]).lost, 0);
-        assert_eq!(sack(&mut o, 0, &[(1, 2)]).lost, 0);
-        assert!(!o.has_lost());
-        assert_eq!(sack(&mut o, 0, &[(1, 3)]).lost, 1);
-        assert_eq!(o.first_lost().unwrap().0, Seq(0));
+    /// Chunks sent 1 ms apart; a SACK at `now` milliseconds.
+    fn sack_at(o: &mut Outstanding, now: u64, first: u64, gaps: &[(u64, u64)]) -> PathAcks {
+        let gaps: Vec<_> = gaps.iter().map(|g| (Seq(g.0), Seq(g.1))).collect();
+        let acks = o.on_sack(Seq(first), &gaps, Time::from_millis(now)).unwrap();
+        o.check_invariants();
+        acks[0]
     }
 
     #[test]
-    fn a_sack_that_brings_nothing_new_is_no_report() {
+    fn three_chunks_acknowledged_above_a_hole_make_it_lost_at_once_and_two_after_a_while() {
         let mut o = sent(6);
-        for _ in 0..5 {
-            sack(&mut o, 0, &[(1, 1)]);
+        assert_eq!(sack_at(&mut o, 101, 0, &[(1, 1)]).lost.chunks, 0);
+        let acks = sack_at(&mut o, 102, 0, &[(1, 2)]);
+        // Sent at 0, round trip 100 ms, and a quarter of that.
+        assert_eq!((acks.lost.chunks, acks.lost.next_at), (0, Some(Time::from_millis(125))));
+        assert_eq!(o.find_lost(P, Time::from_millis(124)).chunks, 0);
+        let mut again = sent(6);
+        sack_at(&mut again, 102, 0, &[(1, 2)]);
+        assert_eq!(sack_at(&mut again, 103, 0, &[(1, 3)]).lost.chunks, 1);
+        assert_eq!(o.find_lost(P, Time::from_millis(125)).chunks, 1);
+        assert_eq!(o.first_lost().unwrap().0, Seq(0));
+        o.check_invariants();
+    }
+
+    #[test]
+    fn a_retransmission_is_lost_again_when_what_was_sent_after_it_arrives_and_not_before() {
+        let mut o = sent(6);
+        assert_eq!(sack_at(&mut o, 103, 0, &[(1, 3)]).lost.chunks, 1);
+        o.on_retransmit(Seq(0), P, Time::from_millis(103));
+        assert_eq!(sack_at(&mut o, 105, 0, &[(1, 5)]).lost.chunks, 0);
+        let fragment = o.get(Seq(5)).unwrap().fragment.clone();
+        for n in 6..9 {
+            o.push(fragment.clone(), P, Time::from_millis(104 + n - 6));
         }
+        assert_eq!(sack_at(&mut o, 206, 0, &[(1, 8)]).lost.chunks, 1);
+    }
+
+    #[test]
+    fn a_chunk_that_comes_late_makes_its_retransmission_spurious() {
+        let mut o = sent(6);
+        sack_at(&mut o, 103, 0, &[(1, 3)]);
+        o.on_retransmit(Seq(0), P, Time::from_millis(103));
+        assert_eq!(sack_at(&mut o, 108, 5, &[]).spurious, 1);
+        // The duplicate that the peer reports later is the same one.
+        o.on_duplicates([Seq(0)].into_iter());
+        assert_eq!(sack_at(&mut o, 203, 6, &[]).spurious, 0);
+    }
+
+    #[test]
+    fn a_reported_duplicate_makes_a_retransmission_spurious_and_one_of_the_network_does_not() {
+        let mut o = sent(6);
+        sack_at(&mut o, 103, 0, &[(1, 3)]);
+        o.on_retransmit(Seq(0), P, Time::from_millis(103));
+        assert_eq!(sack_at(&mut o, 190, 6, &[]).spurious, 0);
+        o.on_duplicates([Seq(0), Seq(2)].into_iter());
+        assert_eq!(sack_at(&mut o, 203, 6, &[]).spurious, 1);
+    }
+
+    #[test]
+    fn a_timeout_is_spurious_if_what_was_not_sent_again_is_acknowledged() {
+        let mut o = sent(6);
+        sack_at(&mut o, 100, 1, &[]);
+        o.on_t3(P, Time::from_millis(1100));
+        assert_eq!(o.give_up(P), 5);
+        o.on_retransmit(Seq(1), P, Time::from_millis(1100));
+        let acks = sack_at(&mut o, 1160, 3, &[]);
+        assert!(acks.timeout_was_spurious);
         assert!(!o.has_lost());
+        assert_eq!(o.flight(P), 300);
+    }
+
+    #[test]
+    fn a_timeout_is_not_spurious_if_the_answer_may_be_to_what_was_sent_since() {
+        let mut o = sent(6);
+        sack_at(&mut o, 100, 1, &[]);
+        o.on_t3(P, Time::from_millis(1100));
+        o.give_up(P);
+        o.on_retransmit(Seq(1), P, Time::from_millis(1100));
+        // The SACK before was lost: chunks 1 to 3 had arrived, 4 and 5 had not.
+        assert!(!sack_at(&mut o, 1200, 4, &[]).timeout_was_spurious);
+        assert_eq!(o.first_lost().unwrap().0, Seq(4));
+    }
+
+    #[test]
+    fn a_timeout_is_not_spurious_if_only_what_was_sent_again_is_acknowledged() {
+        let mut o = sent(6);
+        sack_at(&mut o, 100, 1, &[]);
+        o.on_t3(P, Time::from_millis(1100));
+        o.give_up(P);
+        o.on_retransmit(Seq(1), P, Time::from_millis(1100));
+        let acks = sack_at(&mut o, 1200, 2, &[]);
+        assert!(!acks.timeout_was_spurious);
+        assert!(o.has_lost());
+    }
+
+    #[test]
+    fn a_probe_that_mends_says_so_and_one_that_was_needless_does_not() {
+        let probed = || {
+            let mut o = sent(6);
+            sack_at(&mut o, 104, 5, &[]);
+            assert_eq!(o.last_sent(P).unwrap().0, Seq(5));
+            o.on_probe(Seq(5), Time::from_millis(300));
+            o.check_invariants();
+            o
+        };
+        assert!(sack_at(&mut probed(), 400, 6, &[]).probe_mended);
+        assert!(!sack_at(&mut probed(), 310, 6, &[]).probe_mended);
+        let mut o = probed();
+        o.on_duplicates([Seq(5)].into_iter());
+        assert!(!sack_at(&mut o, 400, 6, &[]).probe_mended);
     }
 
     #[test]
     fn a_retransmitted_chunk_gives_no_round_trip_time() {
         let mut o = sent(1);
-        assert_eq!(o.on_timeout(P), 1);
+        assert_eq!(o.give_up(P), 1);
         o.on_retransmit(Seq(0), P, Time::from_millis(500));
         assert_eq!(sack(&mut o, 1, &[]).newest, None);
     }
 
     #[test]
-    fn reneged_chunks_are_in_flight_again() {
-        let mut o = sent(6);
-        sack(&mut o, 1, &[(3, 5)]);
-        assert_eq!(o.flight(P), 200);
-        sack(&mut o, 1, &[(4, 4)]);
-        assert_eq!(o.flight(P), 400);
-        sack(&mut o, 6, &[]);
+    fn chunks_that_a_newer_sack_takes_back_are_in_flight_again() {
+        let mut o = sent(8);
+        sack_at(&mut o, 101, 1, &[(3, 4)]);
+        assert_eq!(o.flight(P), 500);
+        sack_at(&mut o, 102, 2, &[(4, 4)]);
+        assert_eq!(o.flight(P), 500, "chunk 1 was acknowledged, chunk 3 was taken back");
+        sack_at(&mut o, 107, 8, &[]);
         assert!(o.is_empty() && o.flight(P) == 0 && o.bytes() == 0);
     }
 
     #[test]
     fn what_gap_blocks_acknowledged_stays_so_when_only_the_cumulative_tsn_is_known() {
         let mut o = sent(6);
-        sack(&mut o, 1, &[(3, 5)]);
+        sack_at(&mut o, 101, 1, &[(3, 4)]);
         let gaps = o.gaps_from(Seq(2));
-        assert_eq!(gaps, [(Seq(3), Seq(5))]);
-        o.on_sack(Seq(2), &gaps, Time::from_millis(1000)).unwrap();
+        assert_eq!(gaps, [(Seq(3), Seq(4))]);
+        o.on_sack(Seq(2), &gaps, Time::from_millis(102)).unwrap();
         o.check_invariants();
-        assert_eq!(o.flight(P), 100);
-        assert_eq!(o.gaps_from(Seq(4)), [(Seq(4), Seq(5))]);
+        assert_eq!(o.flight(P), 200);
+        assert_eq!(o.gaps_from(Seq(4)), [(Seq(4), Seq(4))]);
+    }
+
+    #[test]
+    fn a_sack_that_comes_late_takes_nothing_back() {
+        let mut o = sent(8);
+        sack_at(&mut o, 104, 1, &[(3, 3), (6, 6)]);
+        sack_at(&mut o, 105, 1, &[(3, 3)]);
+        assert_eq!(o.gaps_from(Seq(1)), [(Seq(3), Seq(3)), (Seq(6), Seq(6))]);
+        assert_eq!(o.flight(P), 500);
     }
 
     #[test]

@@ -245,7 +245,16 @@ fn a_single_loss_is_repaired_without_a_timeout() {
 }
 
 #[test]
-fn a_retransmission_that_is_lost_too_is_repaired_by_the_timer() {
+fn a_chunk_that_is_lost_twice_is_repaired_without_a_timeout_and_one_lost_for_seconds_by_the_timer() {
+    for (losses, timeouts) in [(2, 0), (200, 1)] {
+        let t = after_losses_of_one_chunk(losses);
+        assert_eq!(t.talk(t.b).received.len(), 200);
+        assert_eq!(t.info(t.a).counters.timeouts.min(1), timeouts, "{losses} losses");
+    }
+}
+
+/// Of 200 chunks, the 20th is lost so often, or for two seconds.
+fn after_losses_of_one_chunk(most: usize) -> Two {
     let mut t = two(1);
     let mut victim = None;
     let mut losses = 0;
@@ -253,7 +262,7 @@ fn a_retransmission_that_is_lost_too_is_repaired_by_the_timer() {
         let packet = Packet::parse(&record.packet, ChecksumMode::Verify).unwrap();
         let Some(Ok(Chunk::Data(data))) = packet.chunks().next() else { return Fate::Pass };
         let victim = *victim.get_or_insert(data.tsn.plus(20));
-        if data.tsn == victim && losses < 2 {
+        if data.tsn == victim && losses < most && record.at < at_seconds(2) {
             losses += 1;
             return Fate::Drop;
         }
@@ -261,8 +270,7 @@ fn a_retransmission_that_is_lost_too_is_repaired_by_the_timer() {
     });
     t.connect(sends_then_closes(messages(200, 1400, 1)));
     t.run_to_end(seconds(10));
-    assert_eq!(t.talk(t.b).received.len(), 200);
-    assert_eq!(t.info(t.a).counters.timeouts, 1);
+    t
 }
 
 /// What an established sender does after a SACK of `cumulative` above its initial TSN, with `gaps`.

@@ -1,0 +1,160 @@
+//! Loss recovery (RFC 9260 section 7.2.4, RFC 8985, RFC 7765): what timers and SACKs mean for what was sent.
+//!
+//! `tx` finds losses and `path` holds windows; here they meet.
+
+use base::Time;
+use wire::PacketWriter;
+
+use super::{Association, WindowProbe};
+use crate::path::{Outcome, PathIndex, Seen};
+
+/// Packets in flight below which T3 counts from when the earliest was sent (rrthresh, RFC 7765 section 4).
+const FEW_PACKETS: usize = 4;
+
+impl Association {
+    /// The state around a SACK or a loss.
+    pub(super) fn seen(&self, index: PathIndex, flight_before: usize, now: Time) -> Seen {
+        Seen {
+            now,
+            flight_before,
+            flight: self.outstanding.flight(index),
+            cumulative_advanced: false,
+            srtt: self.paths.get(index).srtt(),
+        }
+    }
+
+    pub(super) fn count_recovery(&mut self, index: PathIndex, outcome: Outcome) {
+        if outcome.recovery_began {
+            self.counters.fast_recoveries += 1;
+            self.outstanding.on_recovery(index);
+        }
+        self.counters.undone_recoveries += u64::from(outcome.undone);
+    }
+
+    /// Reordering timer, tail-loss probe and pacing of one path.
+    pub(super) fn on_recovery_timers(&mut self, index: PathIndex, now: Time) {
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let sending = &mut self.paths.get_mut(index).sending;
+        sending.expire_pacing(now);
+        let (reorder, probe) = (is_due(sending.reorder_at), is_due(sending.probe_at));
+        if reorder {
+            self.on_reordering_timeout(index, now);
+        }
+        if probe {
+            self.on_probe_timeout(index, now);
+        }
+    }
+
+    /// Chunks that others have overtaken were waited for long enough (RFC 8985 section 6.3).
+    fn on_reordering_timeout(&mut self, index: PathIndex, now: Time) {
+        let flight_before = self.outstanding.flight(index);
+        let lost = self.outstanding.find_lost(index, now);
+        self.peer_rwnd += lost.bytes;
+        let seen = self.seen(index, flight_before, now);
+        let path = self.paths.get_mut(index);
+        path.sending.reorder_at = lost.next_at;
+        let outcome = path.sending.on_losses(&lost, &seen);
+        if seen.flight == 0 {
+            path.stop_data_timers();
+        }
+        self.count_recovery(index, outcome);
+    }
+
+    /// Nothing was heard for two round trips: something is sent that must be answered (RFC 8985 section 7.3). What is
+    /// lost or new goes first; else the last chunk is sent once more.
+    ///
+    /// T3 goes on: to begin it anew, as RFC 8985 has it, would put off failover to another path by two round trips. But
+    /// the probe must have time to be answered.
+    fn on_probe_timeout(&mut self, index: PathIndex, now: Time) {
+        let path = self.paths.get_mut(index);
+        path.sending.on_probe_timeout();
+        let answer = path.srtt().unwrap_or_else(|| path.rto());
+        path.t3 = path.t3.max(Some(now + answer * 5 / 4));
+        self.counters.tail_probes += 1;
+        if self.retransmission_path() == Some(index) || self.waiting_length(index).is_some() {
+            self.paths.get_mut(index).sending.grant_packet();
+        } else {
+            self.tail_probe = Some(index);
+        }
+    }
+
+    /// The path that a tail-loss probe is due on.
+    pub(super) fn probed_path(&self) -> Option<PathIndex> {
+        self.tail_probe.filter(|&index| self.outstanding.flight(index) > 0)
+    }
+
+    pub(super) fn fill_tail_probe(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        if self.tail_probe != Some(path) {
+            return;
+        }
+        let initial_tsn = self.initial_tsn;
+        let last = self.outstanding.last_sent(path).map(|(seq, fragment)| (seq, fragment.clone()));
+        // A message that may not be sent again is not for probing, either.
+        let Some((seq, fragment)) = last.filter(|(seq, _)| self.limited.exhausted(*seq, now).is_none())
+        else {
+            self.tail_probe = None;
+            return;
+        };
+        let length = fragment.payload.len();
+        // The answer shall not be delayed (RFC 7053 section 4.1).
+        if self.push_fragment(packet, &fragment, seq.tsn(initial_tsn), true).is_ok() {
+            self.tail_probe = None;
+            self.outstanding.on_probe(seq, now);
+            self.limited.on_retransmitted(seq);
+            self.counters.data_retransmitted += 1;
+            let path = self.paths.get_mut(path);
+            path.counters.retransmissions += 1;
+            path.on_data_sent(length, now);
+        }
+    }
+
+    /// Data was sent or acknowledged on a path. Probes of the peer's window have their own rhythm.
+    pub(super) fn arm_probe(&mut self, index: PathIndex, now: Time) {
+        let flight = if self.window_probe == WindowProbe::No { self.outstanding.flight(index) } else { 0 };
+        let ack_delay = self.config.timing.sack_delay;
+        let path = self.paths.get_mut(index);
+        path.sending.arm_probe(path.srtt(), flight, ack_delay, now);
+    }
+
+    /// T3 runs anew after an acknowledgement (RFC 9260 section 6.3.2, R3). With little in flight and nothing to follow, no
+    /// fast retransmission will come: then it counts from when the earliest chunk was sent (RFC 7765 section 4).
+    pub(super) fn restart_t3(&mut self, index: PathIndex, now: Time) {
+        let path = self.paths.get(index);
+        let few = self.outstanding.flight(index) < FEW_PACKETS * path.packet_size() && self.queue.is_empty();
+        let from = if few { self.outstanding.earliest_sent_at(index) } else { None };
+        let early = from.map(|sent_at| sent_at + path.rto()).filter(|&at| at > now);
+        let at = early.unwrap_or(now + path.rto());
+        self.paths.get_mut(index).t3 = Some(at);
+    }
+
+    /// Everything in flight on a path is given up: it is sent again by another. Returns how many chunks.
+    pub(super) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
+        let flight = self.outstanding.flight(index);
+        let given_up = self.outstanding.give_up(index);
+        self.peer_rwnd += flight;
+        self.paths.get_mut(index).stop_data_timers();
+        given_up
+    }
+
+    pub(super) fn refill_pacers(&mut self, now: Time) {
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).sending.refill(now);
+        }
+    }
+
+    /// Nothing more may be sent now: notes what holds it back.
+    pub(super) fn note_waiting(&mut self, now: Time) {
+        if !self.state.sends_data() {
+            return;
+        }
+        let current = self.paths.current();
+        let retransmission = self.retransmission_path();
+        let waits = retransmission.or_else(|| self.waiting_length(current).map(|_| current));
+        if let Some(index) = waits {
+            let flight = self.outstanding.flight(index);
+            self.paths.get_mut(index).sending.on_waiting(flight, now);
+        } else if self.queue.is_empty() {
+            self.outstanding.on_app_limited(current);
+        }
+    }
+}

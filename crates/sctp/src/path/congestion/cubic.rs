@@ -1,0 +1,286 @@
+//! CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start.
+//!
+//! After a reduction the window returns along a cubic function of time to where it was, waits there, and then looks for
+//! more; where plain Reno would be faster, it goes as Reno. Windows inside are in segments of one MTU, as in the RFC.
+//! Begin at [`Cubic::on_ack`](CongestionControl::on_ack).
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Pace};
+use super::{
+    AVOIDANCE_PERCENT, Ack, CongestionControl, SLOW_START_PERCENT, after_idle, initial_window,
+    least_threshold, window_rate,
+};
+
+/// What is left of the window after congestion (section 4.6).
+const BETA: f64 = 0.7;
+/// How steep the function is, in segments per cubic second (section 5.1).
+const C: f64 = 0.4;
+/// Segments that Reno-friendly growth adds each round trip until it has reached the old window (section 4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// One stretch of congestion avoidance.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    began: Time,
+    /// Seconds until the function is back at `w_max`.
+    k: f64,
+    /// What Reno would have.
+    w_est: f64,
+    /// Its increase.
+    alpha: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// Bytes.
+    cwnd: f64,
+    /// Bytes.
+    ssthresh: usize,
+    /// Segments at the last congestion.
+    w_max: f64,
+    /// Segments just before the last congestion.
+    cwnd_prior: f64,
+    epoch: Option<Epoch>,
+}
+
+/// Congestion window of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Cubic {
+    mtu: usize,
+    window: Window,
+    hystart: HyStart,
+    /// What the last reduction found.
+    before: Option<Window>,
+}
+
+impl Cubic {
+    pub(crate) fn new(mtu: usize) -> Cubic {
+        let window = Window {
+            cwnd: initial_window(mtu) as f64,
+            ssthresh: usize::MAX,
+            w_max: 0.0,
+            cwnd_prior: 0.0,
+            epoch: None,
+        };
+        Cubic { mtu, window, hystart: HyStart::default(), before: None }
+    }
+
+    fn segments(&self) -> f64 {
+        self.window.cwnd / self.mtu as f64
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.cwnd() < self.window.ssthresh
+    }
+
+    fn slow_start(&mut self, ack: &Ack) {
+        match self.hystart.on_ack(ack) {
+            Pace::Full => self.window.cwnd += ack.bytes as f64,
+            Pace::Conservative => self.window.cwnd += (ack.bytes / CSS_GROWTH_DIVISOR) as f64,
+            Pace::Over => self.window.ssthresh = self.cwnd(),
+        }
+    }
+
+    /// Sections 4.2 to 4.5.
+    fn avoid_congestion(&mut self, ack: &Ack) {
+        let cwnd = self.segments();
+        let mut epoch = self.window.epoch.unwrap_or_else(|| self.new_epoch(ack.now));
+        let acked = ack.bytes as f64 / self.mtu as f64;
+        epoch.w_est += epoch.alpha * acked / cwnd;
+        if epoch.w_est >= self.window.cwnd_prior {
+            epoch.alpha = 1.0;
+        }
+        let elapsed = (ack.now - epoch.began).as_secs_f64();
+        let w_cubic = |t: f64| C * (t - epoch.k).powi(3) + self.window.w_max;
+        let next = if w_cubic(elapsed) < epoch.w_est {
+            epoch.w_est.max(cwnd)
+        } else {
+            let target = w_cubic(elapsed + ack.srtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
+            cwnd + (target - cwnd) / cwnd * acked
+        };
+        self.window.cwnd = next * self.mtu as f64;
+        self.window.epoch = Some(epoch);
+    }
+
+    fn new_epoch(&mut self, now: Time) -> Epoch {
+        let cwnd = self.segments();
+        self.window.w_max = self.window.w_max.max(cwnd);
+        let k = cube_root((self.window.w_max - cwnd) / C);
+        let alpha = if cwnd >= self.window.cwnd_prior { 1.0 } else { ALPHA };
+        Epoch { began: now, k, w_est: cwnd, alpha }
+    }
+
+    fn reduce(&mut self) {
+        self.before = Some(self.window);
+        let cwnd = self.segments();
+        // Section 4.7: a window that did not get back to where it was leaves room for others.
+        let lower = cwnd < self.window.w_max;
+        self.window.w_max = if lower { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
+        self.window.cwnd_prior = cwnd;
+        self.window.epoch = None;
+        self.window.ssthresh = bytes(self.window.cwnd * BETA).max(least_threshold(self.mtu));
+    }
+}
+
+/// Whole bytes of a window, which is never negative.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are small and positive")]
+fn bytes(window: f64) -> usize {
+    window as usize
+}
+
+/// By Newton's method, so that it is the same on every machine.
+fn cube_root(x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    let mut root = x.max(1.0);
+    for _ in 0..64 {
+        let next = (2.0 * root + x / (root * root)) / 3.0;
+        if (next - root).abs() < 1e-9 * root {
+            return next;
+        }
+        root = next;
+    }
+    root
+}
+
+impl CongestionControl for Cubic {
+    fn cwnd(&self) -> usize {
+        bytes(self.window.cwnd)
+    }
+
+    fn ssthresh(&self) -> usize {
+        self.window.ssthresh
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.bytes == 0 || ack.in_recovery {
+            return;
+        }
+        if !ack.window_was_full {
+            // Section 5.8: time without need for more does not count.
+            self.window.epoch = None;
+        } else if self.in_slow_start() {
+            self.slow_start(ack);
+        } else {
+            self.avoid_congestion(ack);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time) -> bool {
+        self.reduce();
+        self.window.cwnd = self.window.ssthresh as f64;
+        true
+    }
+
+    fn on_timeout(&mut self) {
+        self.reduce();
+        self.window.cwnd = self.mtu as f64;
+        self.hystart = HyStart::default();
+    }
+
+    fn on_spurious(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.window = Window { cwnd: before.cwnd.max(self.window.cwnd), epoch: None, ..before };
+        }
+    }
+
+    fn on_idle(&mut self, rtos: u32) {
+        self.window.cwnd = after_idle(self.cwnd(), self.mtu, rtos) as f64;
+        self.window.epoch = None;
+    }
+
+    fn on_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+        self.window.cwnd = self.window.cwnd.max(mtu as f64);
+    }
+
+    fn pacing_rate(&self, srtt: Duration) -> u64 {
+        let percent = if self.in_slow_start() { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
+        window_rate(self.cwnd(), srtt, percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::full;
+    use super::*;
+
+    const MTU: usize = 1000;
+
+    fn at(segments: usize) -> Cubic {
+        let mut c = Cubic::new(MTU);
+        c.window.cwnd = (segments * MTU) as f64;
+        c
+    }
+
+    /// Acknowledges whole windows, one each 100 ms, until `until`; returns the window in segments.
+    fn run(c: &mut Cubic, from: u64, until: u64) -> usize {
+        for millis in (from..until).step_by(100) {
+            let window = c.cwnd();
+            c.on_ack(&full(Time::from_millis(millis), window));
+        }
+        c.cwnd() / MTU
+    }
+
+    #[test]
+    fn cube_roots_are_right() {
+        for x in [0.001f64, 0.5, 1.0, 27.0, 1e9] {
+            assert!((cube_root(x).powi(3) - x).abs() < 1e-6 * x, "{x}");
+        }
+        assert_eq!(cube_root(-1.0), 0.0);
+    }
+
+    #[test]
+    fn the_window_is_back_after_k_seconds_and_waits_there() {
+        let mut c = at(1000);
+        c.on_congestion(Time::ZERO);
+        assert_eq!(c.cwnd(), 700 * MTU);
+        // K = cbrt(300 / 0.4) = 9.1 s.
+        let halfway = run(&mut c, 0, 4500);
+        assert!((900..970).contains(&halfway), "{halfway}");
+        let back = run(&mut c, 4500, 9100);
+        assert!((985..1005).contains(&back), "{back}");
+        let beyond = run(&mut c, 9100, 15_000);
+        assert!(beyond > 1050, "{beyond}");
+    }
+
+    #[test]
+    fn a_small_window_grows_as_reno_does() {
+        let mut c = at(20);
+        c.on_congestion(Time::ZERO);
+        // 14 segments, and 0.53 each round trip.
+        let after = run(&mut c, 0, 1000);
+        assert!((18..=20).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn a_second_loss_below_the_old_window_gives_way_to_others() {
+        let mut c = at(1000);
+        c.on_congestion(Time::ZERO);
+        c.on_congestion(Time::ZERO);
+        assert!((c.window.w_max - 595.0).abs() < 1e-6, "{}", c.window.w_max);
+    }
+
+    #[test]
+    fn a_spurious_reduction_is_taken_back_whole() {
+        let mut c = at(1000);
+        c.on_timeout();
+        assert_eq!((c.cwnd(), c.ssthresh()), (MTU, 700 * MTU));
+        c.on_spurious();
+        assert_eq!((c.cwnd(), c.ssthresh()), (1000 * MTU, usize::MAX));
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut c = at(100);
+        c.on_congestion(Time::ZERO);
+        for millis in 0..10_000 {
+            c.on_ack(&Ack { window_was_full: false, ..full(Time::from_millis(millis), 5000) });
+        }
+        assert_eq!(c.cwnd(), 70 * MTU);
+    }
+}

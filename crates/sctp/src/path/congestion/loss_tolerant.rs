@@ -1,0 +1,318 @@
+//! A controller for paths that lose packets without being full: opt-in, and gated by delay.
+//!
+//! It models the path as a pipe of some rate and length, after the idea of BBR: the greatest delivery rate of the last
+//! rounds times the least round trip is what the pipe holds. It sends at that rate, looks for more at times (and lets
+//! the queue that this made drain), and keeps at most twice the pipe in flight. **Losses alone do not slow it down.**
+//! They do where they come with delay, that is, where a queue stands: or where there are too many of them to be noise
+//! ([`MAX_NOISE_PERCENT`]), so that a short queue that overflows is respected, too. Then a ceiling on what is in flight
+//! comes down by [`BACK_OFF`] each round, and rises slowly afterwards.
+//!
+//! What it costs: against loss-based flows in one deep queue it takes about what the queue lets it have, not an equal
+//! share; therefore it is not the default. Begin at [`LossTolerant::on_ack`](CongestionControl::on_ack).
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::{Ack, CongestionControl, initial_window, window_rate};
+
+/// Rounds over which the greatest rate counts.
+const RATE_ROUNDS: usize = 10;
+/// How long the least round trip counts.
+const MIN_RTT_SPAN: Duration = Duration::from_secs(10);
+/// How long it is measured anew with little in flight.
+const PROBE_RTT: Duration = Duration::from_millis(200);
+/// Gain that fills the pipe within few rounds: 2 / ln 2.
+const STARTUP_PERCENT: u64 = 289;
+/// Gains on the rate, one for each round trip: one looks for more, one lets the queue drain.
+const CYCLE_PERCENT: [u64; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
+/// Losses up to this share of a round, in percent, may be noise if no queue stands.
+const MAX_NOISE_PERCENT: usize = 10;
+/// Losses up to this share of a round, in percent, are forgiven even if a queue stands.
+const MAX_QUEUED_PERCENT: usize = 2;
+/// What is left of the ceiling after a round of congestion.
+const BACK_OFF: f64 = 0.7;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The rate still grows; rounds in which it did not.
+    Startup { best: u64, rounds: u32 },
+    /// The queue that startup made drains.
+    Drain,
+    /// Around the cycle of gains; since when in this place.
+    Cruise { place: usize, since: Time },
+    /// Little in flight, to see the round trip of the bare path.
+    ProbeRtt { until: Time },
+}
+
+/// What happened in the round so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    delivered: usize,
+    lost: usize,
+    least_rtt: Option<Duration>,
+    most_flight: usize,
+}
+
+/// Model of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct LossTolerant {
+    mtu: usize,
+    cwnd: usize,
+    phase: Phase,
+    /// The greatest rate of each of the last rounds.
+    rates: [u64; RATE_ROUNDS],
+    rounds: usize,
+    round: Round,
+    min_rtt: Option<(Duration, Time)>,
+    ceiling: Option<usize>,
+    before_timeout: Option<usize>,
+}
+
+impl LossTolerant {
+    pub(crate) fn new(mtu: usize) -> LossTolerant {
+        LossTolerant {
+            mtu,
+            cwnd: initial_window(mtu),
+            phase: Phase::Startup { best: 0, rounds: 0 },
+            rates: [0; RATE_ROUNDS],
+            rounds: 0,
+            round: Round::default(),
+            min_rtt: None,
+            ceiling: None,
+            before_timeout: None,
+        }
+    }
+
+    fn rate(&self) -> u64 {
+        self.rates.iter().copied().max().unwrap_or(0)
+    }
+
+    /// What the pipe holds, in bytes; `None` before both its sides are known.
+    fn pipe(&self) -> Option<usize> {
+        let (rtt, _) = self.min_rtt?;
+        let bytes = u128::from(self.rate()) * rtt.as_nanos() / 1_000_000_000;
+        usize::try_from(bytes).ok().filter(|&b| b > 0)
+    }
+
+    fn take_samples(&mut self, ack: &Ack) {
+        if let Some(sample) = ack.rate.filter(|s| !s.app_limited || s.rate > self.rate()) {
+            let place = &mut self.rates[self.rounds % RATE_ROUNDS];
+            *place = (*place).max(sample.rate);
+        }
+        if let Some(rtt) = ack.rtt {
+            // Nearly the least is as good: an idle queue is seen in every cycle, and no probe is needed.
+            match &mut self.min_rtt {
+                Some((least, at)) if rtt < *least + *least / 32 => {
+                    *least = rtt.min(*least);
+                    *at = ack.now;
+                }
+                Some(_) => {}
+                None => self.min_rtt = Some((rtt, ack.now)),
+            }
+            self.round.least_rtt = Some(self.round.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        self.round.delivered += ack.bytes;
+        self.round.lost += ack.lost;
+        self.round.most_flight = self.round.most_flight.max(ack.flight + ack.bytes + ack.lost);
+    }
+
+    fn end_round(&mut self) {
+        self.judge_losses();
+        if let Phase::Startup { best, rounds } = self.phase {
+            let rate = self.rate();
+            self.phase = if rate > best + best / 4 {
+                Phase::Startup { best: rate, rounds: 0 }
+            } else if rounds < 2 {
+                Phase::Startup { best, rounds: rounds + 1 }
+            } else {
+                Phase::Drain
+            };
+        }
+        self.round = Round::default();
+        self.rounds += 1;
+        self.rates[self.rounds % RATE_ROUNDS] = 0;
+    }
+
+    /// Whether the losses of the round were noise or congestion.
+    fn judge_losses(&mut self) {
+        let round = self.round;
+        let percent = round.lost * 100 / (round.lost + round.delivered).max(1);
+        let queued = match (round.least_rtt, self.min_rtt) {
+            (Some(now), Some((least, _))) => now > least + least / 4,
+            _ => false,
+        };
+        let most = if queued { MAX_QUEUED_PERCENT } else { MAX_NOISE_PERCENT };
+        if percent > most {
+            let lower = (round.most_flight as f64 * BACK_OFF) as usize;
+            self.ceiling = Some(lower.max(4 * self.mtu));
+            if matches!(self.phase, Phase::Startup { .. }) {
+                self.phase = Phase::Drain;
+            }
+        } else if let Some(ceiling) = &mut self.ceiling {
+            *ceiling += (*ceiling / 16).max(self.mtu);
+            let ceiling = *ceiling;
+            if self.pipe().is_some_and(|pipe| ceiling > 2 * pipe) {
+                self.ceiling = None;
+            }
+        }
+    }
+
+    /// Moves from phase to phase by time and by what is in flight.
+    fn advance(&mut self, ack: &Ack) {
+        let (Some(pipe), Some((rtt, measured))) = (self.pipe(), self.min_rtt) else { return };
+        match self.phase {
+            Phase::Startup { .. } => {}
+            Phase::Drain if ack.flight > pipe => {}
+            Phase::Drain => self.phase = Phase::Cruise { place: 2, since: ack.now },
+            Phase::Cruise { .. } if ack.now - measured > MIN_RTT_SPAN => {
+                self.phase = Phase::ProbeRtt { until: ack.now + PROBE_RTT.max(rtt * 2) };
+                self.min_rtt = ack.rtt.map(|rtt| (rtt, ack.now)).or(self.min_rtt);
+            }
+            Phase::Cruise { place, since } => {
+                let drained = CYCLE_PERCENT[place] < 100 && ack.flight <= pipe;
+                if drained || ack.now - since > rtt {
+                    self.phase = Phase::Cruise { place: (place + 1) % CYCLE_PERCENT.len(), since: ack.now };
+                }
+            }
+            Phase::ProbeRtt { until } if ack.now < until => {}
+            Phase::ProbeRtt { .. } => {
+                self.min_rtt = Some((rtt, ack.now));
+                self.phase = Phase::Cruise { place: 0, since: ack.now };
+            }
+        }
+    }
+
+    /// Where the window wants to be.
+    fn target(&self) -> Option<usize> {
+        let pipe = self.pipe()?;
+        let target = match self.phase {
+            Phase::Startup { .. } | Phase::Drain => 3 * pipe,
+            Phase::Cruise { .. } => 2 * pipe,
+            Phase::ProbeRtt { .. } => pipe / 2,
+        };
+        // Some packets more, for SACKs that come late or together.
+        Some((target + 3 * self.mtu).min(self.ceiling.unwrap_or(usize::MAX)).max(4 * self.mtu))
+    }
+}
+
+impl CongestionControl for LossTolerant {
+    fn cwnd(&self) -> usize {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> usize {
+        self.ceiling.unwrap_or(usize::MAX)
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.take_samples(ack);
+        if ack.round_over {
+            self.end_round();
+        }
+        self.advance(ack);
+        let filling = matches!(self.phase, Phase::Startup { .. });
+        let grown = self.cwnd + ack.bytes;
+        self.cwnd = match self.target() {
+            Some(target) if !filling || self.ceiling.is_some() => grown.min(target),
+            Some(target) if self.cwnd < target => grown,
+            _ => self.cwnd.max(grown.min(initial_window(self.mtu) * 8)),
+        };
+    }
+
+    /// Losses are judged at the end of each round, together with the delay.
+    fn on_congestion(&mut self, _now: Time) -> bool {
+        false
+    }
+
+    fn on_timeout(&mut self) {
+        self.before_timeout = Some(self.cwnd);
+        self.cwnd = self.mtu;
+    }
+
+    fn on_spurious(&mut self) {
+        if let Some(before) = self.before_timeout.take() {
+            self.cwnd = self.cwnd.max(before);
+        }
+    }
+
+    /// The rate is known still: nothing is sent in bursts after a pause.
+    fn on_idle(&mut self, _rtos: u32) {}
+
+    fn on_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+        self.cwnd = self.cwnd.max(mtu);
+    }
+
+    fn pacing_rate(&self, srtt: Duration) -> u64 {
+        let percent = match self.phase {
+            Phase::Startup { .. } => STARTUP_PERCENT,
+            Phase::Drain => 10_000 / STARTUP_PERCENT,
+            Phase::Cruise { place, .. } => CYCLE_PERCENT[place],
+            Phase::ProbeRtt { .. } => 100,
+        };
+        let by_model = self.rate().saturating_mul(percent) / 100;
+        let by_window = window_rate(initial_window(self.mtu), srtt, STARTUP_PERCENT);
+        let by_ceiling = self.ceiling.map_or(u64::MAX, |c| window_rate(c, srtt, 100));
+        by_model.min(by_ceiling).max(by_window.min(by_ceiling))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::full;
+    use super::*;
+    use crate::tx::RateSample;
+
+    const MTU: usize = 1000;
+    const RATE: u64 = 1_000_000;
+
+    fn round(c: &mut LossTolerant, n: u64, rtt_ms: u64, lost: usize) {
+        let rtt = Duration::from_millis(rtt_ms);
+        c.on_ack(&Ack {
+            flight: 100_000,
+            lost,
+            rtt: Some(rtt),
+            srtt: rtt,
+            round_over: true,
+            rate: Some(RateSample { rate: RATE, app_limited: false }),
+            ..full(Time::from_millis(n * 100), 100_000 - lost)
+        });
+    }
+
+    /// A pipe of 1 MB/s and 100 ms holds 100 kB.
+    fn cruising() -> LossTolerant {
+        let mut c = LossTolerant::new(MTU);
+        (0..8).for_each(|n| round(&mut c, n, 100, 0));
+        assert!(matches!(c.phase, Phase::Cruise { .. }), "{:?}", c.phase);
+        assert_eq!(c.pipe(), Some(100_000));
+        c
+    }
+
+    #[test]
+    fn the_window_settles_at_twice_the_pipe_and_the_rate_at_the_paths() {
+        let mut c = cruising();
+        (8..20).for_each(|n| round(&mut c, n, 100, 0));
+        assert_eq!(c.cwnd(), 200_000 + 3 * MTU);
+        let rate = c.pacing_rate(Duration::from_millis(100));
+        assert!((RATE * 3 / 4..=RATE * 5 / 4).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn five_percent_of_loss_without_delay_are_ignored_and_with_delay_they_are_not() {
+        let mut c = cruising();
+        (8..20).for_each(|n| round(&mut c, n, 100, 5000));
+        assert_eq!(c.ceiling, None);
+        (20..22).for_each(|n| round(&mut c, n, 150, 5000));
+        assert!(c.ceiling.is_some() && c.cwnd() < 200_000, "{} {:?}", c.cwnd(), c.ceiling);
+    }
+
+    #[test]
+    fn more_loss_than_noise_makes_is_congestion_even_without_delay() {
+        let mut c = cruising();
+        (8..10).for_each(|n| round(&mut c, n, 100, 12_000));
+        assert!(c.ceiling.is_some());
+        (10..60).for_each(|n| round(&mut c, n, 100, 0));
+        assert_eq!(c.ceiling, None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Congestion control of one path: how much may be in flight, and how fast it may leave.
+//!
+//! A [`CongestionControl`] knows the window, not the packets: `tx` counts what is in flight and finds losses, and
+//! [`Sending`](super::Sending) tells the controller of congestion once a round trip. Invariant of each controller: cwnd
+//! ≥ one MTU. Begin at the trait; then [`rfc9260`], [`cubic`] (the default) and [`loss_tolerant`].
+
+pub(crate) mod cubic;
+pub(crate) mod hystart;
+pub(crate) mod loss_tolerant;
+pub(crate) mod rfc9260;
+
+use std::fmt;
+use std::time::Duration;
+
+use base::Time;
+
+use crate::config::CongestionAlgorithm;
+use crate::tx::RateSample;
+
+/// What one SACK acknowledged on one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ack {
+    pub(crate) now: Time,
+    /// User bytes newly acknowledged on this path.
+    pub(crate) bytes: usize,
+    /// User bytes still in flight on this path.
+    pub(crate) flight: usize,
+    /// User bytes found lost by this SACK.
+    pub(crate) lost: usize,
+    /// Whether the window was what held the sender back in the last round trip.
+    pub(crate) window_was_full: bool,
+    /// Whether losses are being mended: the window does not grow.
+    pub(crate) in_recovery: bool,
+    /// Whether the cumulative TSN moved.
+    pub(crate) cumulative_advanced: bool,
+    /// The round trip of the newest chunk that was sent once.
+    pub(crate) rtt: Option<Duration>,
+    /// The smoothed round trip.
+    pub(crate) srtt: Duration,
+    /// Whether a round trip is over.
+    pub(crate) round_over: bool,
+    pub(crate) rate: Option<RateSample>,
+}
+
+/// The window and rate of one path. All sizes are user bytes.
+pub(crate) trait CongestionControl: fmt::Debug + Send {
+    /// Bytes that may be in flight.
+    fn cwnd(&self) -> usize;
+
+    /// The slow-start threshold; `usize::MAX` while there is none.
+    fn ssthresh(&self) -> usize;
+
+    /// Data was acknowledged.
+    fn on_ack(&mut self, ack: &Ack);
+
+    /// Losses show congestion: called once for all that was sent before. Returns whether the window was reduced, so that
+    /// the reduction must be spread over the round trip.
+    fn on_congestion(&mut self, now: Time) -> bool;
+
+    /// T3 expired (RFC 9260 section 7.2.3).
+    fn on_timeout(&mut self);
+
+    /// The last congestion or timeout was none: what it did is taken back.
+    fn on_spurious(&mut self);
+
+    /// Nothing was sent for `rtos` retransmission timeouts (RFC 9260 section 7.2.1).
+    fn on_idle(&mut self, rtos: u32);
+
+    /// The path's MTU became smaller.
+    fn on_mtu(&mut self, mtu: usize);
+
+    /// Bytes per second at which data may leave.
+    fn pacing_rate(&self, srtt: Duration) -> u64;
+}
+
+/// A controller for a path of this MTU.
+pub(crate) fn controller(algorithm: CongestionAlgorithm, mtu: usize) -> Box<dyn CongestionControl> {
+    match algorithm {
+        CongestionAlgorithm::Rfc9260 => Box::new(rfc9260::Rfc9260::new(mtu)),
+        CongestionAlgorithm::Cubic => Box::new(cubic::Cubic::new(mtu)),
+        CongestionAlgorithm::LossTolerant => Box::new(loss_tolerant::LossTolerant::new(mtu)),
+    }
+}
+
+/// The initial cwnd before data transmission (RFC 9260 section 7.2.1).
+fn initial_window(mtu: usize) -> usize {
+    (4 * mtu).min((2 * mtu).max(4404))
+}
+
+/// The least slow-start threshold (RFC 9260 section 7.2.3).
+fn least_threshold(mtu: usize) -> usize {
+    4 * mtu
+}
+
+/// `cwnd` after `rtos` timeouts without data: halved for each, but not below four MTU.
+fn after_idle(cwnd: usize, mtu: usize, rtos: u32) -> usize {
+    (cwnd >> rtos.min(32)).max(least_threshold(mtu)).min(cwnd)
+}
+
+/// A window that may leave within a round trip, and `percent` of that, as a rate.
+fn window_rate(cwnd: usize, srtt: Duration, percent: u64) -> u64 {
+    let rate = cwnd as u128 * u128::from(percent) * 10_000_000 / srtt.as_nanos().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Twice the window a round trip lets slow start double it (as RFC 9406 section 5 assumes of a paced sender).
+const SLOW_START_PERCENT: u64 = 200;
+
+/// A little above the window, so that pacing alone never keeps the window from being used.
+const AVOIDANCE_PERCENT: u64 = 125;
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// `bytes` acknowledged of a full window after 100 ms.
+    pub(crate) fn full(now: Time, bytes: usize) -> Ack {
+        let rtt = Duration::from_millis(100);
+        Ack {
+            now,
+            bytes,
+            flight: 0,
+            lost: 0,
+            window_was_full: true,
+            in_recovery: false,
+            cumulative_advanced: true,
+            rtt: Some(rtt),
+            srtt: rtt,
+            round_over: false,
+            rate: None,
+        }
+    }
+
+    #[test]
+    fn the_initial_window_is_that_of_rfc_9260() {
+        assert_eq!([1500, 9000, 576].map(initial_window), [4404, 18_000, 2304]);
+    }
+
+    #[test]
+    fn idleness_shrinks_the_window_but_not_below_four_mtu() {
+        assert_eq!(after_idle(100_000, 1500, 1), 50_000);
+        assert_eq!(after_idle(100_000, 1500, 20), 6000);
+        assert_eq!(after_idle(4404, 1500, 3), 4404);
+    }
+
+    #[test]
+    fn a_window_a_round_trip_is_its_rate() {
+        assert_eq!(window_rate(125_000, Duration::from_millis(100), 100), 1_250_000);
+    }
+}

@@ -1,0 +1,150 @@
+//! Lets data leave evenly instead of a window at once.
+//!
+//! Holds a budget of bytes that fills at the path's rate. Data may leave while there is some, and a packet may overdraw
+//! it. What is released at a time is long enough for trains (GSO): ten packets, or what the rate gives in a
+//! millisecond. Begin at [`Pacer::refill`].
+
+use std::time::Duration;
+
+use base::Time;
+
+/// Packets that are released together at least.
+const QUANTUM_PACKETS: usize = 10;
+
+/// What is released together at high rates.
+const QUANTUM: Duration = Duration::from_millis(1);
+
+/// Budget of one path.
+#[derive(Clone, Debug)]
+pub(super) struct Pacer {
+    /// Bytes that may leave; negative after an overdraft.
+    budget: i64,
+    /// Bytes released together.
+    quantum: i64,
+    /// Bytes per second; 0: any.
+    rate: u64,
+    filled_at: Time,
+    /// When enough is there again; set while data waits for that only.
+    pub(super) release_at: Option<Time>,
+}
+
+impl Pacer {
+    pub(super) fn new() -> Pacer {
+        Pacer { budget: 0, quantum: 0, rate: 0, filled_at: Time::ZERO, release_at: None }
+    }
+
+    /// The rate is `rate` bytes per second from now on, for packets of `mtu` bytes.
+    pub(super) fn set_rate(&mut self, rate: u64, mtu: usize, now: Time) {
+        if self.rate == 0 {
+            self.filled_at = now;
+            self.budget = i64::MAX;
+        }
+        self.refill(now);
+        self.rate = rate.max(1);
+        let in_quantum = u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000;
+        let quantum = (QUANTUM_PACKETS * mtu).max(usize::try_from(in_quantum).unwrap_or(usize::MAX));
+        self.quantum = i64::try_from(quantum).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
+        self.budget = self.budget.min(2 * self.quantum);
+    }
+
+    /// Time has passed. A driver that wakes late finds up to two quanta.
+    pub(super) fn refill(&mut self, now: Time) {
+        if self.rate == 0 || now <= self.filled_at {
+            return;
+        }
+        let nanos = (now - self.filled_at).as_nanos();
+        let gained = i64::try_from(u128::from(self.rate) * nanos / 1_000_000_000).unwrap_or(i64::MAX);
+        if gained > 0 {
+            self.budget = self.budget.saturating_add(gained).min(2 * self.quantum);
+            self.filled_at = now;
+        }
+    }
+
+    /// Whether data may leave.
+    pub(super) fn allows(&self) -> bool {
+        (self.rate == 0 || self.budget > 0) && self.release_at.is_none()
+    }
+
+    /// Data left.
+    pub(super) fn on_sent(&mut self, bytes: usize) {
+        if self.rate > 0 {
+            self.budget = self.budget.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Data waits for the budget alone: it is let go when a quantum is there, so that trains stay long.
+    pub(super) fn wait(&mut self, now: Time) {
+        if self.release_at.is_none() && !self.allows() {
+            let missing = u128::try_from(self.quantum.saturating_sub(self.budget)).unwrap_or(0);
+            let nanos = (missing * 1_000_000_000).div_ceil(u128::from(self.rate.max(1)));
+            let nanos = u64::try_from(nanos).unwrap_or(u64::MAX).max(1);
+            self.release_at = Some(now + Duration::from_nanos(nanos));
+        }
+    }
+
+    /// The wait is over if its time has come.
+    pub(super) fn expire(&mut self, now: Time) {
+        if self.release_at.is_some_and(|at| at <= now) {
+            self.release_at = None;
+            self.refill(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    /// Sends packets of 1,000 bytes while allowed.
+    fn drain(pacer: &mut Pacer) -> usize {
+        let mut packets = 0;
+        while pacer.allows() && packets < 1000 {
+            pacer.on_sent(1000);
+            packets += 1;
+        }
+        packets
+    }
+
+    fn paced(rate: u64) -> Pacer {
+        let mut pacer = Pacer::new();
+        pacer.set_rate(rate, 1000, MS(1));
+        pacer
+    }
+
+    #[test]
+    fn without_a_rate_everything_may_leave() {
+        assert_eq!(drain(&mut Pacer::new()), 1000);
+    }
+
+    #[test]
+    fn ten_packets_are_released_at_a_time_and_not_one_by_one() {
+        let mut pacer = paced(1_000_000);
+        assert_eq!(drain(&mut pacer), 20);
+        pacer.wait(MS(1));
+        assert_eq!(pacer.release_at, Some(MS(11)));
+        pacer.expire(MS(10));
+        assert_eq!(drain(&mut pacer), 0);
+        pacer.expire(MS(11));
+        assert_eq!(drain(&mut pacer), 10);
+    }
+
+    #[test]
+    fn at_a_gigabit_a_second_trains_are_longer_than_64_packets() {
+        let mut pacer = paced(125_000_000);
+        drain(&mut pacer);
+        pacer.wait(MS(1));
+        let at = pacer.release_at.unwrap();
+        pacer.expire(at);
+        assert!(drain(&mut pacer) >= 64);
+    }
+
+    #[test]
+    fn a_long_pause_saves_up_no_more_than_two_quanta() {
+        let mut pacer = paced(1_000_000);
+        drain(&mut pacer);
+        pacer.refill(MS(5000));
+        assert_eq!(drain(&mut pacer), 20);
+    }
+}

@@ -1,0 +1,398 @@
+//! What one path may send now: window, recovery, pacing, and the timers of loss detection.
+//!
+//! Joins a [`CongestionControl`] with proportional rate reduction, the undoing of spurious reductions, pacing, and the
+//! tail-loss probe. Never sends, and counts no chunks: `tx` does. Begin at [`Sending::on_acks`] and
+//! [`Sending::allows`].
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::congestion::{Ack, CongestionControl, controller};
+use super::pacer::Pacer;
+use super::prr::Prr;
+use crate::config::CongestionAlgorithm;
+use crate::tx::{Losses, PathAcks};
+
+/// Least time before a tail-loss probe: below it, the scheduling of both hosts looks like loss.
+const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// The state of an association around a SACK, or a loss, on one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) now: Time,
+    /// User bytes in flight on the path before.
+    pub(crate) flight_before: usize,
+    /// And after.
+    pub(crate) flight: usize,
+    /// Whether the cumulative TSN moved.
+    pub(crate) cumulative_advanced: bool,
+    pub(crate) srtt: Option<Duration>,
+}
+
+/// What a SACK, or a loss, meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Losses showed congestion that was not known before.
+    pub(crate) recovery_began: bool,
+    /// The last recovery, or timeout, was needless, and its reduction was taken back.
+    pub(crate) undone: bool,
+}
+
+/// Leave to send one packet whatever the window says (RFC 8985 section 7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Credit {
+    No,
+    OnePacket,
+    /// The packet is being written.
+    InUse,
+}
+
+/// Sending on one path.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    mtu: usize,
+    control: Box<dyn CongestionControl>,
+    /// Bytes that may be in flight now: the controller's window, or that of the reduction that is being carried out.
+    window: usize,
+    pacer: Pacer,
+    /// The reduction that is being carried out.
+    prr: Option<Prr>,
+    in_recovery: bool,
+    /// When congestion was last noticed: losses of what was sent before are no news.
+    congested_at: Option<Time>,
+    /// Chunks given up since then, and how many of them needlessly.
+    given_up: usize,
+    spurious: usize,
+    round: u64,
+    /// The last round in which the window held data back.
+    full_in: Option<u64>,
+    credit: Credit,
+    /// A tail-loss probe is out, and nothing was heard since.
+    probe_out: bool,
+    /// When a tail-loss probe is due.
+    pub(crate) probe_at: Option<Time>,
+    /// When a chunk that others have overtaken counts as lost.
+    pub(crate) reorder_at: Option<Time>,
+}
+
+impl Sending {
+    pub(crate) fn new(algorithm: CongestionAlgorithm, mtu: usize) -> Sending {
+        let control = controller(algorithm, mtu);
+        Sending {
+            mtu,
+            window: control.cwnd(),
+            control,
+            pacer: Pacer::new(),
+            prr: None,
+            in_recovery: false,
+            congested_at: None,
+            given_up: 0,
+            spurious: 0,
+            round: 0,
+            full_in: None,
+            credit: Credit::No,
+            probe_out: false,
+            probe_at: None,
+            reorder_at: None,
+        }
+    }
+
+    pub(crate) fn cwnd(&self) -> usize {
+        self.control.cwnd()
+    }
+
+    pub(crate) fn ssthresh(&self) -> usize {
+        self.control.ssthresh()
+    }
+
+    /// The controller, or the reduction, has changed.
+    fn update_window(&mut self) {
+        self.window = self.prr.map_or_else(|| self.control.cwnd(), |prr| prr.window());
+    }
+
+    /// Whether the window has room. RFC 9260 section 6.1 B: it may be passed by less than one packet.
+    pub(crate) fn has_window(&self, flight: usize) -> bool {
+        self.credit != Credit::No || flight < self.window
+    }
+
+    /// Whether data may leave now.
+    pub(crate) fn allows(&self, flight: usize) -> bool {
+        self.credit != Credit::No || (flight < self.window && self.pacer.allows())
+    }
+
+    /// Time has passed; packets are about to be written.
+    pub(crate) fn refill(&mut self, now: Time) {
+        self.pacer.expire(now);
+        self.pacer.refill(now);
+    }
+
+    /// Data waits on this path, with `flight` bytes in flight: for the window, or for the pacer.
+    pub(crate) fn on_waiting(&mut self, flight: usize, now: Time) {
+        if flight >= self.window {
+            self.full_in = Some(self.round);
+        } else {
+            self.pacer.wait(now);
+        }
+    }
+
+    /// User bytes leave.
+    pub(crate) fn on_sent(&mut self, bytes: usize) {
+        self.pacer.on_sent(bytes);
+        if let Some(prr) = &mut self.prr {
+            prr.on_sent(bytes);
+        }
+        if self.credit == Credit::OnePacket {
+            self.credit = Credit::InUse;
+        }
+    }
+
+    /// A packet was written.
+    pub(crate) fn end_packet(&mut self) {
+        if self.credit == Credit::InUse {
+            self.credit = Credit::No;
+        }
+    }
+
+    /// A SACK came.
+    pub(crate) fn on_acks(&mut self, acks: &PathAcks, seen: &Seen) -> Outcome {
+        self.round += u64::from(acks.round_over);
+        self.reorder_at = acks.lost.next_at;
+        let undone = self.undo(acks);
+        if let (Some(at), Some(newest)) = (self.congested_at, acks.newest_sent_at)
+            && newest >= at
+        {
+            self.in_recovery = false;
+            self.prr = None;
+        }
+        let in_recovery = self.in_recovery;
+        let mut outcome = self.on_losses(&acks.lost, seen);
+        outcome.undone = undone;
+        if acks.probe_mended && !outcome.recovery_began && !self.in_recovery {
+            outcome.recovery_began = self.congested(seen);
+            self.given_up = 1;
+        }
+        if acks.bytes > 0 {
+            self.probe_out = false;
+            self.on_delivered(acks, seen, in_recovery);
+        }
+        self.update_window();
+        outcome
+    }
+
+    fn on_delivered(&mut self, acks: &PathAcks, seen: &Seen, in_recovery: bool) {
+        if let Some(prr) = &mut self.prr {
+            prr.on_ack(acks.bytes, seen.flight);
+        }
+        let rtt = acks.newest.map(|n| n.1);
+        let Some(srtt) = seen.srtt.or(rtt) else { return };
+        self.control.on_ack(&Ack {
+            now: seen.now,
+            bytes: acks.bytes,
+            flight: seen.flight,
+            lost: acks.lost.bytes,
+            window_was_full: self.full_in.is_some_and(|round| round + 1 >= self.round),
+            in_recovery: in_recovery || self.in_recovery,
+            cumulative_advanced: seen.cumulative_advanced,
+            rtt,
+            srtt,
+            round_over: acks.round_over,
+            rate: acks.rate,
+        });
+        let rate = self.control.pacing_rate(srtt.max(Duration::from_nanos(1)));
+        self.pacer.set_rate(rate, self.mtu, seen.now);
+    }
+
+    /// Takes the last reduction back if all that was given up had arrived after all (RFC 5682, RFC 3522, and RFC 3708
+    /// for the duplicates reported in SACKs).
+    fn undo(&mut self, acks: &PathAcks) -> bool {
+        self.spurious += acks.spurious;
+        let all = self.given_up > 0 && self.spurious >= self.given_up;
+        if !all && !acks.timeout_was_spurious {
+            return false;
+        }
+        (self.given_up, self.spurious) = (0, 0);
+        self.in_recovery = false;
+        self.prr = None;
+        self.control.on_spurious();
+        true
+    }
+
+    /// Chunks were given up. Those sent after congestion was last noticed are news (RFC 9260 section 7.2.4).
+    pub(crate) fn on_losses(&mut self, lost: &Losses, seen: &Seen) -> Outcome {
+        if lost.chunks == 0 {
+            return Outcome::default();
+        }
+        let is_news = self.congested_at.is_none_or(|at| lost.newest >= at);
+        let recovery_began = is_news && self.congested(seen);
+        self.given_up += lost.chunks;
+        self.update_window();
+        Outcome { recovery_began, undone: false }
+    }
+
+    /// Congestion that was not known: the window is reduced. Returns whether the controller did.
+    fn congested(&mut self, seen: &Seen) -> bool {
+        self.congested_at = Some(seen.now);
+        (self.given_up, self.spurious) = (0, 0);
+        let reduced = self.control.on_congestion(seen.now);
+        if reduced {
+            self.in_recovery = true;
+            let flight = seen.flight_before.max(seen.flight);
+            self.prr = Some(Prr::new(flight, seen.flight, self.control.cwnd(), self.mtu));
+        }
+        reduced
+    }
+
+    /// T3 expired, and gave up so many chunks.
+    pub(crate) fn on_timeout(&mut self, given_up: usize, now: Time) {
+        self.control.on_timeout();
+        self.congested_at = Some(now);
+        self.in_recovery = false;
+        self.prr = None;
+        (self.given_up, self.spurious) = (given_up, 0);
+        self.update_window();
+    }
+
+    /// Nothing is in flight any more.
+    pub(crate) fn stop_timers(&mut self) {
+        self.probe_at = None;
+        self.reorder_at = None;
+        self.probe_out = false;
+    }
+
+    /// Data was sent or acknowledged: the tail-loss probe is due after two round trips (RFC 8985 section 7.2), and the
+    /// peer's delay if there is but one packet that it may wait with.
+    pub(crate) fn arm_probe(
+        &mut self,
+        srtt: Option<Duration>,
+        flight: usize,
+        ack_delay: Duration,
+        now: Time,
+    ) {
+        let Some(srtt) = srtt.filter(|_| flight > 0 && !self.probe_out) else {
+            self.probe_at = None;
+            return;
+        };
+        let delay = if flight <= self.mtu { ack_delay } else { Duration::ZERO };
+        self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
+    }
+
+    /// The probe is due: it is sent, and no second one before something is heard.
+    pub(crate) fn on_probe_timeout(&mut self) {
+        self.probe_at = None;
+        self.probe_out = true;
+    }
+
+    /// The next packet may pass the window.
+    pub(crate) fn grant_packet(&mut self) {
+        self.credit = Credit::OnePacket;
+    }
+
+    /// The path lay idle for so many retransmission timeouts.
+    pub(crate) fn on_idle(&mut self, rtos: u32) {
+        self.control.on_idle(rtos);
+        self.update_window();
+    }
+
+    pub(crate) fn on_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+        self.control.on_mtu(mtu);
+        self.update_window();
+    }
+
+    /// Serves the pacer if its time has come.
+    pub(crate) fn expire_pacing(&mut self, now: Time) {
+        self.pacer.expire(now);
+    }
+
+    /// When this path wants to be looked at.
+    pub(crate) fn next_timeout(&self) -> Time {
+        let or_never = |at: Option<Time>| at.unwrap_or(Time::NEVER);
+        or_never(self.probe_at).min(or_never(self.reorder_at)).min(or_never(self.pacer.release_at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: usize = 1000;
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    fn sending() -> Sending {
+        Sending::new(CongestionAlgorithm::Rfc9260, MTU)
+    }
+
+    fn seen(now: u64, flight_before: usize, flight: usize) -> Seen {
+        let srtt = Some(Duration::from_millis(100));
+        Seen { now: MS(now), flight_before, flight, cumulative_advanced: true, srtt }
+    }
+
+    fn losses(chunks: usize, newest: u64) -> Losses {
+        Losses { chunks, bytes: chunks * MTU, newest: MS(newest), next_at: None }
+    }
+
+    #[test]
+    fn losses_of_what_was_sent_before_congestion_was_noticed_are_no_news_and_later_ones_are() {
+        let mut s = sending();
+        assert!(s.on_losses(&losses(1, 50), &seen(100, 4000, 3000)).recovery_began);
+        assert!(!s.on_losses(&losses(3, 99), &seen(150, 3000, 1000)).recovery_began);
+        assert!(s.on_losses(&losses(1, 100), &seen(200, 3000, 1000)).recovery_began);
+    }
+
+    #[test]
+    fn a_recovery_is_undone_when_all_that_was_given_up_has_arrived_and_not_before() {
+        let mut s = sending();
+        let before = s.cwnd();
+        s.control.on_ack(&super::super::congestion::testing::full(MS(0), 20_000));
+        s.full_in = Some(0);
+        let grown = s.cwnd().max(before);
+        s.on_losses(&losses(2, 50), &seen(100, 10_000, 8000));
+        assert!(s.cwnd() <= grown);
+        let reduced = s.cwnd();
+        let one = PathAcks { spurious: 1, ..PathAcks::default() };
+        assert!(!s.on_acks(&one, &seen(110, 8000, 8000)).undone);
+        assert_eq!(s.cwnd(), reduced);
+        assert!(s.on_acks(&one, &seen(120, 8000, 8000)).undone);
+        assert_eq!((s.cwnd(), s.window), (grown, grown));
+    }
+
+    #[test]
+    fn a_probe_is_due_after_two_round_trips_and_with_one_packet_after_the_peers_delay_too() {
+        let (srtt, delay) = (Some(Duration::from_millis(100)), Duration::from_millis(200));
+        let mut s = sending();
+        s.arm_probe(srtt, MTU + 1, delay, MS(0));
+        assert_eq!(s.probe_at, Some(MS(200)));
+        s.arm_probe(srtt, MTU, delay, MS(0));
+        assert_eq!(s.probe_at, Some(MS(400)));
+        s.arm_probe(srtt, 0, delay, MS(0));
+        assert_eq!(s.probe_at, None);
+        s.arm_probe(None, MTU, delay, MS(0));
+        assert_eq!(s.probe_at, None, "the first round trip is not known");
+    }
+
+    #[test]
+    fn there_is_no_second_probe_before_something_is_heard() {
+        let (srtt, delay) = (Some(Duration::from_millis(100)), Duration::ZERO);
+        let mut s = sending();
+        s.on_probe_timeout();
+        s.arm_probe(srtt, MTU, delay, MS(0));
+        assert_eq!(s.probe_at, None);
+        s.on_acks(&PathAcks { bytes: 1, ..PathAcks::default() }, &seen(10, MTU, MTU));
+        s.arm_probe(srtt, MTU, delay, MS(10));
+        assert_eq!(s.probe_at, Some(MS(210)));
+    }
+
+    #[test]
+    fn a_granted_packet_passes_a_full_window_and_the_next_one_does_not() {
+        let mut s = sending();
+        let full = s.cwnd();
+        assert!(!s.allows(full));
+        s.grant_packet();
+        assert!(s.allows(full));
+        s.on_sent(500);
+        assert!(s.allows(full), "the packet may hold more chunks");
+        s.end_packet();
+        assert!(!s.allows(full));
+    }
+}

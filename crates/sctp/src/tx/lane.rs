@@ -1,0 +1,180 @@
+//! What was sent by one path, in the order of sending.
+//!
+//! A lane knows transmissions as bursts: runs of chunks that left at one time. Each transmission is added once and
+//! taken out once, so that finding losses costs a constant amount per chunk. It never sends, and does not own chunks:
+//! whether a transmission still counts is asked of [`Outstanding`](super::Outstanding). Invariant: bursts are in the
+//! order of their times. Begin at [`Lane::on_sent`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::Time;
+
+use super::Seq;
+use super::rack::Rack;
+
+/// Chunks sent one after the other at one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    /// The first that may still count.
+    pub(super) first: Seq,
+    /// Just above the last.
+    pub(super) end: Seq,
+    pub(super) at: Time,
+    /// The lane's [`Delivery`] when it left.
+    delivery: Delivery,
+}
+
+/// How much was delivered until when; what delivery rates are computed from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivery {
+    bytes: u64,
+    at: Time,
+    /// When the chunk whose delivery `at` notes was sent.
+    sent_at: Time,
+    /// Whether the program gave too little to fill the path.
+    app_limited: bool,
+}
+
+/// How fast data was delivered over about one round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RateSample {
+    /// Bytes per second.
+    pub(crate) rate: u64,
+    /// Whether the program gave too little, so that the path may be faster.
+    pub(crate) app_limited: bool,
+}
+
+/// One path's transmissions.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// User bytes in flight.
+    pub(super) flight: usize,
+    /// Chunks acknowledged by gap blocks only.
+    pub(super) above: usize,
+    pub(super) rack: Rack,
+    /// When T3 expired, if nothing was acknowledged since and nothing of it was sent by another path.
+    pub(super) timed_out_at: Option<Time>,
+    /// Chunks given up whose retransmission was found needless, since the last SACK.
+    pub(super) spurious: usize,
+    pub(super) bursts: VecDeque<Burst>,
+    delivery: Delivery,
+    /// Until so much is delivered, samples are limited by the program.
+    app_limited_until: u64,
+    round: u64,
+    round_began: Time,
+}
+
+impl Lane {
+    /// A chunk leaves.
+    pub(super) fn on_sent(&mut self, seq: Seq, length: usize, now: Time) {
+        if self.flight == 0 {
+            self.delivery.at = now;
+            self.delivery.sent_at = now;
+        }
+        self.flight += length;
+        self.note_sent(seq, now);
+    }
+
+    /// A chunk that is in flight leaves once more.
+    pub(super) fn note_sent(&mut self, seq: Seq, now: Time) {
+        if let Some(last) = self.bursts.back_mut().filter(|b| b.end == seq && b.at == now) {
+            last.end = seq.next();
+            return;
+        }
+        let app_limited = self.delivery.bytes < self.app_limited_until;
+        let delivery = Delivery { app_limited, ..self.delivery };
+        self.bursts.push_back(Burst { first: seq, end: seq.next(), at: now, delivery });
+    }
+
+    /// The program has nothing more to send, though the path would take it.
+    pub(super) fn on_app_limited(&mut self) {
+        self.app_limited_until = self.delivery.bytes + self.flight as u64 + 1;
+    }
+
+    /// `bytes` were newly delivered; `newest` was the last of them to be sent. Returns the delivery rate, and whether a
+    /// round trip is over.
+    pub(super) fn on_delivered(
+        &mut self,
+        bytes: usize,
+        newest: Time,
+        now: Time,
+    ) -> (Option<RateSample>, bool) {
+        self.delivery.bytes += bytes as u64;
+        self.delivery.at = now;
+        let index = self.bursts.partition_point(|b| b.at < newest);
+        let burst = self.bursts.get(index).filter(|b| b.at == newest).map(|b| b.delivery);
+        let sample = burst.and_then(|then| {
+            let acknowledging = now - then.at;
+            let sending = newest - then.sent_at;
+            let elapsed = acknowledging.max(sending);
+            let bytes = self.delivery.bytes - then.bytes;
+            Some(RateSample { rate: per_second(bytes, elapsed)?, app_limited: then.app_limited })
+        });
+        self.delivery.sent_at = newest;
+        let round_over = newest >= self.round_began;
+        if round_over {
+            self.round += 1;
+            self.round_began = now;
+        }
+        (sample, round_over)
+    }
+
+    pub(super) fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Whether T3 expired so little ago that what is acknowledged now cannot be the answer to anything sent since.
+    pub(super) fn timed_out_too_early(&self, now: Time) -> bool {
+        self.timed_out_at.is_some_and(|at| self.rack.is_too_soon(now - at))
+    }
+}
+
+/// Bytes per second; `None` if no time passed.
+fn per_second(bytes: u64, elapsed: Duration) -> Option<u64> {
+    let rate = u128::from(bytes) * 1_000_000_000 / Some(elapsed.as_nanos()).filter(|&n| n > 0)?;
+    u64::try_from(rate).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    #[test]
+    fn chunks_that_leave_together_are_one_burst() {
+        let mut lane = Lane::default();
+        (0..5).for_each(|n| lane.on_sent(Seq(n), 100, MS(1)));
+        lane.on_sent(Seq(5), 100, MS(2));
+        lane.on_sent(Seq(2), 100, MS(2));
+        let runs: Vec<_> = lane.bursts.iter().map(|b| (b.first.0, b.end.0)).collect();
+        assert_eq!(runs, [(0, 5), (5, 6), (2, 3)]);
+    }
+
+    #[test]
+    fn a_steady_flow_is_measured_at_its_rate() {
+        let mut lane = Lane::default();
+        (0..10).for_each(|n| lane.on_sent(Seq(n), 1000, MS(n)));
+        let mut last = None;
+        for n in 0..10 {
+            lane.flight -= 1000;
+            last = lane.on_delivered(1000, MS(n), MS(100 + n)).0;
+            lane.on_sent(Seq(10 + n), 1000, MS(100 + n));
+        }
+        assert!(last.is_some());
+        let sample = lane.on_delivered(1000, MS(109), MS(209)).0.unwrap();
+        assert_eq!(sample, RateSample { rate: 1000 * 1000 / 100, app_limited: false });
+    }
+
+    #[test]
+    fn a_round_ends_when_something_sent_in_it_is_delivered() {
+        let mut lane = Lane::default();
+        lane.on_sent(Seq(0), 1000, MS(1));
+        lane.on_sent(Seq(1), 1000, MS(2));
+        assert!(lane.on_delivered(1000, MS(1), MS(50)).1);
+        assert!(!lane.on_delivered(1000, MS(2), MS(51)).1);
+        lane.on_sent(Seq(2), 1000, MS(51));
+        assert!(lane.on_delivered(1000, MS(51), MS(101)).1);
+    }
+}

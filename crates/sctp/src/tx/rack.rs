@@ -1,0 +1,185 @@
+//! When a chunk that overtaken ones left behind counts as lost (RACK, RFC 8985 section 6.2).
+//!
+//! Keeps the time of the newest delivery, the least round trip, and the reordering window of one path. Knows no
+//! chunks: the lanes do. Begin at [`Rack::on_delivered`] and [`Rack::deadline`].
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::Seq;
+
+/// Chunks acknowledged above a hole after which it needs no reordering window, as long as the path has never reordered
+/// (DupThresh, RFC 8985 section 6.2 step 4).
+const DUP_THRESHOLD: usize = 3;
+
+/// How long the least round trip is remembered: between one and two of these.
+const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
+
+/// Most that the reordering window is widened, in quarters of the least round trip.
+const MAX_WIDENING: u32 = 16;
+
+/// Recoveries without a spurious one after which the reordering window is narrow again (RFC 8985 section 6.2 step 4).
+const WIDENING_PERSISTS: u8 = 16;
+
+/// The least of recent values.
+#[derive(Clone, Copy, Debug, Default)]
+struct WindowedMin {
+    now: Option<Duration>,
+    before: Option<Duration>,
+    since: Time,
+}
+
+impl WindowedMin {
+    fn get(&self) -> Option<Duration> {
+        [self.now, self.before].into_iter().flatten().min()
+    }
+
+    fn add(&mut self, value: Duration, now: Time) {
+        if now - self.since > MIN_RTT_SPAN {
+            self.before = self.now.take();
+            self.since = now;
+        }
+        self.now = Some(self.now.map_or(value, |least| least.min(value)));
+    }
+}
+
+/// Loss detection by time for one path.
+#[derive(Debug, Default)]
+pub(super) struct Rack {
+    /// The last sent of the chunks delivered: when it was sent, and which.
+    newest: Option<(Time, Seq)>,
+    /// Its round-trip time.
+    rtt: Duration,
+    min_rtt: WindowedMin,
+    /// The highest sequence delivered.
+    highest: Seq,
+    reordering_seen: bool,
+    /// Quarters of the least round trip on top of the first one.
+    widening: u32,
+    widened_in: Option<u64>,
+    persists: u8,
+}
+
+impl Rack {
+    /// A chunk sent at `sent_at` was delivered; `once` if it was sent only once.
+    pub(super) fn on_delivered(&mut self, seq: Seq, sent_at: Time, once: bool, now: Time) {
+        let rtt = now - sent_at;
+        if once {
+            self.min_rtt.add(rtt, now);
+            // RFC 8985 section 6.2 step 3: a chunk sent once that comes in below the highest was reordered.
+            self.reordering_seen |= seq < self.highest;
+        } else if self.is_too_soon(rtt) {
+            // Step 2: an earlier transmission was delivered.
+            return;
+        }
+        self.highest = self.highest.max(seq);
+        if self.newest.is_none_or(|newest| newest < (sent_at, seq)) {
+            self.newest = Some((sent_at, seq));
+            self.rtt = rtt;
+        }
+    }
+
+    /// Whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier
+    /// one was delivered. A quarter of the least round trip is left for paths that have become quicker, and for packets
+    /// that meet a shorter queue.
+    pub(super) fn is_too_soon(&self, after: Duration) -> bool {
+        self.min_rtt.get().is_none_or(|least| after < least * 3 / 4)
+    }
+
+    /// A chunk was given up too early: the path reorders, or reorders by more than was thought. Widens the window once a
+    /// round trip (RFC 8985 section 6.2 step 4).
+    pub(super) fn on_spurious(&mut self, round: u64) {
+        self.persists = WIDENING_PERSISTS;
+        if self.widened_in == Some(round) {
+            return;
+        }
+        self.widened_in = Some(round);
+        if std::mem::replace(&mut self.reordering_seen, true) {
+            self.widening = (self.widening + 1).min(MAX_WIDENING);
+        }
+    }
+
+    /// A recovery begins.
+    pub(super) fn on_recovery(&mut self) {
+        self.persists = self.persists.saturating_sub(1);
+        if self.persists == 0 {
+            self.widening = 0;
+        }
+    }
+
+    /// How long a chunk may come later than one sent after it. `above` chunks were acknowledged out of order.
+    fn reordering_window(&self, above: usize) -> Duration {
+        if !self.reordering_seen && above >= DUP_THRESHOLD {
+            return Duration::ZERO;
+        }
+        let least = self.min_rtt.get().unwrap_or(self.rtt);
+        (least / 4 * (1 + self.widening)).min(self.rtt.max(least))
+    }
+
+    /// When a chunk counts as lost; `None` if nothing sent after it was delivered.
+    pub(super) fn deadline(&self, seq: Seq, sent_at: Time, above: usize) -> Option<Time> {
+        self.newest.filter(|&newest| (sent_at, seq) < newest)?;
+        Some(sent_at + self.rtt + self.reordering_window(above))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    /// Chunk 9, sent at 10 ms, came after 40 ms.
+    fn rack() -> Rack {
+        let mut rack = Rack::default();
+        rack.on_delivered(Seq(9), MS(10), true, MS(50));
+        rack
+    }
+
+    #[test]
+    fn what_was_sent_before_the_newest_delivery_has_a_deadline_and_what_was_sent_after_has_none() {
+        let rack = rack();
+        assert_eq!(rack.deadline(Seq(8), MS(10), 1), Some(MS(60)));
+        assert_eq!(rack.deadline(Seq(10), MS(10), 1), None);
+        assert_eq!(rack.deadline(Seq(3), MS(11), 1), None);
+    }
+
+    #[test]
+    fn three_chunks_above_close_the_reordering_window_and_two_do_not() {
+        let rack = rack();
+        assert_eq!(rack.deadline(Seq(8), MS(9), 2), Some(MS(59)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(49)));
+    }
+
+    #[test]
+    fn once_reordering_was_seen_the_window_stays_open() {
+        let mut rack = rack();
+        rack.on_delivered(Seq(5), MS(12), true, MS(52));
+        assert_eq!(rack.deadline(Seq(8), MS(9), 30), Some(MS(59)));
+    }
+
+    #[test]
+    fn spurious_losses_widen_the_window_once_a_round_trip_up_to_the_round_trip_itself() {
+        let mut rack = rack();
+        rack.on_spurious(1);
+        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(59)), "the first only opens it");
+        rack.on_spurious(1);
+        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(59)));
+        rack.on_spurious(2);
+        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(69)));
+        (3..30).for_each(|round| rack.on_spurious(round));
+        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(89)));
+        (0..16).for_each(|_| rack.on_recovery());
+        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(59)));
+    }
+
+    #[test]
+    fn a_chunk_sent_twice_and_delivered_too_soon_proves_nothing() {
+        let mut rack = rack();
+        rack.on_delivered(Seq(12), MS(60), false, MS(89));
+        assert_eq!(rack.newest, Some((MS(10), Seq(9))));
+        rack.on_delivered(Seq(12), MS(60), false, MS(90));
+        assert_eq!(rack.newest, Some((MS(60), Seq(12))));
+    }
+}
