@@ -103,7 +103,7 @@ fn send(mut carriers: Carriers, case: &Case, start: Instant, duration: Duration)
     carriers.register(poll.registry(), Token(0)).expect("registering works");
     let mut events = Events::with_capacity(16);
     while start.elapsed() < duration {
-        match carriers.send(&route, None, Ecn::Ect0, SEGMENT, &bytes) {
+        match carriers.send(&common::train(&route, None, Ecn::Ect0, SEGMENT, &bytes)) {
             Ok(()) => {}
             Err(e) if e.kind == SendErrorKind::Full => {
                 poll.poll(&mut events, Some(Duration::from_millis(100))).expect("polling works");

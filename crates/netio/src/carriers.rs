@@ -9,7 +9,8 @@ use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::pair::{Pair, no_carrier};
 use crate::raw::RawCarrier;
-use crate::socket::Received;
+use crate::socket::{Received, Socket};
+use crate::train::Train;
 use crate::udp::UdpCarrier;
 
 /// The open carriers of a host: SCTP in UDP, SCTP over IP, or both.
@@ -66,23 +67,15 @@ impl Carriers {
         Ok(())
     }
 
-    /// Sends `bytes` as packets of `segment_size` bytes each over the route's carrier; see
-    /// [`UdpCarrier::send`].
+    /// Sends the packets over their route's carrier; see [`UdpCarrier::send`].
     ///
     /// # Errors
     /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
-    pub fn send(
-        &mut self,
-        route: &Route,
-        source_ifindex: Option<u32>,
-        ecn: Ecn,
-        segment_size: usize,
-        bytes: &[u8],
-    ) -> Result<(), SendError> {
-        match (route.carrier, &mut self.udp, &mut self.raw) {
-            (Carrier::Udp { .. }, Some(udp), _) => udp.send(route, source_ifindex, ecn, segment_size, bytes),
-            (Carrier::Ip, _, Some(raw)) => raw.send(route, source_ifindex, ecn, segment_size, bytes),
-            _ => Err(no_carrier(route)),
+    pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        match (train.route.carrier, &mut self.udp, &mut self.raw) {
+            (Carrier::Udp { .. }, Some(udp), _) => udp.send(train),
+            (Carrier::Ip, _, Some(raw)) => raw.send(train),
+            _ => Err(no_carrier(&train.route)),
         }
     }
 
@@ -111,6 +104,12 @@ impl Carriers {
     /// Calls `f` with the ICMP reports that wait at any carrier; tells whether more may wait.
     pub fn take_errors(&mut self, mut f: impl FnMut(&PathError<'_>)) -> bool {
         self.pairs().fold(false, |more, pair| pair.take_errors(&mut f) | more)
+    }
+
+    /// Closes the sockets of interfaces that are gone (see [`SENDERS_MAX`](crate::SENDERS_MAX)): call it when a
+    /// [`Monitor`](crate::Monitor) reports changes. Costs a system call or two for each of them.
+    pub fn close_gone_interfaces(&mut self) {
+        self.pairs().flat_map(Pair::sockets).for_each(Socket::close_gone);
     }
 
     /// What was sent and received so far.

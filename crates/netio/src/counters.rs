@@ -55,7 +55,7 @@ impl SendErrors {
     pub(crate) fn count(&mut self, kind: SendErrorKind) {
         *match kind {
             SendErrorKind::Full => &mut self.full,
-            SendErrorKind::TooLarge => &mut self.too_large,
+            SendErrorKind::TooLarge { .. } => &mut self.too_large,
             SendErrorKind::NoRoute => &mut self.no_route,
             SendErrorKind::Forbidden => &mut self.forbidden,
             SendErrorKind::NoCarrier | SendErrorKind::Other => &mut self.other,

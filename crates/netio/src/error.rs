@@ -29,7 +29,11 @@ pub enum SendErrorKind {
     Full,
     /// A packet exceeds the MTU of the outgoing interface: send smaller ones.
     #[error("the packet exceeds the interface's MTU")]
-    TooLarge,
+    TooLarge {
+        /// The interface's IP MTU in bytes at the time of the error; none if the call named no interface, or the
+        /// interface is gone.
+        mtu: Option<u32>,
+    },
     /// No route to the peer from this address and interface, or the address has left the host: use
     /// another path.
     #[error("no route")]
@@ -49,7 +53,7 @@ impl SendErrorKind {
     pub(crate) fn of(error: &io::Error) -> SendErrorKind {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => SendErrorKind::Full,
-            Some(libc::EMSGSIZE) => SendErrorKind::TooLarge,
+            Some(libc::EMSGSIZE) => SendErrorKind::TooLarge { mtu: None },
             Some(libc::EPERM | libc::EACCES) => SendErrorKind::Forbidden,
             Some(
                 libc::ENETUNREACH

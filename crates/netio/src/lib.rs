@@ -3,7 +3,7 @@
 //! Sends and receives whole SCTP packets and reports what ICMP says about them. Never looks inside an SCTP
 //! packet, decides nothing of the protocol, starts no thread and reads no clock. Everything belongs to the
 //! network namespace of the thread that opened it, and must be used by threads in the same one: sending over
-//! IPv6 by a given interface opens a socket the first time.
+//! IPv6 by a given interface opens a socket the first time, for [`SENDERS_MAX`] interfaces at most.
 //!
 //! Begin with [`Carriers`] for packets and [`addresses`] for the ways out of this host.
 
@@ -23,6 +23,7 @@ mod raw;
 mod sockaddr;
 mod socket;
 mod sys;
+mod train;
 mod udp;
 
 pub use addresses::{AddressEvent, LocalAddress, Monitor, Scope, addresses};
@@ -30,6 +31,8 @@ pub use carriers::{CarrierCounters, Carriers};
 pub use counters::{Counters, SendErrors};
 pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable};
 pub use kernel::{KernelSctp, kernel_sctp};
+pub use outlets::SENDERS_MAX;
 pub use raw::RawCarrier;
 pub use socket::{DATAGRAMS_PER_RECV, ERRORS_PER_CALL, Received};
+pub use train::Train;
 pub use udp::{SCTP_OVER_UDP_PORT, UdpCarrier};

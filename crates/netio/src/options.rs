@@ -26,12 +26,20 @@ pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
 /// (RFC 8899) and must be able to probe above what some ICMP message claimed: DO would refuse to send what
 /// exceeds the cached value, PROBE only what exceeds the interface's MTU.
 pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
-    if is_v4 {
-        sys::set_int(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-    } else {
-        sys::set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-    }
+    set_fragmenting(fd, is_v4, false)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
+}
+
+/// Lets IP fragment what is sent, or no longer. Over IPv4 the host fragments what exceeds its interface's MTU, and
+/// routers the rest. Over IPv6 routers do not: the host fragments to the path MTU that ICMPv6 told the kernel.
+pub(crate) fn set_fragmenting(fd: BorrowedFd<'_>, is_v4: bool, on: bool) -> io::Result<()> {
+    let (level, name, value) = match (is_v4, on) {
+        (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT),
+        (true, false) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        (false, true) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
+        (false, false) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+    };
+    sys::set_int(fd, level, name, value)
 }
 
 /// Sets a buffer size beyond the system's limit where CAP_NET_ADMIN allows it, else up to the limit.

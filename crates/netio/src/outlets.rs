@@ -22,9 +22,12 @@ use socket2::{Domain, Protocol, Type};
 use crate::error::SendErrorKind;
 use crate::options;
 use crate::socket::Kind;
+use crate::sys;
 
-/// Interfaces that have senders at most; beyond that all are closed and opened again as needed.
-const SENDERS_MAX: usize = 64;
+/// Interfaces that have a socket of their own for sending over IPv6 at most, for each carrier. They are opened at the
+/// first send by their interface and stay, so a process has up to twice as many descriptors (UDP and raw) more than
+/// at its start; beyond the limit all are closed and opened again as needed.
+pub const SENDERS_MAX: usize = 64;
 
 /// Which file descriptor a packet leaves by: the main socket, or the sender of an interface.
 pub(crate) type Outlet = Option<NonZeroU32>;
@@ -80,6 +83,17 @@ impl Outlets {
             self.senders.insert(ifindex, Watched::new(sender));
         }
         Ok(Some(ifindex))
+    }
+
+    /// Closes the senders of interfaces that are gone.
+    pub(crate) fn close_gone(&mut self) {
+        let main = self.main.socket.as_fd();
+        let is_gone = |ifindex: NonZeroU32| {
+            let asked = sys::interface_mtu(main, ifindex.get());
+            asked.is_err_and(|e| e.raw_os_error() == Some(libc::ENODEV))
+        };
+        // A closed descriptor leaves its poll by itself.
+        self.senders.retain(|ifindex, _| !is_gone(*ifindex));
     }
 
     /// Has a poll report arrivals, and writability when it is waited for.

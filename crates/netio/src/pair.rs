@@ -8,6 +8,7 @@ use base::{Ecn, Route};
 use crate::counters::Counters;
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::socket::{Kind, Received, Socket};
+use crate::train::Train;
 
 /// An IPv4 and an IPv6 socket. Invariant: at least one is there.
 pub(crate) struct Pair {
@@ -26,22 +27,14 @@ impl Pair {
         Ok(Pair { v4, v6 })
     }
 
-    pub(crate) fn send(
-        &mut self,
-        route: &Route,
-        source_ifindex: Option<u32>,
-        ecn: Ecn,
-        segment_size: usize,
-        bytes: &[u8],
-    ) -> Result<(), SendError> {
+    pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        let route = &train.route;
         let socket = match route.remote {
             IpAddr::V4(_) => &mut self.v4,
             IpAddr::V6(_) => &mut self.v6,
         };
         match socket {
-            Some(socket) if route.local.is_ipv4() == route.remote.is_ipv4() => {
-                socket.send(route, source_ifindex, ecn, segment_size, bytes)
-            }
+            Some(socket) if route.local.is_ipv4() == route.remote.is_ipv4() => socket.send(train),
             _ => Err(no_carrier(route)),
         }
     }

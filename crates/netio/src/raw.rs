@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::pair::Pair;
 use crate::socket::{Kind, Received};
+use crate::train::Train;
 
 /// An IPv4 and an IPv6 raw socket for protocol 132, on all addresses.
 pub struct RawCarrier {
@@ -27,21 +28,12 @@ impl RawCarrier {
         Ok(RawCarrier { pair: Pair::open(Kind::Raw, 0)? })
     }
 
-    /// Sends `bytes` as packets of `segment_size` bytes each, the last of which may be shorter.
-    ///
-    /// Source address, interface and errors are as in [`UdpCarrier::send`](crate::UdpCarrier::send).
+    /// Sends the packets of a [`Train`], as in [`UdpCarrier::send`](crate::UdpCarrier::send).
     ///
     /// # Errors
     /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
-    pub fn send(
-        &mut self,
-        route: &Route,
-        source_ifindex: Option<u32>,
-        ecn: Ecn,
-        segment_size: usize,
-        bytes: &[u8],
-    ) -> Result<(), SendError> {
-        self.pair.send(route, source_ifindex, ecn, segment_size, bytes)
+    pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        self.pair.send(train)
     }
 
     /// Calls `f` with each SCTP packet that has arrived, IP headers removed, up to

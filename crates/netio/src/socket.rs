@@ -1,7 +1,7 @@
 //! One nonblocking socket of one address family: what the UDP and the raw carrier share.
 //!
 //! Sends to many peers and receives from all; never connects. Invariants: packets leave with DF set and are
-//! never fragmented here; after a failed send the caller knows how many bytes went. A pending error of the
+//! never fragmented here, but for those that say they may be; after a failed send the caller knows how many bytes went. A pending error of the
 //! socket (an ICMP report about an earlier packet, which Linux returns from any later call) is never taken for
 //! the outcome of the call at hand: the call is repeated and the report waits in the error queue.
 
@@ -21,6 +21,7 @@ use crate::options;
 use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
 use crate::sys::{self, Slot};
+use crate::train::Train;
 
 /// Datagrams (super-packets count as one) that one `recv` takes at most.
 pub const DATAGRAMS_PER_RECV: usize = 64;
@@ -99,46 +100,50 @@ impl Socket {
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.outlets.register(registry, token)
     }
-    /// Sends `bytes` as packets of `segment_size` bytes, the last of which may be shorter.
-    pub(crate) fn send(
-        &mut self,
-        route: &Route,
-        source_ifindex: Option<u32>,
-        ecn: Ecn,
-        segment_size: usize,
-        bytes: &[u8],
-    ) -> Result<(), SendError> {
-        let ifindex = source_ifindex.unwrap_or(0);
-        let port = match route.carrier {
-            Carrier::Udp { peer_port } => peer_port,
-            Carrier::Ip => 0,
-        };
-        let fail = |sent, source| SendError { route: *route, sent, kind: SendErrorKind::of(&source), source };
-        let shipment = Shipment {
-            to: SockAddr::new(route.remote, port, ifindex),
-            ifindex,
-            outlet: self.outlets.choose(route.local, ifindex).map_err(|e| fail(0, e))?,
-            local: route.local,
-            ecn,
-            segment_size: segment_size.clamp(1, bytes.len().max(1)),
-        };
+
+    /// Sends the packets of a train.
+    pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        let ifindex = train.source_ifindex.unwrap_or(0);
+        let outlet = self.outlets.choose(train.route.local, ifindex).map_err(|e| self.fail(train, 0, e))?;
+        if !train.may_fragment {
+            return self.send_by(outlet, train);
+        }
+        options::set_fragmenting(self.outlets.fd(outlet), self.is_v4, true)
+            .map_err(|e| self.fail(train, 0, e))?;
+        let outcome = self.send_by(outlet, train);
+        let restored = options::set_fragmenting(self.outlets.fd(outlet), self.is_v4, false);
+        outcome.and(restored.map_err(|e| self.fail(train, train.bytes.len(), e)))
+    }
+
+    fn send_by(&mut self, outlet: Outlet, train: &Train<'_>) -> Result<(), SendError> {
+        let shipment = Shipment::new(train, outlet);
         let mut sent = 0;
-        for train in bytes.chunks(gso::max_batch(shipment.segment_size)) {
-            if let Err((part, source)) = self.send_train(&shipment, train) {
-                let error = fail(sent + part, source);
+        for batch in train.bytes.chunks(gso::max_batch(shipment.segment_size)) {
+            if let Err((part, source)) = self.send_batch(&shipment, batch) {
+                let error = self.fail(train, sent + part, source);
                 self.counters.send_errors.count(error.kind);
-                self.outlets.on_send_error(shipment.outlet, error.kind);
+                self.outlets.on_send_error(outlet, error.kind);
                 return Err(error);
             }
-            sent += train.len();
+            sent += batch.len();
         }
-        self.outlets.on_sent(shipment.outlet);
+        self.outlets.on_sent(outlet);
         Ok(())
     }
 
-    /// Sends one train, in one piece where that may work. The error tells how many bytes went before it.
-    fn send_train(&mut self, shipment: &Shipment, train: &[u8]) -> Result<(), (usize, io::Error)> {
-        let is_batch = self.kind == Kind::Udp && train.len() > shipment.segment_size;
+    /// What to tell of a failed call; one whose packet was too long, with the MTU that the interface has now.
+    fn fail(&self, train: &Train<'_>, sent: usize, source: io::Error) -> SendError {
+        let mut kind = SendErrorKind::of(&source);
+        if let (SendErrorKind::TooLarge { mtu }, Some(ifindex)) = (&mut kind, train.source_ifindex) {
+            *mtu = sys::interface_mtu(self.outlets.main(), ifindex).ok();
+        }
+        SendError { route: train.route, sent, kind, source }
+    }
+
+    /// Sends one batch, in one piece where that may work. The error tells how many bytes went before it.
+    fn send_batch(&mut self, shipment: &Shipment, train: &[u8]) -> Result<(), (usize, io::Error)> {
+        let is_batch =
+            self.kind == Kind::Udp && train.len() > shipment.segment_size && !shipment.may_fragment;
         if !is_batch || !self.refusals.allow(shipment.ifindex) {
             return self.send_one_by_one(shipment, train);
         }
@@ -211,6 +216,11 @@ impl Socket {
             }
         }
         outcome
+    }
+
+    /// Closes the descriptors of interfaces that are gone.
+    pub(crate) fn close_gone(&mut self) {
+        self.outlets.close_gone();
     }
 
     /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams, cut into SCTP packets.
@@ -289,9 +299,27 @@ struct Shipment {
     local: IpAddr,
     ecn: Ecn,
     segment_size: usize,
+    may_fragment: bool,
 }
 
 impl Shipment {
+    fn new(train: &Train<'_>, outlet: Outlet) -> Shipment {
+        let ifindex = train.source_ifindex.unwrap_or(0);
+        let port = match train.route.carrier {
+            Carrier::Udp { peer_port } => peer_port,
+            Carrier::Ip => 0,
+        };
+        Shipment {
+            to: SockAddr::new(train.route.remote, port, ifindex),
+            ifindex,
+            outlet,
+            local: train.route.local,
+            ecn: train.ecn,
+            segment_size: train.segment_size.clamp(1, train.bytes.len().max(1)),
+            may_fragment: train.may_fragment,
+        }
+    }
+
     fn control(&self) -> Control {
         let mut control = Control::new();
         if self.ifindex != 0 || !self.local.is_unspecified() {
@@ -348,7 +376,10 @@ mod tests {
         let route = Route { local: loopback, remote: loopback, carrier: Carrier::Udp { peer_port } };
         let bytes: Vec<u8> = (0..=255).collect();
         for (round, send_calls) in [(1, 2), (2, 3)] {
-            sender.send(&route, None, Ecn::NotEct, 100, &bytes).unwrap();
+            let (source_ifindex, ecn) = (None, Ecn::NotEct);
+            let train =
+                Train { route, source_ifindex, ecn, segment_size: 100, may_fragment: false, bytes: &bytes };
+            sender.send(&train).unwrap();
             let mut arrived = Vec::new();
             receiver.recv(&mut |_, _, packet| arrived.push(packet.to_vec())).unwrap();
             assert_eq!(arrived, bytes.chunks(100).collect::<Vec<_>>());

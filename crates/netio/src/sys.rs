@@ -99,6 +99,20 @@ pub(crate) fn set_int(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_in
     check(result as isize).map(drop)
 }
 
+/// The IP MTU of an interface in bytes; `fd` is any socket of its network namespace.
+pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32> {
+    // SAFETY: ifreq is plain old data; all zeroes is a valid request.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    request.ifr_ifru.ifru_ifindex = c_int::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the request lives through the call; SIOCGIFNAME reads the index and writes a name within it.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) } as isize)?;
+    // SAFETY: as before; SIOCGIFMTU reads the name just written and writes the MTU.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) } as isize)?;
+    // SAFETY: a successful SIOCGIFMTU leaves the MTU in the union; any bytes are a c_int.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 fn outgoing(to: &SockAddr, control: &Control, iov: &mut iovec) -> msghdr {
     // SAFETY: msghdr is plain old data; all zeroes is a valid, empty header.
     let mut header: msghdr = unsafe { zeroed() };

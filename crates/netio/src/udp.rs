@@ -9,6 +9,7 @@ use crate::error::{PathError, SendError};
 use crate::gso;
 use crate::pair::Pair;
 use crate::socket::{Kind, Received};
+use crate::train::Train;
 
 /// The port of SCTP in UDP (RFC 6951 section 5.1).
 pub const SCTP_OVER_UDP_PORT: u16 = 9899;
@@ -36,27 +37,15 @@ impl UdpCarrier {
         gso::max_batch(segment_size)
     }
 
-    /// Sends `bytes` as packets of `segment_size` bytes each, the last of which may be shorter.
-    ///
-    /// `source_ifindex` is the interface that owns `route.local`: the packets leave by it, whatever the main
-    /// route to the peer, so a host with two uplinks needs no policy routing, only a route (of any metric)
-    /// over each of them. Give none for peers on this same host. An unspecified `route.local` leaves the
-    /// choice to the kernel.
+    /// Sends the packets of a [`Train`].
     ///
     /// A packet that the interface's own queue drops (ENOBUFS) counts as sent, and as
     /// [`SendErrors::dropped`](crate::SendErrors::dropped).
     ///
     /// # Errors
     /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
-    pub fn send(
-        &mut self,
-        route: &Route,
-        source_ifindex: Option<u32>,
-        ecn: Ecn,
-        segment_size: usize,
-        bytes: &[u8],
-    ) -> Result<(), SendError> {
-        self.pair.send(route, source_ifindex, ecn, segment_size, bytes)
+    pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        self.pair.send(train)
     }
 
     /// Calls `f` with each SCTP packet that has arrived, up to

@@ -20,7 +20,7 @@ fn a_packet_over_each_carrier_and_family_wakes_the_poll_with_its_own_token() {
     let routes =
         [udp_route(&v4, &to_v4), udp_route(&v6, &to_v6), raw_route(&v4, &to_v4), raw_route(&v6, &to_v6)];
     for (place, route) in routes.iter().enumerate() {
-        sender.send(route, None, Ecn::NotEct, 1400, b"knock").unwrap();
+        sender.send(&train(route, None, Ecn::NotEct, 1400, b"knock")).unwrap();
         let mut events = Events::with_capacity(8);
         poll.poll(&mut events, Some(Duration::from_secs(3))).unwrap();
         assert_eq!(events.iter().map(|e| e.token()).collect::<Vec<_>>(), [Token(10 + place)]);
@@ -38,7 +38,7 @@ fn a_carrier_that_is_not_open_refuses_by_name() {
     let mut carriers = Carriers::new(Some(a.udp()), None);
     let route = raw_route("10.9.1.1", "10.9.1.2");
     assert!(!carriers.has(&route));
-    let error = carriers.send(&route, None, Ecn::NotEct, 1400, b"x").unwrap_err();
+    let error = carriers.send(&train(&route, None, Ecn::NotEct, 1400, b"x")).unwrap_err();
     assert_eq!(error.kind, SendErrorKind::NoCarrier);
 }
 
@@ -49,7 +49,7 @@ fn a_full_send_buffer_is_reported_with_what_went_and_again_when_it_drains() {
     let mut receiver = b.udp();
     for (from, to) in families(1) {
         // Finds the neighbour while the link is still fast.
-        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"first").unwrap();
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"first")).unwrap();
         packets(&mut receiver, 1);
     }
     a.exec("tc qdisc add dev left root tbf rate 100mbit burst 64k limit 100m");
@@ -60,13 +60,35 @@ fn a_full_send_buffer_is_reported_with_what_went_and_again_when_it_drains() {
     for (from, to) in families(1) {
         let route = udp_route(&from, &to);
         let outcome = (0..10_000)
-            .find_map(|_| a.within(|| sender.send(&route, index, Ecn::NotEct, 1400, &bytes).err()));
+            .find_map(|_| a.within(|| sender.send(&train(&route, index, Ecn::NotEct, 1400, &bytes)).err()));
         let error = outcome
             .unwrap_or_else(|| panic!("the shaped link fills the buffer: {:?}", sender.counters().udp));
         assert_eq!((error.kind, error.sent), (SendErrorKind::Full, 0));
         let mut events = Events::with_capacity(8);
         poll.poll(&mut events, Some(Duration::from_secs(3))).unwrap();
         assert!(events.iter().any(|e| e.is_writable()), "{events:?}");
-        a.within(|| sender.send(&route, index, Ecn::NotEct, 1400, &bytes)).unwrap();
+        a.within(|| sender.send(&train(&route, index, Ecn::NotEct, 1400, &bytes))).unwrap();
     }
+}
+
+#[test]
+fn the_sockets_of_an_interface_close_after_it_is_gone_and_not_before() {
+    let (a, b) = two_uplinks();
+    let mut carriers = Carriers::new(Some(a.udp()), Some(a.raw()));
+    let _peer = (b.udp(), b.raw());
+    // Two lines are headings.
+    let sockets = || a.read("cat /proc/net/udp6 /proc/net/raw6").lines().count() - 2;
+    assert_eq!(sockets(), 2);
+    for net in [1, 2] {
+        let index = Some(a.ifindex(if net == 1 { "left" } else { "right" }));
+        let [_, (from, to)] = families(net);
+        for route in [udp_route(&from, &to), raw_route(&from, &to)] {
+            a.within(|| carriers.send(&train(&route, index, Ecn::NotEct, 1400, b"x"))).unwrap();
+        }
+    }
+    carriers.close_gone_interfaces();
+    assert_eq!(sockets(), 6, "one more for each carrier and interface");
+    a.ip("link del right");
+    carriers.close_gone_interfaces();
+    assert_eq!(sockets(), 4);
 }

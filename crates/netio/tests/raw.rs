@@ -4,7 +4,7 @@ mod common;
 
 use base::Ecn;
 use common::*;
-use netio::{PathErrorKind, SendErrorKind, Unreachable};
+use netio::{PathErrorKind, SendErrorKind, Train, Unreachable};
 
 #[test]
 fn packets_cross_with_route_and_ecn_and_without_ip_header_in_both_families() {
@@ -12,7 +12,7 @@ fn packets_cross_with_route_and_ecn_and_without_ip_header_in_both_families() {
     let (mut sender, mut receiver) = (a.raw(), b.raw());
     for (from, to) in families(1) {
         let bytes = pattern(2 * 1400 + 28);
-        sender.send(&raw_route(&from, &to), None, Ecn::Ect0, 1400, &bytes).unwrap();
+        sender.send(&train(&raw_route(&from, &to), None, Ecn::Ect0, 1400, &bytes)).unwrap();
         let arrived = packets(&mut receiver, 3);
         assert!(arrived.iter().all(|p| (p.0, p.1) == (raw_route(&to, &from), Ecn::Ect0)), "{arrived:?}");
         assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
@@ -26,9 +26,9 @@ fn a_hundred_packets_of_one_call_go_in_order() {
     let bytes = pattern(100 * 1000 + 7);
     for (from, to) in families(1) {
         // The first packet finds the neighbour; the kernel keeps only some 90 packets while it does.
-        sender.send(&raw_route(&from, &to), None, Ecn::NotEct, 1000, b"first").unwrap();
+        sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1000, b"first")).unwrap();
         packets(&mut receiver, 1);
-        sender.send(&raw_route(&from, &to), None, Ecn::NotEct, 1000, &bytes).unwrap();
+        sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1000, &bytes)).unwrap();
         let arrived = packets(&mut receiver, 101);
         assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
     }
@@ -41,7 +41,7 @@ fn a_host_without_a_raw_socket_is_reported_as_not_speaking_the_protocol() {
     let packet = pattern(200);
     for (from, to) in families(1) {
         let route = raw_route(&from, &to);
-        sender.send(&route, None, Ecn::NotEct, 1400, &packet).unwrap();
+        sender.send(&train(&route, None, Ecn::NotEct, 1400, &packet)).unwrap();
         let (reported, kind, quoted) = path_error(&mut sender);
         assert_eq!((reported, kind), (route, PathErrorKind::Unreachable(Unreachable::Protocol)));
         assert!(quoted.len() >= 12 && packet.starts_with(&quoted));
@@ -53,10 +53,10 @@ fn a_host_with_a_raw_socket_does_not_refuse_the_protocol() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (a.raw(), b.raw());
     for (from, to) in families(1) {
-        sender.send(&raw_route(&from, &to), None, Ecn::NotEct, 1400, &pattern(200)).unwrap();
+        sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1400, &pattern(200))).unwrap();
         packets(&mut receiver, 1);
         // The report would have been on its way before this answer.
-        receiver.send(&raw_route(&to, &from), None, Ecn::NotEct, 1400, b"answer").unwrap();
+        receiver.send(&train(&raw_route(&to, &from), None, Ecn::NotEct, 1400, b"answer")).unwrap();
         packets(&mut sender, 1);
         assert_eq!(sender.errors(), []);
     }
@@ -69,7 +69,7 @@ fn a_small_link_behind_a_router_is_reported_and_larger_packets_still_leave() {
     for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
         let route = raw_route(from, to);
         for _ in 0..2 {
-            sender.send(&route, None, Ecn::NotEct, 1400, &pattern(1400)).unwrap();
+            sender.send(&train(&route, None, Ecn::NotEct, 1400, &pattern(1400))).unwrap();
             let (reported, kind, quoted) = path_error(&mut sender);
             assert_eq!((reported, kind), (route, PathErrorKind::FragmentationNeeded { mtu: Some(1300) }));
             assert!(pattern(1400).starts_with(&quoted) && quoted.len() >= 12);
@@ -82,8 +82,9 @@ fn a_packet_longer_than_the_interface_allows_is_refused_as_too_large() {
     let (a, _b) = pair();
     let mut sender = a.raw();
     for (from, to) in families(1) {
-        let error = sender.send(&raw_route(&from, &to), None, Ecn::NotEct, 1600, &pattern(3200)).unwrap_err();
-        assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge, 0));
+        let error =
+            sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1600, &pattern(3200))).unwrap_err();
+        assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge { mtu: None }, 0));
     }
 }
 
@@ -96,9 +97,70 @@ fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_rout
             let before = b.received_by(interface);
             let index = Some(a.ifindex(interface));
             let bytes = pattern(12_000);
-            a.within(|| sender.send(&raw_route(from, to), index, Ecn::NotEct, 1200, &bytes)).unwrap();
+            a.within(|| sender.send(&train(&raw_route(from, to), index, Ecn::NotEct, 1200, &bytes))).unwrap();
             assert!(packets(&mut receiver, 10).iter().all(|p| p.0 == raw_route(to, from)));
             assert!(b.received_by(interface) - before >= 12_000, "{from} did not leave by {interface}");
         }
+    }
+}
+
+#[test]
+fn a_packet_that_may_be_fragmented_crosses_a_smaller_link_whole_and_the_next_one_has_df_again() {
+    for far_mtu in [1300, 1280] {
+        let (a, _router, b) = routed(far_mtu);
+        let (mut sender, mut receiver) = (a.raw(), b.raw());
+        for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
+            let (there, back) = (raw_route(from, to), raw_route(to, from));
+            let index = Some(a.ifindex("near"));
+            let bytes = pattern(1400);
+            let whole = train(&there, index, Ecn::Ect0, 1400, &bytes);
+            let cut = Train { may_fragment: true, ..whole };
+            for _ in 0..2 {
+                a.within(|| sender.send(&whole)).unwrap();
+                let (reported, kind, _) = path_error(&mut sender);
+                assert_eq!(
+                    (reported, kind),
+                    (there, PathErrorKind::FragmentationNeeded { mtu: Some(far_mtu) })
+                );
+                a.within(|| sender.send(&cut)).unwrap();
+                assert_eq!(packets(&mut receiver, 1), [(back, Ecn::Ect0, bytes.clone())]);
+                assert_eq!(sender.errors(), []);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_of_576_bytes_takes_a_packet_that_may_be_fragmented() {
+    let (a, _router, b) = routed(576);
+    let (mut sender, mut receiver) = (a.raw(), b.raw());
+    let (there, back) = (raw_route("10.9.1.1", "10.9.2.2"), raw_route("10.9.2.2", "10.9.1.1"));
+    let bytes = pattern(1400);
+    let cut = Train { may_fragment: true, ..train(&there, None, Ecn::NotEct, 1400, &bytes) };
+    sender.send(&cut).unwrap();
+    assert_eq!(packets(&mut receiver, 1), [(back, Ecn::NotEct, bytes)]);
+}
+
+#[test]
+fn when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_fragments_still_leave() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.raw(), b.raw());
+    let index = Some(a.ifindex("left"));
+    let bytes = pattern(2800);
+    for (from, to) in families(1) {
+        let route = raw_route(&from, &to);
+        a.within(|| sender.send(&train(&route, index, Ecn::NotEct, 1400, &bytes))).unwrap();
+        packets(&mut receiver, 2);
+    }
+    a.ip("link set left mtu 1300");
+    b.ip("link set left mtu 1300");
+    for (from, to) in families(1) {
+        let route = raw_route(&from, &to);
+        let long = train(&route, index, Ecn::NotEct, 1400, &bytes);
+        let error = a.within(|| sender.send(&long)).unwrap_err();
+        assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge { mtu: Some(1300) }, 0));
+        let cut = Train { may_fragment: true, ..long };
+        a.within(|| sender.send(&cut)).unwrap();
+        assert_eq!(packets(&mut receiver, 2).into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
     }
 }

@@ -4,14 +4,14 @@ mod common;
 
 use base::Ecn;
 use common::*;
-use netio::{PathErrorKind, SendErrorKind, Unreachable};
+use netio::{PathErrorKind, SendErrorKind, Train, Unreachable};
 
 #[test]
 fn a_packet_crosses_with_its_route_in_both_families() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (a.udp(), b.udp());
     for (from, to) in families(1) {
-        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"hello").unwrap();
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"hello")).unwrap();
         let expected = (udp_route(&to, &from), Ecn::NotEct, b"hello".to_vec());
         assert_eq!(packets(&mut receiver, 1), [expected]);
     }
@@ -22,7 +22,7 @@ fn an_unspecified_local_address_leaves_the_choice_to_the_kernel() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (a.udp(), b.udp());
     for (unspecified, (from, to)) in ["0.0.0.0", "::"].into_iter().zip(families(1)) {
-        sender.send(&udp_route(unspecified, &to), None, Ecn::NotEct, 1400, b"hello").unwrap();
+        sender.send(&train(&udp_route(unspecified, &to), None, Ecn::NotEct, 1400, b"hello")).unwrap();
         assert_eq!(packets(&mut receiver, 1)[0].0, udp_route(&to, &from));
     }
 }
@@ -34,7 +34,7 @@ fn a_train_crosses_in_one_piece_and_arrives_as_its_packets() {
     let bytes = pattern(39 * 1400 + 333);
     for (from, to) in families(1) {
         let before = (sender.counters(), receiver.counters());
-        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, &bytes).unwrap();
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, &bytes)).unwrap();
         let arrived = packets(&mut receiver, 40);
         assert_eq!(
             arrived.iter().map(|p| p.2.len()).collect::<Vec<_>>(),
@@ -55,7 +55,7 @@ fn a_train_crosses_where_the_interface_has_no_offloads() {
     let (mut sender, mut receiver) = (a.udp(), b.udp());
     let bytes = pattern(40 * 1400);
     for (from, to) in families(1) {
-        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, &bytes).unwrap();
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, &bytes)).unwrap();
         let arrived = packets(&mut receiver, 40);
         assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
     }
@@ -68,7 +68,7 @@ fn more_than_one_train_in_a_call_is_split() {
     let (mut sender, mut receiver) = (a.udp(), b.udp());
     let bytes = pattern(100 * 1000 + 1);
     for (from, to) in families(1) {
-        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1000, &bytes).unwrap();
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1000, &bytes)).unwrap();
         let arrived = packets(&mut receiver, 101);
         assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
     }
@@ -81,7 +81,7 @@ fn the_ecn_bits_cross_on_single_packets_and_on_trains() {
     for (from, to) in families(1) {
         for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
             for len in [1000, 3000] {
-                sender.send(&udp_route(&from, &to), None, ecn, 1000, &pattern(len)).unwrap();
+                sender.send(&train(&udp_route(&from, &to), None, ecn, 1000, &pattern(len))).unwrap();
                 let arrived = packets(&mut receiver, len / 1000);
                 assert!(arrived.iter().all(|p| p.1 == ecn), "{from} {ecn:?} {arrived:?}");
             }
@@ -98,7 +98,7 @@ fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_rout
             let before = b.received_by(interface);
             let index = Some(a.ifindex(interface));
             let bytes = pattern(12_000);
-            a.within(|| sender.send(&udp_route(from, to), index, Ecn::NotEct, 1200, &bytes)).unwrap();
+            a.within(|| sender.send(&train(&udp_route(from, to), index, Ecn::NotEct, 1200, &bytes))).unwrap();
             assert!(packets(&mut receiver, 10).iter().all(|p| p.0 == udp_route(to, from)));
             assert!(b.received_by(interface) - before >= 12_000, "{from} did not leave by {interface}");
         }
@@ -111,15 +111,15 @@ fn what_is_for_the_socket_still_reaches_it_after_a_sender_for_the_interface_was_
     let (mut one, mut other) = (a.udp(), b.udp());
     let index = Some(a.ifindex("left"));
     for (from, to) in families(1) {
-        a.within(|| one.send(&udp_route(&from, &to), index, Ecn::NotEct, 1400, b"there")).unwrap();
+        a.within(|| one.send(&train(&udp_route(&from, &to), index, Ecn::NotEct, 1400, b"there"))).unwrap();
         packets(&mut other, 1);
-        other.send(&udp_route(&to, &from), None, Ecn::NotEct, 1400, b"back").unwrap();
+        other.send(&train(&udp_route(&to, &from), None, Ecn::NotEct, 1400, b"back")).unwrap();
         assert_eq!(packets(&mut one, 1)[0].2, b"back");
     }
     drop(other);
     for (from, to) in families(1) {
         let route = udp_route(&from, &to);
-        a.within(|| one.send(&route, index, Ecn::NotEct, 1400, b"nobody")).unwrap();
+        a.within(|| one.send(&train(&route, index, Ecn::NotEct, 1400, b"nobody"))).unwrap();
         assert_eq!(path_error(&mut one).0, route);
     }
 }
@@ -131,7 +131,7 @@ fn a_closed_port_is_reported_with_the_start_of_the_packet() {
     let packet = pattern(200);
     for (from, to) in families(1) {
         let route = udp_route(&from, &to);
-        sender.send(&route, None, Ecn::NotEct, 1400, &packet).unwrap();
+        sender.send(&train(&route, None, Ecn::NotEct, 1400, &packet)).unwrap();
         let (reported, kind, quoted) = path_error(&mut sender);
         assert_eq!((reported, kind), (route, PathErrorKind::Unreachable(Unreachable::Port)));
         assert!(quoted.len() >= 12, "the whole SCTP header is quoted");
@@ -144,11 +144,11 @@ fn an_icmp_report_about_one_peer_does_not_fail_a_send_to_another() {
     let (a, _b) = pair();
     let (mut sender, mut other) = (a.udp(), a.udp_at(9900));
     for (from, to) in families(1) {
-        sender.send(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"lost").unwrap();
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"lost")).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let mut good = udp_route(&from, &from);
         good.carrier = base::Carrier::Udp { peer_port: 9900 };
-        sender.send(&good, None, Ecn::NotEct, 1400, b"kept").unwrap();
+        sender.send(&train(&good, None, Ecn::NotEct, 1400, b"kept")).unwrap();
         assert_eq!(packets(&mut other, 1)[0].2, b"kept");
         assert_eq!(path_error(&mut sender).0, udp_route(&from, &to));
     }
@@ -161,7 +161,7 @@ fn a_small_link_behind_a_router_is_reported_and_larger_packets_still_leave() {
     for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
         let route = udp_route(from, to);
         for len in [1400, 1400, 4200] {
-            sender.send(&route, None, Ecn::NotEct, 1400, &pattern(len)).unwrap();
+            sender.send(&train(&route, None, Ecn::NotEct, 1400, &pattern(len))).unwrap();
             let (reported, kind, quoted) = path_error(&mut sender);
             assert_eq!((reported, kind), (route, PathErrorKind::FragmentationNeeded { mtu: Some(1300) }));
             assert!(quoted.len() >= 12);
@@ -176,10 +176,10 @@ fn a_packet_longer_than_the_interface_allows_is_refused_as_too_large() {
     for (from, to) in families(1) {
         let route = udp_route(&from, &to);
         for len in [1600, 8000] {
-            let error = sender.send(&route, None, Ecn::NotEct, 1600, &pattern(len)).unwrap_err();
-            assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge, 0));
+            let error = sender.send(&train(&route, None, Ecn::NotEct, 1600, &pattern(len))).unwrap_err();
+            assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge { mtu: None }, 0));
         }
-        sender.send(&route, None, Ecn::NotEct, 1400, &pattern(2800)).unwrap();
+        sender.send(&train(&route, None, Ecn::NotEct, 1400, &pattern(2800))).unwrap();
         packets(&mut receiver, 2);
     }
     assert_eq!(sender.counters().gso_refusals, 0);
@@ -191,7 +191,7 @@ fn a_source_address_that_is_not_ours_has_no_route() {
     let (a, _b) = pair();
     let mut sender = a.udp();
     for (from, to) in [("10.9.1.77", "10.9.1.2"), ("fd09:1::77", "fd09:1::2")] {
-        let error = sender.send(&udp_route(from, to), None, Ecn::NotEct, 1400, b"x").unwrap_err();
+        let error = sender.send(&train(&udp_route(from, to), None, Ecn::NotEct, 1400, b"x")).unwrap_err();
         assert_eq!(error.kind, SendErrorKind::NoRoute, "{error}");
     }
 }
@@ -208,4 +208,65 @@ fn a_broadcast_is_thrown_away() {
     });
     assert_eq!(packets(&mut receiver, 1)[0].2, b"one");
     assert_eq!(receiver.counters().discarded, 1);
+}
+
+#[test]
+fn a_packet_that_may_be_fragmented_crosses_a_smaller_link_whole_and_the_next_one_has_df_again() {
+    for far_mtu in [1300, 1280] {
+        let (a, _router, b) = routed(far_mtu);
+        let (mut sender, mut receiver) = (a.udp(), b.udp());
+        for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
+            let (there, back) = (udp_route(from, to), udp_route(to, from));
+            let index = Some(a.ifindex("near"));
+            let bytes = pattern(1400);
+            let whole = train(&there, index, Ecn::Ect0, 1400, &bytes);
+            let cut = Train { may_fragment: true, ..whole };
+            for _ in 0..2 {
+                a.within(|| sender.send(&whole)).unwrap();
+                let (reported, kind, _) = path_error(&mut sender);
+                assert_eq!(
+                    (reported, kind),
+                    (there, PathErrorKind::FragmentationNeeded { mtu: Some(far_mtu) })
+                );
+                a.within(|| sender.send(&cut)).unwrap();
+                assert_eq!(packets(&mut receiver, 1), [(back, Ecn::Ect0, bytes.clone())]);
+                assert_eq!(sender.errors(), []);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_of_576_bytes_takes_a_packet_that_may_be_fragmented() {
+    let (a, _router, b) = routed(576);
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    let (there, back) = (udp_route("10.9.1.1", "10.9.2.2"), udp_route("10.9.2.2", "10.9.1.1"));
+    let bytes = pattern(1400);
+    let cut = Train { may_fragment: true, ..train(&there, None, Ecn::NotEct, 1400, &bytes) };
+    sender.send(&cut).unwrap();
+    assert_eq!(packets(&mut receiver, 1), [(back, Ecn::NotEct, bytes)]);
+}
+
+#[test]
+fn when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_fragments_still_leave() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), b.udp());
+    let index = Some(a.ifindex("left"));
+    let bytes = pattern(2800);
+    for (from, to) in families(1) {
+        let route = udp_route(&from, &to);
+        a.within(|| sender.send(&train(&route, index, Ecn::NotEct, 1400, &bytes))).unwrap();
+        packets(&mut receiver, 2);
+    }
+    a.ip("link set left mtu 1300");
+    b.ip("link set left mtu 1300");
+    for (from, to) in families(1) {
+        let route = udp_route(&from, &to);
+        let long = train(&route, index, Ecn::NotEct, 1400, &bytes);
+        let error = a.within(|| sender.send(&long)).unwrap_err();
+        assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge { mtu: Some(1300) }, 0));
+        let cut = Train { may_fragment: true, ..long };
+        a.within(|| sender.send(&cut)).unwrap();
+        assert_eq!(packets(&mut receiver, 2).into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
+    }
 }

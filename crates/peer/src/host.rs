@@ -7,7 +7,7 @@ use crate::options::{CarrierKind, Options};
 use anyhow::{Context, Result, bail};
 use base::{Carrier, Ecn, Route, Time};
 use mio::{Events, Poll, Token};
-use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, UdpCarrier};
+use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
     IncomingInit, InitDecision, Listener, PathError, Timing, Transmit, Unreachable,
@@ -151,17 +151,26 @@ impl Host {
     /// Sends one batch; false if the send buffer is full.
     fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
         let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
-        let interface = owner.map(|address| address.ifindex);
-        let octets = &self.batch[start..batch.len];
-        let sent = self.carriers.send(&batch.route, interface, batch.ecn, batch.segment_size, octets);
-        let Err(error) = sent else { return true };
+        let train = Train {
+            route: batch.route,
+            source_ifindex: owner.map(|address| address.ifindex),
+            ecn: batch.ecn,
+            segment_size: batch.segment_size,
+            may_fragment: batch.may_fragment,
+            bytes: &self.batch[start..batch.len],
+        };
+        let Err(error) = self.carriers.send(&train) else { return true };
         let unsent = start + error.sent;
         if error.kind == SendErrorKind::Full {
             self.waiting = Some((batch, unsent));
             return false;
         }
-        if error.kind == SendErrorKind::NoRoute {
-            let what = PathError::Unreachable(Unreachable::Host);
+        let known = match error.kind {
+            SendErrorKind::NoRoute => Some(PathError::Unreachable(Unreachable::Host)),
+            SendErrorKind::TooLarge { mtu } => Some(too_big(mtu)),
+            _ => None,
+        };
+        if let Some(what) = known {
             self.engine.handle_path_error(now, &batch.route, what, &self.batch[unsent..batch.len]);
         }
         true
@@ -224,12 +233,13 @@ fn clock() -> Instant {
     Instant::now()
 }
 
+fn too_big(mtu: Option<u32>) -> PathError {
+    PathError::TooBig { mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1280) }
+}
+
 fn path_error(kind: PathErrorKind) -> PathError {
     match kind {
-        PathErrorKind::FragmentationNeeded { mtu } => {
-            let mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1280);
-            PathError::TooBig { mtu }
-        }
+        PathErrorKind::FragmentationNeeded { mtu } => too_big(mtu),
         PathErrorKind::Unreachable(what) => PathError::Unreachable(match what {
             netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
             netio::Unreachable::Protocol => Unreachable::Protocol,

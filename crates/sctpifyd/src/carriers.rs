@@ -7,7 +7,7 @@ use std::io;
 use anyhow::{Context, Result};
 use base::{Ecn, Route, Time};
 use mio::{Registry, Token};
-use netio::{Carriers, PathErrorKind, RawCarrier, SendErrorKind, UdpCarrier};
+use netio::{Carriers, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use rules::Settings;
 use sctp::{Endpoint, PathError, Transmit, Unreachable};
 
@@ -84,6 +84,11 @@ impl Outlet {
         self.has_more.contains(&true)
     }
 
+    /// Lets go of interfaces that are gone.
+    pub(crate) fn on_interfaces_changed(&mut self) {
+        self.carriers.close_gone_interfaces();
+    }
+
     /// Tells the engine what ICMP reported.
     pub(crate) fn report_errors(&mut self, now: Time, engine: &mut Endpoint) {
         if self.errors_waiting {
@@ -119,10 +124,15 @@ impl Outlet {
         batch: Transmit,
         start: usize,
     ) -> bool {
-        let bytes = &self.batch[start..batch.len];
-        let interface = book.interface_of(batch.route.local);
-        let sent = self.carriers.send(&batch.route, interface, batch.ecn, batch.segment_size, bytes);
-        let Err(error) = sent else { return true };
+        let train = Train {
+            route: batch.route,
+            source_ifindex: book.interface_of(batch.route.local),
+            ecn: batch.ecn,
+            segment_size: batch.segment_size,
+            may_fragment: batch.may_fragment,
+            bytes: &self.batch[start..batch.len],
+        };
+        let Err(error) = self.carriers.send(&train) else { return true };
         let unsent = start + error.sent;
         match error.kind {
             SendErrorKind::Full => {
@@ -146,16 +156,19 @@ fn local_error(kind: SendErrorKind) -> Option<PathError> {
     match kind {
         SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::Unreachable(Unreachable::Host)),
         SendErrorKind::Forbidden => Some(PathError::Unreachable(Unreachable::Prohibited)),
-        SendErrorKind::TooLarge => Some(PathError::TooBig { mtu: MTU_FALLBACK }),
+        SendErrorKind::TooLarge { mtu } => Some(too_big(mtu)),
         SendErrorKind::Full | SendErrorKind::Other => None,
     }
+}
+
+fn too_big(mtu: Option<u32>) -> PathError {
+    PathError::TooBig { mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(MTU_FALLBACK) }
 }
 
 fn path_error(kind: PathErrorKind) -> PathError {
     PathError::Unreachable(match kind {
         PathErrorKind::FragmentationNeeded { mtu } => {
-            let mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(MTU_FALLBACK);
-            return PathError::TooBig { mtu };
+            return too_big(mtu);
         }
         PathErrorKind::Unreachable(what) => match what {
             netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,

@@ -237,7 +237,10 @@ impl Shard {
             match event.token() {
                 WAKER => {}
                 QUEUE => self.has_syns = true,
-                ADDRESSES => self.addresses.refresh(),
+                ADDRESSES => {
+                    self.addresses.refresh();
+                    self.outlet.on_interfaces_changed();
+                }
                 Token(n) if n >= CONNECTIONS => {
                     self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
                 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::{Carrier, Ecn, Route};
-use netio::{PathErrorKind, RawCarrier, Received, UdpCarrier};
+use netio::{PathErrorKind, RawCarrier, Received, Train, UdpCarrier};
 
 /// Polls of one millisecond before a test gives up waiting.
 const PATIENCE: usize = 3000;
@@ -39,6 +39,14 @@ impl Namespace {
     /// Runs a program inside.
     pub fn exec(&self, command: &str) {
         run(&format!("ip netns exec {} {command}", self.0));
+    }
+
+    /// What a program inside prints.
+    pub fn read(&self, command: &str) -> String {
+        let words = ["netns", "exec", &self.0].into_iter().chain(command.split_whitespace());
+        let output = Command::new("ip").args(words).output().expect("the program is installed");
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
     }
 
     /// Runs `f` on a thread inside; what it opens stays inside.
@@ -80,9 +88,7 @@ impl Namespace {
     }
 
     fn read_sys(&self, interface: &str, file: &str) -> String {
-        let path = format!("/sys/class/net/{interface}/{file}");
-        let output = Command::new("ip").args(["netns", "exec", &self.0, "cat", &path]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        self.read(&format!("cat /sys/class/net/{interface}/{file}")).trim().to_owned()
     }
 
     pub fn udp(&self) -> UdpCarrier {
@@ -166,6 +172,17 @@ pub fn udp_route(local: &str, remote: &str) -> Route {
 
 pub fn raw_route(local: &str, remote: &str) -> Route {
     Route { local: ip(local), remote: ip(remote), carrier: Carrier::Ip }
+}
+
+/// Packets that must not be fragmented.
+pub fn train<'a>(
+    route: &Route,
+    source_ifindex: Option<u32>,
+    ecn: Ecn,
+    segment_size: usize,
+    bytes: &'a [u8],
+) -> Train<'a> {
+    Train { route: *route, source_ifindex, ecn, segment_size, may_fragment: false, bytes }
 }
 
 /// The addresses of both ends in subnet `net`, IPv4 first.

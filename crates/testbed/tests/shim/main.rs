@@ -5,5 +5,6 @@
 
 mod deaths;
 mod load;
+mod mtu;
 mod truth;
 mod world;

@@ -1,0 +1,25 @@
+//! The MTU falls in the middle of a transfer: what was cut for the larger one arrives nevertheless.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use std::time::Duration;
+
+/// What the link takes from then on, in bytes.
+const SMALLER: &str = "1300";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_transfer_outlives_a_fall_of_the_links_mtu() {
+    let world = World::new();
+    let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let send = world.client(BULK, &["send", &world.target(), "3", "65536"]);
+    let sender = world.alpha.spawn("sender", send).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    for host in [&world.alpha, &world.beta] {
+        host.tool("ip", &["link", "set", &world.link.name(), "mtu", SMALLER]).unwrap();
+    }
+    sender.finish(LIMIT).unwrap().good().unwrap();
+    let told = receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
+    let micros: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
+    assert!(micros > 2_500_000, "nothing arrived after {micros} microseconds: {told}");
+}
