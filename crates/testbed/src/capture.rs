@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// A capture file that does not grow for this long has all that was captured.
+const RING_PAUSE: Duration = Duration::from_millis(300);
+/// Pauses at the most: traffic that never ends must not keep the verdict away.
+const RING_ROUNDS_MAX: usize = 20;
 /// Checksums are judged; user data is not put together again, which takes minutes for a large file.
 const PREFERENCES: &[&str] = &[
     "sctp.checksum:CRC 32c",
@@ -104,8 +108,7 @@ impl Capture {
     /// # Errors
     /// When `dumpcap` or `tshark` fails.
     pub fn judge(self) -> Result<Seen> {
-        // What is on its way through the kernel's ring reaches the file.
-        std::thread::sleep(Duration::from_millis(200));
+        self.wait_for_the_ring();
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
         let finished = self.process.finish(LIMIT)?;
         let judged = self.host.run("tshark", tshark(&self.file), JUDGE_LIMIT)?.good()?;
@@ -113,6 +116,20 @@ impl Capture {
         seen.missed = missed(&finished.stderr);
         std::fs::remove_file(&self.file).with_context(|| format!("cannot remove {}", self.file.display()))?;
         Ok(seen)
+    }
+
+    /// What is on its way through the kernel's ring reaches the file: waits until that grows no more.
+    fn wait_for_the_ring(&self) {
+        let length = || std::fs::metadata(&self.file).map_or(0, |file| file.len());
+        let mut before = length();
+        for _ in 0..RING_ROUNDS_MAX {
+            std::thread::sleep(RING_PAUSE);
+            let now = length();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
     }
 }
 

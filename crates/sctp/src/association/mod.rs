@@ -30,7 +30,7 @@ use crate::config::{AssociationConfig, Limits, Scheduler, Timing};
 use crate::cookie::Cookie;
 use crate::endpoint::Replies;
 use crate::error::{SendError, StreamError};
-use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions};
+use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};
 use crate::extension::asconf::Asconf;
 use crate::extension::auth::Auth;
 use crate::extension::{Extension, Extensions};
@@ -460,6 +460,7 @@ impl Association {
                     self.mark_lost_on(index);
                 }
             }
+            PathError::Unreachable(Unreachable::Protocol) if self.was_just_heard(index, ctx.now) => {}
             PathError::Unreachable(_) => {
                 let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
                 self.report_transition(index, transition);
@@ -475,6 +476,13 @@ impl Association {
                 }
             }
         }
+    }
+
+    /// A host whose SCTP sits on raw sockets answers with "protocol unreachable" when the receive buffer of such a socket
+    /// is full; that says nothing against a peer from whom packets come (RFC 9260 section 10, ICMP6, leaves the choice).
+    fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
+        let path = self.paths.get(index);
+        now - path.heard < path.rto()
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {

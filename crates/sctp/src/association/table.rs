@@ -37,7 +37,8 @@ impl Association {
     }
 
     /// Counts a packet that belongs here.
-    pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize) {
+    pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, now: Time) {
+        self.paths.get_mut(path).heard = now;
         let counters = &mut self.paths.get_mut(path).counters;
         counters.packets_received += 1;
         counters.bytes_received += length as u64;

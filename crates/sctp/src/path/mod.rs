@@ -70,6 +70,8 @@ pub(crate) struct Path {
     probe: Option<Probe>,
     next_heartbeat: Time,
     last_data: Time,
+    /// When a packet last came by this path.
+    pub(crate) heard: Time,
     /// Chunks from this one on give the next round-trip sample: one sample a round trip (rule C4).
     rtt_from: Seq,
     pub(crate) counters: PathCounters,
@@ -106,6 +108,7 @@ impl Path {
             probe: None,
             next_heartbeat: now,
             last_data: now,
+            heard: now,
             rtt_from: Seq(0),
             counters: PathCounters::default(),
         }

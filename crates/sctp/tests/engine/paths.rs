@@ -9,7 +9,7 @@ use sctp::{
 use sim::{Change, Conversation, Direction, LinkConfig, World, packet};
 use wire::Chunk;
 
-use crate::support::{Two, a_route, at_seconds, describe, messages, route, seconds, sends_then_closes};
+use crate::support::{Two, a_route, at_seconds, describe, messages, route, seconds, sends_then_closes, two};
 
 /// Two hosts with two links, each with IPv4 and IPv6.
 fn two_links(seed: u64) -> Two {
@@ -181,6 +181,21 @@ fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
         t.world.inject_path_error(t.a, a_route(), error, &quoted);
         assert_eq!(t.state(t.a), expected);
     }
+}
+
+#[test]
+fn protocol_unreachable_counts_once_the_peer_has_been_silent_for_a_timeout() {
+    let mut t = two(1);
+    t.connect(Conversation::default());
+    t.run_to_established();
+    let (tag, rto) = (t.info(t.a).peer_tag, t.info(t.a).paths[0].rto);
+    let quoted = packet(40_000, 7, tag, &[Chunk::CookieAck]);
+    let error = PathError::Unreachable(Unreachable::Protocol);
+    t.world.inject_path_error(t.a, a_route(), error, &quoted);
+    assert_eq!(t.state(t.a), StateName::Established);
+    t.world.run_for(rto);
+    t.world.inject_path_error(t.a, a_route(), error, &quoted);
+    assert_eq!(t.state(t.a), StateName::Closed);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Tests of the queue of messages and of the schedulers over it.
+
 use super::*;
 use proptest::prelude::*;
 
