@@ -2,7 +2,7 @@
 
 use super::pair::{Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::percentile;
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use std::time::Duration;
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
@@ -39,7 +39,10 @@ fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> 
         server.stop();
         let rode = daemons.connects_sctp()? - before;
         let expected = if port == SHIM_PORT { u64::from(count) } else { 0 };
-        ensure!(rode == expected, "{rode} of {count} connections to port {port} rode SCTP");
+        if rode != expected {
+            let why = daemons.recent_fallbacks()?;
+            bail!("{rode} of {count} connections to port {port} rode SCTP; fallbacks: {why}");
+        }
         let micros: Vec<f64> = finished.stdout.lines().filter_map(|line| line.parse().ok()).collect();
         let (p50, p99) = (percentile(&micros, 50) / 1e3, percentile(&micros, 99) / 1e3);
         println!("{rtt_ms:<7} {name:<9} {p50:<10.3} {p99:<10.3} {count}");

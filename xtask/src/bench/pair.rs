@@ -74,6 +74,13 @@ impl Daemons {
         number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
     }
 
+    /// Why connections of alpha were plain TCP lately, as its daemon tells.
+    pub(crate) fn recent_fallbacks(&self) -> Result<String> {
+        let told = self.alphas.sctpify(&["status", "--json"])?.good()?;
+        let status: Value = serde_json::from_str(&told.stdout)?;
+        Ok(status["recent_fallbacks"].to_string())
+    }
+
     /// Ends both.
     pub(crate) fn stop(self) {
         self.alphas.stop();
