@@ -4,7 +4,7 @@ mod common;
 
 use base::Ecn;
 use common::*;
-use netio::{PathErrorKind, SendErrorKind, Train, Unreachable};
+use netio::{PathErrorKind, SendErrorKind, Unreachable};
 
 #[test]
 fn packets_cross_with_route_and_ecn_and_without_ip_header_in_both_families() {
@@ -101,66 +101,5 @@ fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_rout
             assert!(packets(&mut receiver, 10).iter().all(|p| p.0 == raw_route(to, from)));
             assert!(b.received_by(interface) - before >= 12_000, "{from} did not leave by {interface}");
         }
-    }
-}
-
-#[test]
-fn a_packet_that_may_be_fragmented_crosses_a_smaller_link_whole_and_the_next_one_has_df_again() {
-    for far_mtu in [1300, 1280] {
-        let (a, _router, b) = routed(far_mtu);
-        let (mut sender, mut receiver) = (a.raw(), b.raw());
-        for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
-            let (there, back) = (raw_route(from, to), raw_route(to, from));
-            let index = Some(a.ifindex("near"));
-            let bytes = pattern(1400);
-            let whole = train(&there, index, Ecn::Ect0, 1400, &bytes);
-            let cut = Train { may_fragment: true, ..whole };
-            for _ in 0..2 {
-                a.within(|| sender.send(&whole)).unwrap();
-                let (reported, kind, _) = path_error(&mut sender);
-                assert_eq!(
-                    (reported, kind),
-                    (there, PathErrorKind::FragmentationNeeded { mtu: Some(far_mtu) })
-                );
-                a.within(|| sender.send(&cut)).unwrap();
-                assert_eq!(packets(&mut receiver, 1), [(back, Ecn::Ect0, bytes.clone())]);
-                assert_eq!(sender.errors(), []);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_link_of_576_bytes_takes_a_packet_that_may_be_fragmented() {
-    let (a, _router, b) = routed(576);
-    let (mut sender, mut receiver) = (a.raw(), b.raw());
-    let (there, back) = (raw_route("10.9.1.1", "10.9.2.2"), raw_route("10.9.2.2", "10.9.1.1"));
-    let bytes = pattern(1400);
-    let cut = Train { may_fragment: true, ..train(&there, None, Ecn::NotEct, 1400, &bytes) };
-    sender.send(&cut).unwrap();
-    assert_eq!(packets(&mut receiver, 1), [(back, Ecn::NotEct, bytes)]);
-}
-
-#[test]
-fn when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_fragments_still_leave() {
-    let (a, b) = pair();
-    let (mut sender, mut receiver) = (a.raw(), b.raw());
-    let index = Some(a.ifindex("left"));
-    let bytes = pattern(2800);
-    for (from, to) in families(1) {
-        let route = raw_route(&from, &to);
-        a.within(|| sender.send(&train(&route, index, Ecn::NotEct, 1400, &bytes))).unwrap();
-        packets(&mut receiver, 2);
-    }
-    a.ip("link set left mtu 1300");
-    b.ip("link set left mtu 1300");
-    for (from, to) in families(1) {
-        let route = raw_route(&from, &to);
-        let long = train(&route, index, Ecn::NotEct, 1400, &bytes);
-        let error = a.within(|| sender.send(&long)).unwrap_err();
-        assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge { mtu: Some(1300) }, 0));
-        let cut = Train { may_fragment: true, ..long };
-        a.within(|| sender.send(&cut)).unwrap();
-        assert_eq!(packets(&mut receiver, 2).into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::{Carrier, Ecn, Route};
-use netio::{PathErrorKind, RawCarrier, Received, Train, UdpCarrier};
+use netio::{PathErrorKind, RawCarrier, Received, SendError, Train, UdpCarrier};
 
 /// Polls of one millisecond before a test gives up waiting.
 const PATIENCE: usize = 3000;
@@ -193,15 +193,20 @@ pub fn families(net: u8) -> [(String, String); 2] {
 /// A packet as it arrived.
 pub type Packet = (Route, Ecn, Vec<u8>);
 
-/// A carrier's receiving side, so that helpers serve both.
-pub trait Receive {
+/// What both carriers do, so that helpers and tests serve both.
+pub trait AnyCarrier: Send {
+    fn transmit(&mut self, train: &Train<'_>) -> Result<(), SendError>;
     fn receive(&mut self, f: impl FnMut(&Route, Ecn, &[u8])) -> Received;
     fn errors(&mut self) -> Vec<(Route, PathErrorKind, Vec<u8>)>;
 }
 
-macro_rules! receive {
+macro_rules! any_carrier {
     ($carrier:ty) => {
-        impl Receive for $carrier {
+        impl AnyCarrier for $carrier {
+            fn transmit(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+                self.send(train)
+            }
+
             fn receive(&mut self, f: impl FnMut(&Route, Ecn, &[u8])) -> Received {
                 self.recv(f).expect("receiving works")
             }
@@ -215,11 +220,11 @@ macro_rules! receive {
     };
 }
 
-receive!(UdpCarrier);
-receive!(RawCarrier);
+any_carrier!(UdpCarrier);
+any_carrier!(RawCarrier);
 
 /// Waits until `count` packets have arrived.
-pub fn packets(carrier: &mut impl Receive, count: usize) -> Vec<Packet> {
+pub fn packets(carrier: &mut impl AnyCarrier, count: usize) -> Vec<Packet> {
     let mut packets: Vec<Packet> = Vec::new();
     for _ in 0..PATIENCE {
         carrier.receive(|route, ecn, bytes| packets.push((*route, ecn, bytes.to_vec())));
@@ -232,7 +237,7 @@ pub fn packets(carrier: &mut impl Receive, count: usize) -> Vec<Packet> {
 }
 
 /// Waits for a path error.
-pub fn path_error(carrier: &mut impl Receive) -> (Route, PathErrorKind, Vec<u8>) {
+pub fn path_error(carrier: &mut impl AnyCarrier) -> (Route, PathErrorKind, Vec<u8>) {
     for _ in 0..PATIENCE {
         carrier.receive(|_, _, _| {});
         if let Some(error) = carrier.errors().pop() {
