@@ -52,7 +52,7 @@ fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
 }
 
 /// Looks again and again until there is something to see, or the time is over.
-#[allow(clippy::disallowed_methods)] // a program that waits for another
+#[allow(clippy::disallowed_methods, reason = "a program that waits for another")]
 fn look_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {

@@ -304,7 +304,7 @@ const fn state(state: ShimState) -> &'static str {
     }
 }
 
-#[allow(clippy::disallowed_methods)] // a program that shows how long ago something was
+#[allow(clippy::disallowed_methods, reason = "a program that shows how long ago something was")]
 fn unix_ms_now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

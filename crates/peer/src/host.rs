@@ -228,7 +228,7 @@ pub(crate) fn init_route(options: &Options, remote: IpAddr) -> Route {
 }
 
 /// The real clock: this crate talks to real programs.
-#[allow(clippy::disallowed_methods)]
+#[allow(clippy::disallowed_methods, reason = "this program talks to real ones")]
 fn clock() -> Instant {
     Instant::now()
 }

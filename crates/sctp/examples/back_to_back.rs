@@ -75,7 +75,7 @@ fn settings() -> AssociationConfig {
     AssociationConfig { send_buffer: 4 << 20, receive_buffer: 4 << 20, ..AssociationConfig::default() }
 }
 
-#[allow(clippy::disallowed_methods)]
+#[allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn main() {
     let arg = |n, default| std::env::args().nth(n).map_or(default, |a| a.parse().expect("a number"));
     let (size, seconds) = (arg(1, 1444usize), arg(2, 3usize));

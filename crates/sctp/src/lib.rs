@@ -11,8 +11,9 @@
 //! inputs give the same packets, bit for bit.
 //!
 //! Begin reading at [`Endpoint`]; then `association/mod.rs`, whose parts are the protocol's own: `table` (which chunk
-//! does what in which state), `setup`, `shutdown`, `assemble` (packets out), `tx` (sending data), `rx` (receiving
-//! data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the peer: RTO, congestion window, heartbeats).
+//! does what in which state), `opening`, `shutdown`, `recovery`, `assemble` (packets out). Beside it stand `tx` (sending
+//! data), `rx` (receiving data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the
+//! peer: RTO, congestion window, heartbeats).
 
 #![forbid(unsafe_code)]
 
