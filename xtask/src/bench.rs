@@ -5,6 +5,7 @@
 //! status is 0 only when the shim moves at least [`GOAL`] times what usrsctp does in messages of 64 KiB.
 
 mod bulk;
+pub(crate) mod instructions;
 mod latency;
 mod pair;
 mod stats;
@@ -22,7 +23,8 @@ const GOAL: f64 = 4.0;
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => shim(),
-        _ => bail!("usage: ./x bench shim"),
+        [word, rest @ ..] if word == "instructions" => instructions::run(rest),
+        _ => bail!("usage: ./x bench shim | instructions [--update]"),
     }
 }
 

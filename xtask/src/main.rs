@@ -38,7 +38,8 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ("layers", "only the layer table against cargo metadata", layers::run),
     (
         "bench",
-        "`bench shim`: throughput, processor time and connect latency against TCP and usrsctp",
+        "`bench shim`: throughput, processor time and connect latency against TCP and usrsctp; `bench instructions`: \
+         what the engine costs, against the counts kept",
         bench::run,
     ),
     ("man", "write the manual pages of all programs to target/man", man),

@@ -24,6 +24,11 @@ fn built(packages: &[&str]) -> Result<PathBuf> {
     let mut command = cargo(&["build", "--quiet", "--release", "--bins"]);
     packages.iter().for_each(|package| _ = command.args(["--package", package]));
     ensure!(succeeds(&mut command)?, "{} does not build", packages.join(" and "));
+    directory()
+}
+
+/// The directory of optimised programs.
+pub(crate) fn directory() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let target = exe.parent().and_then(|dir| dir.parent()).context("this program lies nowhere")?;
     Ok(target.join("release"))

@@ -1,8 +1,9 @@
-//! `./x test`: the checks, every test of the workspace, then the tests that need root and make network
+//! `./x test`: the checks, the engine's instruction counts, every test of the workspace, then the tests that need root and make network
 //! namespaces (those marked `#[ignore]` in the sources). Ends with one line of counts over all parts.
 //!
 //! Namespace tests run one at a time: they load two cores and measure time.
 
+use crate::bench::instructions;
 use crate::tally::Tally;
 use crate::tools::cargo;
 use crate::{Outcome, check};
@@ -15,6 +16,8 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     let mut tally = check::all()?;
     println!("test: building everything");
     tally += counted(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]), Counting::Status)?;
+    println!("test: instruction counts");
+    tally += instructions::judged()?;
     println!("test: every test that needs no root");
     let mut plain = counted(&mut cargo(&["test", "--workspace", "--no-fail-fast"]), Counting::Tests)?;
     if testbed::is_root() {

@@ -1,0 +1,275 @@
+//! Two endpoints joined by a link in virtual time: what the counts of instructions, allocations and bytes are taken of.
+//!
+//! The link has a delay and no limit, and copies packets into buffers that it keeps: in steady state it allocates
+//! nothing itself. Everything is driven from one seed, so that each run does the same. Begin at [`Pair::connected`].
+
+#![allow(dead_code, reason = "each program that includes this uses a part of it")]
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::{Carrier, Ecn, Route, Time};
+use bytes::Bytes;
+use sctp::{
+    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, IncomingInit, InitDecision,
+    Limits, Listener, Ppid, SendError, SendOptions, StreamId,
+};
+
+/// One-way delay of the link.
+const DELAY: Duration = Duration::from_micros(25);
+
+/// How far time goes on between two looks at the hosts.
+const STEP: Duration = Duration::from_micros(5);
+
+/// Bytes that may leave together.
+const TRAIN_LEN: usize = 65_536;
+
+/// Our port, and that of the accepting host.
+const PORTS: (u16, u16) = (5000, 7);
+
+/// A train of packets on its way.
+struct Train {
+    at: Time,
+    route: Route,
+    segment_size: usize,
+    len: usize,
+    buf: Vec<u8>,
+}
+
+/// One direction of the link.
+#[derive(Default)]
+struct Link {
+    trains: VecDeque<Train>,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
+}
+
+/// Takes every association, under all of a host's addresses.
+struct AcceptAll(Vec<IpAddr>);
+
+impl Listener for AcceptAll {
+    fn on_init(&mut self, _: &IncomingInit) -> InitDecision {
+        InitDecision::Accept { local_addresses: self.0.clone() }
+    }
+}
+
+/// An endpoint and what its program counts.
+pub(crate) struct Host {
+    pub(crate) endpoint: Endpoint,
+    listener: AcceptAll,
+    to_peer: Link,
+    /// The association that came up last.
+    pub(crate) id: Option<AssociationId>,
+    /// Associations that came up.
+    pub(crate) established: u64,
+    /// Associations that are over.
+    pub(crate) closed: u64,
+    /// Messages read.
+    pub(crate) messages: u64,
+    /// User bytes read.
+    pub(crate) bytes: u64,
+}
+
+impl Host {
+    fn new(seed: u8, addresses: Vec<IpAddr>) -> Host {
+        let limits = Limits::default();
+        let config = EndpointConfig { association: settings(), limits, ..EndpointConfig::default() };
+        Host {
+            endpoint: Endpoint::new(Time::ZERO, config, [seed; 32]),
+            listener: AcceptAll(addresses),
+            to_peer: Link::default(),
+            id: None,
+            established: 0,
+            closed: 0,
+            messages: 0,
+            bytes: 0,
+        }
+    }
+
+    fn drain_events(&mut self, now: Time) {
+        while let Some((id, event)) = self.endpoint.poll_event() {
+            match event {
+                Event::Incoming { .. } => self.endpoint.accept(now, id),
+                Event::Established { .. } => {
+                    self.id = Some(id);
+                    self.established += 1;
+                }
+                Event::Readable => self.read(now, id),
+                Event::Closed(reason) => {
+                    assert_eq!(reason, sctp::CloseReason::Graceful);
+                    self.closed += 1;
+                    self.endpoint.release(now, id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time, id: AssociationId) {
+        while let Some(message) = self.endpoint.recv(now, id) {
+            self.messages += 1;
+            self.bytes += message.len() as u64;
+        }
+    }
+
+    /// Timers, then everything that the endpoint wants to send.
+    fn work(&mut self, now: Time) {
+        if self.endpoint.next_timeout() <= now {
+            self.endpoint.handle_timeout(now);
+        }
+        self.drain_events(now);
+        loop {
+            let mut buf = self.to_peer.spare.pop().unwrap_or_else(|| vec![0; TRAIN_LEN]);
+            let Some(transmit) = self.endpoint.poll_transmit(now, &mut buf) else {
+                return self.to_peer.spare.push(buf);
+            };
+            let route =
+                Route { local: transmit.route.remote, remote: transmit.route.local, ..transmit.route };
+            let (segment_size, len) = (transmit.segment_size, transmit.len);
+            self.to_peer.trains.push_back(Train { at: now + DELAY, route, segment_size, len, buf });
+        }
+    }
+
+    fn take_from(&mut self, link: &mut Link, now: Time) {
+        while link.trains.front().is_some_and(|t| t.at <= now) {
+            let Some(train) = link.trains.pop_front() else { break };
+            for packet in train.buf[..train.len].chunks(train.segment_size) {
+                self.endpoint.handle_datagram(now, &train.route, Ecn::NotEct, packet, &mut self.listener);
+            }
+            link.spare.push(train.buf);
+            self.drain_events(now);
+        }
+    }
+
+    /// Fills the send buffer with this message.
+    pub(crate) fn fill(&mut self, now: Time, message: &Bytes) {
+        let Some(id) = self.id else { return };
+        while self.send(now, id, message.clone()) {}
+    }
+
+    /// Hands over one message; returns whether it was taken.
+    pub(crate) fn send(&mut self, now: Time, id: AssociationId, message: Bytes) -> bool {
+        match self.endpoint.send(now, id, StreamId(0), Ppid(0), message, SendOptions::default()) {
+            Ok(()) => true,
+            Err(SendError::WouldBlock) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn settings() -> AssociationConfig {
+    AssociationConfig::default()
+}
+
+/// Two hosts and the link between them.
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+}
+
+impl Pair {
+    /// Two hosts of one address each, or two.
+    pub(crate) fn new(addresses: u8) -> Pair {
+        let of = |host: u8| (0..addresses).map(|n| [10, 0, n, host].into()).collect();
+        Pair { now: Time::ZERO, a: Host::new(1, of(1)), b: Host::new(2, of(2)) }
+    }
+
+    /// The same with one association.
+    pub(crate) fn connected() -> Pair {
+        let mut pair = Pair::new(1);
+        pair.connect();
+        pair
+    }
+
+    /// Sets up an association from `a` to `b` and waits until both ends know.
+    pub(crate) fn connect(&mut self) -> AssociationId {
+        self.connect_from(PORTS.0)
+    }
+
+    /// The same from another port of `a`.
+    pub(crate) fn connect_from(&mut self, local_port: u16) -> AssociationId {
+        let (a, b) = (self.a.listener.0.clone(), self.b.listener.0[0]);
+        let route = Route { local: a[0], remote: b, carrier: Carrier::Udp { peer_port: 9899 } };
+        let connect = Connect {
+            local_port,
+            remote_port: PORTS.1,
+            init_routes: vec![route],
+            local_addresses: a,
+            config: settings(),
+        };
+        let (up_a, up_b) = (self.a.established, self.b.established);
+        let id = self.a.endpoint.connect(self.now, connect).expect("room for an association");
+        self.run_until(|p| p.a.established > up_a && p.b.established > up_b);
+        id
+    }
+
+    /// Ends an association of `a` and waits until both ends have forgotten it.
+    pub(crate) fn disconnect(&mut self, id: AssociationId) {
+        let (a, b) = (self.a.closed, self.b.closed);
+        self.a.endpoint.shutdown(self.now, id);
+        self.run_until(|p| p.a.closed > a && p.b.closed > b);
+    }
+
+    /// Both hosts work once, and time goes on.
+    pub(crate) fn step(&mut self) {
+        self.now += STEP;
+        self.a.take_from(&mut self.b.to_peer, self.now);
+        self.b.take_from(&mut self.a.to_peer, self.now);
+        self.a.work(self.now);
+        self.b.work(self.now);
+    }
+
+    /// Steps until `done`.
+    pub(crate) fn run_until(&mut self, done: impl Fn(&Pair) -> bool) {
+        let limit = self.now + Duration::from_secs(600);
+        while !done(self) {
+            assert!(self.now < limit, "it never comes to that");
+            self.step();
+        }
+    }
+
+    /// `a` sends until `b` has read so many more messages.
+    pub(crate) fn bulk(&mut self, message: &Bytes, count: u64) {
+        let until = self.b.messages + count;
+        while self.b.messages < until {
+            self.a.fill(self.now, message);
+            self.step();
+        }
+    }
+
+    /// Both send until each has read so many more messages.
+    pub(crate) fn bulk_both_ways(&mut self, message: &Bytes, count: u64) {
+        let until = (self.a.messages + count, self.b.messages + count);
+        while self.a.messages < until.0 || self.b.messages < until.1 {
+            self.a.fill(self.now, message);
+            self.b.fill(self.now, message);
+            self.step();
+        }
+    }
+
+    /// A message there and one back, so many times.
+    pub(crate) fn ping_pong(&mut self, message: &Bytes, count: u64) {
+        let (Some(a), Some(b)) = (self.a.id, self.b.id) else { return };
+        for _ in 0..count {
+            let (pings, pongs) = (self.b.messages, self.a.messages);
+            self.a.send(self.now, a, message.clone());
+            self.run_until(|p| p.b.messages > pings);
+            self.b.send(self.now, b, message.clone());
+            self.run_until(|p| p.a.messages > pongs);
+        }
+    }
+
+    /// Nobody sends; time jumps from timer to timer.
+    pub(crate) fn rest(&mut self, while_: Duration) {
+        let until = self.now + while_;
+        while self.now < until {
+            self.step();
+            let next = self.a.endpoint.next_timeout().min(self.b.endpoint.next_timeout());
+            if self.a.to_peer.trains.is_empty() && self.b.to_peer.trains.is_empty() {
+                self.now = self.now.max(next.min(until));
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `./x bench instructions`: what the engine's work costs in instructions, against the counts in the repository.
+//!
+//! Counts do not depend on what else the machine does, as times would: valgrind executes the same instructions in each
+//! run, and shows programs the same processor wherever it runs (with AVX2). They do depend on the compiler, which
+//! `rust-toolchain.toml` names, and a little on the C library. Each count is the difference of two runs of unequal
+//! length, so that starting and warming up cancel out. `--update` writes the counts down.
+
+use crate::tally::Tally;
+use crate::tools::{cargo, has, root, succeeds};
+use crate::{Outcome, optimised};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the counts are kept, seen from the root.
+const KEPT_IN: &str = "crates/sctp/benches/instructions.toml";
+/// By how many per cent a count may differ from the one kept.
+const TOLERANCE: f64 = 3.0;
+/// Name of a row, how many of what it counts are done for it, and what that is. Both ends together.
+const ROWS: &[(&str, u64, &str)] = &[
+    ("bulk-1100", 5_000, "a packet with one message of 1,100 bytes, acknowledgements included"),
+    ("bulk-65536", 5_060, "a packet of a message of 65,536 bytes, acknowledgements included"),
+    ("bulk-64", 20_000, "a message of 64 bytes that shares packets with others"),
+    ("ping-pong-64", 1_000, "a message of 64 bytes there and one back"),
+    ("set-up", 100, "an association set up and shut down"),
+];
+
+/// `./x bench instructions [--update]`.
+pub(super) fn run(words: &[String]) -> Result<Outcome> {
+    let update = match words {
+        [] => false,
+        [word] if word == "--update" => true,
+        _ => bail!("usage: ./x bench instructions [--update]"),
+    };
+    ensure!(
+        has("valgrind"),
+        "valgrind counts the instructions and is not installed: run  ./x setup  as root"
+    );
+    let counts = count_all()?;
+    let path = root().join(KEPT_IN);
+    if update {
+        std::fs::write(&path, written(&counts)).with_context(|| format!("cannot write {KEPT_IN}"))?;
+        println!("instructions: written to {KEPT_IN}");
+        return Ok(Outcome::Good);
+    }
+    let tally = compared(&counts, &path)?;
+    Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// The comparison as a part of `./x test`; skipped, and said so, where valgrind is missing.
+pub(crate) fn judged() -> Result<Tally> {
+    if !has("valgrind") {
+        println!("test: instruction counts skipped, valgrind is not installed: run  ./x setup  as root");
+        return Ok(Tally { skipped: ROWS.len() as u64, ..Tally::default() });
+    }
+    compared(&count_all()?, &root().join(KEPT_IN))
+}
+
+/// Counts every row.
+fn count_all() -> Result<Vec<(&'static str, u64)>> {
+    let program = workloads()?;
+    ROWS.iter()
+        .map(|&(name, count, _)| {
+            let (less, more) =
+                (instructions(&program, name, count)?, instructions(&program, name, 2 * count)?);
+            ensure!(more > less, "{name}: twice the work takes no more instructions");
+            Ok((name, (more - less) / count))
+        })
+        .collect()
+}
+
+/// Builds the program that does the work; gives its path.
+fn workloads() -> Result<PathBuf> {
+    let words = ["build", "--quiet", "--release", "--package", "sctp", "--example", "workloads"];
+    ensure!(succeeds(&mut cargo(&words))?, "the example `workloads` does not build");
+    Ok(optimised::directory()?.join("examples/workloads"))
+}
+
+/// Instructions that one run takes.
+fn instructions(program: &Path, row: &str, count: u64) -> Result<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
+        .arg(program)
+        .args([row, &count.to_string()])
+        .output()
+        .context("cannot start valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "valgrind {row}: {}\n{said}", output.status);
+    total(&said).with_context(|| format!("valgrind names no total:\n{said}"))
+}
+
+/// The total in cachegrind's closing lines: `==42== I   refs:      1,234`.
+fn total(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.contains("refs:"))?;
+    line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
+}
+
+/// Prints each row; more than the tolerance away from what is kept, either way, is wrong.
+fn compared(counts: &[(&str, u64)], path: &Path) -> Result<Tally> {
+    let kept = std::fs::read_to_string(path).with_context(|| format!("cannot read {KEPT_IN}"))?;
+    let mut tally = Tally::default();
+    println!("instructions      kept       now");
+    for (name, now) in counts {
+        let then = read(&kept, name).with_context(|| format!("{KEPT_IN} has no row {name}"))?;
+        let change = (*now as f64 / then as f64 - 1.0) * 100.0;
+        let good = change.abs() <= TOLERANCE;
+        println!("{name:<14} {then:>7} {now:>9} {change:>+6.1} % {}", if good { "ok" } else { "FAILED" });
+        tally += Tally::of(good);
+    }
+    if tally.failed > 0 {
+        println!(
+            "instructions: if the change is meant, run  ./x bench instructions --update  and commit {KEPT_IN}"
+        );
+    }
+    Ok(tally)
+}
+
+fn read(kept: &str, name: &str) -> Option<u64> {
+    kept.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('=')?.trim().parse().ok())
+}
+
+fn written(counts: &[(&str, u64)]) -> String {
+    let mut text = String::from(
+        "# Instructions that the engine takes, both ends together, on x86-64 as valgrind shows it. `./x test` compares;\n\
+         # `./x bench instructions --update` writes this file.\n",
+    );
+    for ((name, now), (_, _, what)) in counts.iter().zip(ROWS) {
+        text += &format!("\n# {what}\n{name} = {now}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_read_out_of_what_cachegrind_says() {
+        let said = "==42== Command: x\n==42== \n==42== I   refs:      1,234,567\n";
+        assert_eq!(total(said), Some(1_234_567));
+        assert_eq!(total("==42== Command: x"), None);
+    }
+
+    #[test]
+    fn counts_that_were_written_are_read_again() {
+        let counts: Vec<_> = ROWS.iter().zip(1..).map(|(row, n)| (row.0, n * 1000)).collect();
+        let text = written(&counts);
+        for (name, count) in counts {
+            assert_eq!(read(&text, name), Some(count), "{name}");
+        }
+        assert_eq!(read(&text, "bulk"), None);
+    }
+}
