@@ -1,4 +1,6 @@
-//! `./x bench shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
+//! `./x bench shim` and [`./x bench sctp`](sctp).
+//!
+//! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run; then connect latency through the shim against plain TCP.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
@@ -8,6 +10,7 @@ mod bulk;
 pub(crate) mod instructions;
 mod latency;
 mod pair;
+mod sctp;
 mod stats;
 
 use crate::tools::output;
@@ -24,7 +27,10 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => shim(),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
-        _ => bail!("usage: ./x bench shim | instructions [--update]"),
+        [word, rest @ ..] if word == "sctp" => sctp::run(rest),
+        _ => bail!(
+            "usage: ./x bench shim | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+        ),
     }
 }
 

@@ -18,6 +18,11 @@ pub(crate) fn bulk() -> Result<PathBuf> {
     Ok(built(&["testbed"])?.join("bulk"))
 }
 
+/// Builds the plain SCTP program on our stack; gives its path.
+pub(crate) fn peer() -> Result<PathBuf> {
+    Ok(built(&["peer"])?.join("peer"))
+}
+
 /// Builds the programs of some packages; gives the directory they are in, beside that of this program.
 fn built(packages: &[&str]) -> Result<PathBuf> {
     println!("building {} (the first time takes minutes)", packages.join(" and "));

@@ -1,4 +1,4 @@
-//! An SCTP peer for tests, on the project's own stack: echo server and client.
+//! An SCTP peer for tests and measurements, on the project's own stack: echo server, client, bulk, pings.
 //!
 //! What it sends is known to the other end and the judge, octet by octet: the peers on other stacks
 //! (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and print the same digest. Refuses
@@ -8,6 +8,7 @@
 
 pub mod client;
 pub mod host;
+mod measure;
 pub mod modes;
 pub mod options;
 

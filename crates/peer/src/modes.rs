@@ -1,18 +1,25 @@
-//! What a peer does with its association: echo, or client. Begin with [`run`].
+//! What a peer does with its association: echo, or client; what is measured is in `measure`. Begin with [`run`].
 
 use crate::client::Client;
 use crate::digest;
 use crate::host::{Host, association_config, init_route};
+use crate::measure;
 use crate::options::{Load, Mode, Options};
 use anyhow::{Context, Result, bail};
 use base::Time;
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    AddressChange, AssociationId, CloseReason, Connect, Event, Ppid, SendError, SendOptions, StreamId,
+    AddressChange, AssociationId, CloseReason, Connect, ConnectError, Event, Ppid, SendError, SendOptions,
+    StreamId,
 };
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// Ports that associations begin from: the dynamic ones of RFC 6335 section 6.
+const EPHEMERAL_PORTS: RangeInclusive<u16> = 49_152..=65_535;
+/// How many of them are tried.
+const PORTS_TRIED: usize = 64;
 /// How long we stay after the end, to answer the peer's last packet once more if our answer was lost.
 const LINGER: Duration = Duration::from_millis(200);
 
@@ -24,24 +31,30 @@ pub fn run(options: &Options) -> Result<()> {
     match options.mode {
         Mode::Echo { port } => echo(options, port),
         Mode::Client { host, port, load } => client(options, host, port, load),
+        Mode::Receive { port } => measure::receive(options, port),
+        Mode::Send { host, port, seconds, size } => measure::send(options, host, port, seconds, size),
+        Mode::Serve { port } => measure::serve(options, port),
+        Mode::Ping { host, port, count, size } => measure::ping(options, host, port, count, size),
+        Mode::Connects { host, port, count } => measure::connects(options, host, port, count),
     }
 }
 
 /// The next whole message of an association; what a long one brings in parts is gathered here.
 #[derive(Default)]
-struct Inbox {
+pub(crate) struct Inbox {
     parts: BytesMut,
 }
 
 /// A whole message.
-struct Whole {
-    stream: StreamId,
-    unordered: bool,
-    bytes: Bytes,
+pub(crate) struct Whole {
+    pub(crate) stream: StreamId,
+    pub(crate) unordered: bool,
+    pub(crate) bytes: Bytes,
 }
 
 impl Inbox {
-    fn next(&mut self, host: &mut Host, id: AssociationId) -> Option<Whole> {
+    /// Takes it from the association, if it is there.
+    pub(crate) fn next(&mut self, host: &mut Host, id: AssociationId) -> Option<Whole> {
         loop {
             let now = host.now();
             let message = host.engine.recv(now, id)?;
@@ -59,7 +72,7 @@ impl Inbox {
 }
 
 /// Whether the message was taken; false if it must be offered again.
-fn send(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
+pub(crate) fn offer(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
     let now = host.now();
     let options = SendOptions { unordered: message.unordered, ..SendOptions::default() };
     match host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options) {
@@ -70,7 +83,7 @@ fn send(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
 }
 
 /// True when the association ended well; an error when it ended otherwise.
-fn is_over(event: &Event) -> Result<bool> {
+pub(crate) fn is_over(event: &Event) -> Result<bool> {
     match event {
         Event::Closed(CloseReason::Graceful) => Ok(true),
         Event::Closed(reason) => bail!("the association ended: {reason:?}"),
@@ -79,7 +92,7 @@ fn is_over(event: &Event) -> Result<bool> {
 }
 
 /// Stays a little, so that the peer's end is answered.
-fn linger(host: &mut Host) -> Result<()> {
+pub(crate) fn linger(host: &mut Host) -> Result<()> {
     let end = host.now() + LINGER;
     while host.now() < end {
         host.turn(end)?;
@@ -108,7 +121,7 @@ fn echo(options: &Options, port: u16) -> Result<()> {
         }
         let Some(id) = ours else { continue };
         while let Some(message) = held.take().or_else(|| inbox.next(&mut host, id)) {
-            if !send(&mut host, id, &message)? {
+            if !offer(&mut host, id, &message)? {
                 held = Some(message);
                 break;
             }
@@ -121,17 +134,35 @@ fn echo(options: &Options, port: u16) -> Result<()> {
     Ok(())
 }
 
-fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()> {
-    let mut host = Host::open(options, None)?;
+/// Begins an association from a port of its own.
+pub(crate) fn connect(
+    host: &mut Host,
+    options: &Options,
+    remote: IpAddr,
+    port: u16,
+) -> Result<AssociationId> {
     let now = host.now();
-    let connect = Connect {
-        local_port: rand::random_range(49_152..=65_535),
+    let mut connect = Connect {
+        local_port: 0,
         remote_port: port,
         init_routes: vec![init_route(options, remote)],
         local_addresses: options.local.clone(),
         config: association_config(options),
     };
-    let id = host.engine.connect(now, connect)?;
+    for _ in 0..PORTS_TRIED {
+        connect.local_port = rand::random_range(EPHEMERAL_PORTS);
+        match host.engine.connect(now, connect.clone()) {
+            // An earlier association from this port has not been forgotten yet.
+            Err(ConnectError::Exists) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+    bail!("no free port in {PORTS_TRIED} tries")
+}
+
+fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let id = connect(&mut host, options, remote, port)?;
     await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
     println!("connected");
     if let Some(address) = load.add {
@@ -178,7 +209,7 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
 }
 
 /// Takes turns until a wanted event; an end of the association that is not wanted is an error.
-fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
+pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
     loop {
         while let Some((_, event)) = host.engine.poll_event() {
             if is_wanted(&event) {
@@ -198,7 +229,7 @@ fn exchange(host: &mut Host, id: AssociationId, client: &mut Client, unordered: 
     while !client.is_done() {
         while let Some((stream, message)) = client.next(host.now()) {
             let message = Whole { stream: StreamId(stream), unordered, bytes: message.into() };
-            if !send(host, id, &message)? {
+            if !offer(host, id, &message)? {
                 break;
             }
             client.on_sent(host.now());

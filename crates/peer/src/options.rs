@@ -58,6 +58,54 @@ pub enum Mode {
         #[command(flatten)]
         load: Load,
     },
+    /// Accept one association, count what comes, print "BYTES MICROSECONDS".
+    Receive {
+        /// The SCTP port.
+        port: u16,
+    },
+    /// Connect, and send messages as fast as they are taken.
+    Send {
+        /// The peer's address.
+        host: IpAddr,
+        /// Its SCTP port.
+        port: u16,
+        /// For so many seconds.
+        seconds: f64,
+        /// Octets of each message, 1 to 4 Mi.
+        #[arg(value_parser = size_parser())]
+        size: usize,
+    },
+    /// Accept any number of associations and send every message back, until stopped.
+    Serve {
+        /// The SCTP port.
+        port: u16,
+    },
+    /// Connect, send a message and wait until it is back, again and again; print each round trip in microseconds.
+    Ping {
+        /// The peer's address.
+        host: IpAddr,
+        /// Its SCTP port.
+        port: u16,
+        /// How many round trips.
+        count: usize,
+        /// Octets of each message, 1 to 4 Mi.
+        #[arg(value_parser = size_parser())]
+        size: usize,
+    },
+    /// Set associations up and shut them, one after the other; print "COUNT MICROSECONDS".
+    Connects {
+        /// The peer's address.
+        host: IpAddr,
+        /// Its SCTP port.
+        port: u16,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Sizes of messages.
+fn size_parser() -> impl TypedValueParser<Value = usize> {
+    clap::value_parser!(u64).range(1..=4 << 20).map(|size| size as usize)
 }
 
 /// What a client sends.
@@ -66,7 +114,7 @@ pub struct Load {
     /// How many messages.
     pub count: usize,
     /// Octets of each, 1 to 4 Mi.
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=4 << 20).map(|size| size as usize))]
+    #[arg(value_parser = size_parser())]
     pub size: usize,
     /// Use so many streams in turn.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]

@@ -129,7 +129,7 @@ fn a_delayed_link_adds_its_delay_to_every_round_trip() {
 #[ignore = "needs root: makes network namespaces"]
 fn usrsctp_moves_bytes_and_the_capture_shows_sctp_without_a_fault() {
     let (lab, alpha, beta, link) = two_hosts();
-    let program = c_programs::build("usrsctp_bulk", lab.dir(), &["usrsctp", "pthread"]).unwrap();
+    let program = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"]).unwrap();
     let capture = Capture::start(&alpha, "usrsctp", &[&link.name()]).unwrap();
     let mut command = beta.command(&program);
     command.args(["receive", "5003", "9899"]);

@@ -57,7 +57,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
     let pair = Pair::new(lab, "")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
     let daemons = pair.start_daemons(tools)?;
-    let usrsctp = c_programs::build("usrsctp_bulk", lab.dir(), &["usrsctp", "pthread"])?;
+    let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
     let bench = Bench { pair, link, daemons, tools, usrsctp };
     bench.ensure_shim_is_sctp()?;
     println!("\nsize    carrier   Gbit/s, median (range)   CPU s/GB, median (range)    x TCP  x usrsctp");

@@ -1,9 +1,13 @@
-//! A plain TCP program for measurements: moves bytes for a time, or connects again and again.
+//! A plain TCP program for measurements: moves bytes for a time, sends them to and fro, or connects again and again.
 //!
 //!     bulk receive PORT                      prints "listening", then "BYTES MICROSECONDS"
 //!     bulk send ADDRESS:PORT SECONDS SIZE    writes of SIZE bytes for SECONDS
+//!     bulk send-now ADDRESS:PORT SECONDS SIZE  the same, with TCP_NODELAY
 //!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
 //!     bulk connect ADDRESS:PORT COUNT        prints how long each connect took, in microseconds
+//!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"
+//!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
+//!     bulk ping ADDRESS:PORT COUNT SIZE      prints each round trip of SIZE bytes in microseconds
 //!
 //! The receiver's time runs from its first to its last byte. Knows nothing of SCTP.
 
@@ -24,12 +28,19 @@ fn main() -> Result<()> {
     match words[..] {
         ["receive", port] => receive(port.parse()?),
         ["send", to, seconds, size] => {
-            send(to.parse()?, Duration::from_secs_f64(seconds.parse()?), size.parse()?)
+            send(to.parse()?, false, Duration::from_secs_f64(seconds.parse()?), size.parse()?)
+        }
+        ["send-now", to, seconds, size] => {
+            send(to.parse()?, true, Duration::from_secs_f64(seconds.parse()?), size.parse()?)
         }
         ["accept", port] => accept(port.parse()?),
         ["connect", to, count] => connect(to.parse()?, count.parse()?),
+        ["connects", to, count] => connects(to.parse()?, count.parse()?),
+        ["echo", port] => echo(port.parse()?),
+        ["ping", to, count, size] => ping(to.parse()?, count.parse()?, size.parse()?),
         _ => bail!(
-            "usage: bulk receive PORT | send ADDRESS:PORT SECONDS SIZE | accept PORT | connect ADDRESS:PORT COUNT"
+            "usage: bulk receive PORT | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | accept PORT \
+             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE"
         ),
     }
 }
@@ -55,8 +66,13 @@ fn receive(port: u16) -> Result<()> {
     Ok(())
 }
 
-fn send(to: SocketAddr, time: Duration, size: usize) -> Result<()> {
-    let mut stream = TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))?;
+fn connected(to: SocketAddr) -> Result<TcpStream> {
+    TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))
+}
+
+fn send(to: SocketAddr, at_once: bool, time: Duration, size: usize) -> Result<()> {
+    let mut stream = connected(to)?;
+    stream.set_nodelay(at_once)?;
     let message = vec![0; size];
     let start = now();
     while start.elapsed() < time {
@@ -75,9 +91,45 @@ fn accept(port: u16) -> Result<()> {
 fn connect(to: SocketAddr, count: u32) -> Result<()> {
     for _ in 0..count {
         let start = now();
-        let stream = TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))?;
+        let stream = connected(to)?;
         println!("{}", start.elapsed().as_micros());
         drop(stream);
+    }
+    Ok(())
+}
+
+fn connects(to: SocketAddr, count: u32) -> Result<()> {
+    let start = now();
+    for _ in 0..count {
+        drop(connected(to)?);
+    }
+    println!("{count} {}", start.elapsed().as_micros());
+    Ok(())
+}
+
+fn echo(port: u16) -> Result<()> {
+    let (mut stream, _) = listen(port)?.accept()?;
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; READ_BYTES];
+    while let n @ 1.. = stream.read(&mut buffer)? {
+        stream.write_all(&buffer[..n])?;
+    }
+    Ok(())
+}
+
+fn ping(to: SocketAddr, count: u32, size: usize) -> Result<()> {
+    let mut stream = connected(to)?;
+    stream.set_nodelay(true)?;
+    let mut message = vec![0; size];
+    let mut round_trips = Vec::new();
+    for _ in 0..count {
+        let start = now();
+        stream.write_all(&message)?;
+        stream.read_exact(&mut message)?;
+        round_trips.push(start.elapsed());
+    }
+    for time in round_trips {
+        println!("{:.1}", time.as_secs_f64() * 1e6);
     }
     Ok(())
 }

@@ -1,0 +1,200 @@
+//! What a peer does to be measured: sends and receives in bulk, answers, pings, connects again and again.
+//!
+//! Prints figures on standard output, in the words that `bulk` and `usrsctp_bench` of crate `testbed` use. Keeps no message:
+//! what it receives is counted and dropped, or sent back. Begin with [`receive`] and [`send`].
+
+use crate::host::Host;
+use crate::modes::{Inbox, Whole, await_event, connect, is_over, linger, offer};
+use crate::options::Options;
+use anyhow::{Result, bail, ensure};
+use base::Time;
+use bytes::Bytes;
+use sctp::{AssociationId, CloseReason, Event, Ppid, SendError, SendOptions, StreamId};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Accepts one association and counts what comes until it ends; prints "BYTES MICROSECONDS", the time from the first to
+/// the last of them.
+///
+/// # Errors
+/// When sockets fail, or the association does not end by SHUTDOWN.
+pub(crate) fn receive(options: &Options, port: u16) -> Result<()> {
+    let mut host = Host::open(options, Some(port))?;
+    println!("listening");
+    let mut ours: Option<AssociationId> = None;
+    let (mut bytes, mut first, mut last, mut over) = (0, None, Time::ZERO, false);
+    while !over {
+        host.turn(Time::NEVER)?;
+        while let Some((id, event)) = host.engine.poll_event() {
+            if matches!(event, Event::Incoming { .. }) && ours.is_none() {
+                ours = Some(id);
+                let now = host.now();
+                host.engine.accept(now, id);
+            }
+            over |= Some(id) == ours && is_over(&event)?;
+        }
+        let Some(id) = ours else { continue };
+        let now = host.now();
+        while let Some(message) = host.engine.recv(now, id) {
+            bytes += message.len();
+            first.get_or_insert(now);
+            last = now;
+        }
+    }
+    linger(&mut host)?;
+    println!("{bytes} {}", last.since(first.unwrap_or(last)).as_micros());
+    Ok(())
+}
+
+/// Sends messages of `size` bytes for some seconds, as fast as the association takes them, then ends it.
+///
+/// # Errors
+/// When sockets fail, or the association ends otherwise.
+pub(crate) fn send(options: &Options, remote: IpAddr, port: u16, seconds: f64, size: usize) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let id = connect(&mut host, options, remote, port)?;
+    await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
+    let message = Bytes::from(vec![0; size]);
+    let end = host.now() + Duration::try_from_secs_f64(seconds)?;
+    while host.now() < end {
+        fill(&mut host, id, &message)?;
+        host.turn(end)?;
+        while let Some((_, event)) = host.engine.poll_event() {
+            ensure!(!is_over(&event)?, "the peer ended the association early");
+        }
+    }
+    let now = host.now();
+    host.engine.shutdown(now, id);
+    await_event(&mut host, |event| matches!(event, Event::Closed(CloseReason::Graceful)))?;
+    linger(&mut host)
+}
+
+/// Hands the message over until the send buffer is full.
+fn fill(host: &mut Host, id: AssociationId, message: &Bytes) -> Result<()> {
+    let now = host.now();
+    loop {
+        match host.engine.send(now, id, StreamId(0), Ppid(0), message.clone(), SendOptions::default()) {
+            Ok(()) => {}
+            Err(SendError::WouldBlock) => return Ok(()),
+            Err(error) => bail!("a message cannot be sent: {error}"),
+        }
+    }
+}
+
+/// One association of [`serve`].
+#[derive(Default)]
+struct Talk {
+    inbox: Inbox,
+    held: Option<Whole>,
+}
+
+/// Accepts any number of associations and sends every message back, for ever.
+///
+/// # Errors
+/// When sockets fail. An association that ends badly is only forgotten.
+pub(crate) fn serve(options: &Options, port: u16) -> Result<()> {
+    let mut host = Host::open(options, Some(port))?;
+    println!("listening");
+    let mut talks: BTreeMap<AssociationId, Talk> = BTreeMap::new();
+    loop {
+        host.turn(Time::NEVER)?;
+        while let Some((id, event)) = host.engine.poll_event() {
+            let now = host.now();
+            match event {
+                Event::Incoming { .. } => host.engine.accept(now, id),
+                Event::Closed(_) => {
+                    talks.remove(&id);
+                    host.engine.release(now, id);
+                }
+                Event::Readable | Event::Writable => answer(&mut host, id, talks.entry(id).or_default())?,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Sends back what has come, as far as the send buffer takes it.
+fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) -> Result<()> {
+    while let Some(message) = talk.held.take().or_else(|| talk.inbox.next(host, id)) {
+        if !offer(host, id, &message)? {
+            talk.held = Some(message);
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Sends a message and waits until it is back, again and again; prints each round trip in microseconds.
+///
+/// # Errors
+/// When sockets fail, or the association ends early.
+pub(crate) fn ping(options: &Options, remote: IpAddr, port: u16, count: usize, size: usize) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let id = connect(&mut host, options, remote, port)?;
+    await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
+    let message = Bytes::from(vec![0; size]);
+    let (mut inbox, mut round_trips) = (Inbox::default(), Vec::with_capacity(count));
+    for _ in 0..count {
+        let start = host.now();
+        let message = Whole { stream: StreamId(0), unordered: false, bytes: message.clone() };
+        ensure!(offer(&mut host, id, &message)?, "no room for a single message");
+        await_event(&mut host, |event| matches!(event, Event::Readable))?;
+        while inbox.next(&mut host, id).is_none() {
+            host.turn(Time::NEVER)?;
+        }
+        round_trips.push(host.now().since(start));
+    }
+    let now = host.now();
+    host.engine.shutdown(now, id);
+    await_event(&mut host, |event| matches!(event, Event::Closed(CloseReason::Graceful)))?;
+    let mut out = std::io::stdout().lock();
+    for time in round_trips {
+        writeln!(out, "{:.1}", time.as_secs_f64() * 1e6)?;
+    }
+    Ok(())
+}
+
+/// Sets associations up one after the other and shuts each, not waiting until a shutdown is complete, as connect(2) and
+/// close(2) do; prints "COUNT MICROSECONDS".
+///
+/// # Errors
+/// When sockets fail, or an association does not come up.
+pub(crate) fn connects(options: &Options, remote: IpAddr, port: u16, count: usize) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let start = host.now();
+    let mut closed = 0;
+    for _ in 0..count {
+        let id = connect(&mut host, options, remote, port)?;
+        let mut is_up = false;
+        while !is_up {
+            host.turn(Time::NEVER)?;
+            while let Some((of, event)) = host.engine.poll_event() {
+                is_up |= of == id && matches!(event, Event::Established { .. });
+                closed += usize::from(forget_closed(&mut host, of, &event)?);
+            }
+        }
+        let now = host.now();
+        host.engine.shutdown(now, id);
+    }
+    let time = host.now().since(start);
+    while closed < count {
+        host.turn(Time::NEVER)?;
+        while let Some((of, event)) = host.engine.poll_event() {
+            closed += usize::from(forget_closed(&mut host, of, &event)?);
+        }
+    }
+    println!("{count} {}", time.as_micros());
+    Ok(())
+}
+
+/// Forgets an association that has ended well; true if this event says so.
+fn forget_closed(host: &mut Host, id: AssociationId, event: &Event) -> Result<bool> {
+    let over = is_over(event)?;
+    if over {
+        let now = host.now();
+        host.engine.release(now, id);
+    }
+    Ok(over)
+}

@@ -1,0 +1,188 @@
+//! `./x bench sctp`: our engine as a plain SCTP program, side by side with other stacks on the same link in one run.
+//!
+//! Runs of the contenders are interleaved, so that a busy neighbour hurts all alike; what counts are ratios of medians.
+//! The exit status is 0 only when every goal is met. Begin with [`table::EXPERIMENTS`]: what is measured, and the goals.
+
+mod contender;
+mod table;
+mod verdict;
+
+use super::pair::Pair;
+use super::stats::percentile;
+use crate::{Outcome, optimised};
+use anyhow::{Context, Result, ensure};
+use contender::{Contender, Programs};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+use table::{EXPERIMENTS, Experiment, Job};
+use testbed::{Lab, Link, Offloads, c_programs};
+use verdict::{Score, Verdict};
+
+/// Runs of each contender.
+const REPETITIONS: usize = 5;
+/// Priority of the contenders' programs.
+const NICENESS: &str = "-15";
+/// How long one run may take in all: usrsctp sends what it has queued after its time is over.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How much a run does.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// How long a bulk sender sends.
+    seconds: f64,
+    /// Round trips of a ping-pong.
+    pings: u32,
+    /// Associations or connections that are set up.
+    connects: u32,
+}
+
+const QUICK: Effort = Effort { seconds: 0.2, pings: 1_000, connects: 300 };
+const FULL: Effort = Effort { seconds: 2.0, pings: 20_000, connects: 3_000 };
+
+/// Two hosts, joined.
+struct Place {
+    pair: Pair,
+    link: Link,
+}
+
+/// What the runs need.
+struct Bench {
+    /// With offloads on, and off.
+    places: [Place; 2],
+    programs: Programs,
+    effort: Effort,
+}
+
+/// Measures everything and prints it; `words` are those behind `sctp`.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    let (quick, wanted) = match words {
+        [word, rest @ ..] if word == "--quick" => (true, rest),
+        rest => (false, rest),
+    };
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench sctp`");
+    let ours = optimised::peer()?;
+    let tcp = optimised::bulk()?;
+    let lab = Lab::new()?;
+    let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
+    let places = [Place::new(&lab, "on", Offloads::On)?, Place::new(&lab, "off", Offloads::Off)?];
+    let effort = if quick { QUICK } else { FULL };
+    let bench = Bench { places, programs: Programs { ours, usrsctp, tcp }, effort };
+    println!("bench: {}", super::machine());
+    println!("{}", Verdict::HEAD);
+    let mut score = Score::default();
+    let is_wanted =
+        |e: &&Experiment| wanted.is_empty() || wanted.iter().any(|word| e.figures[0].name.contains(&**word));
+    for experiment in EXPERIMENTS.iter().filter(is_wanted) {
+        bench.experiment(experiment, &mut score)?;
+    }
+    drop(bench);
+    let left = lab.clear_up();
+    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    println!("{}", score.summary());
+    Ok(if score.is_good() { Outcome::Good } else { Outcome::Bad })
+}
+
+impl Place {
+    fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Place> {
+        let pair = Pair::new(lab, &format!("-{name}"))?;
+        let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
+        Ok(Place { pair, link })
+    }
+}
+
+impl Bench {
+    /// All contenders in one experiment, interleaved; prints their rows.
+    fn experiment(&self, experiment: &Experiment, score: &mut Score) -> Result<()> {
+        let figures = experiment.figures.len();
+        let mut samples = vec![vec![Vec::new(); experiment.contenders.len()]; figures];
+        for repetition in 1..=REPETITIONS {
+            for (n, contender) in experiment.contenders.iter().enumerate() {
+                let what = format!("{}, {contender}", experiment.figures[0].name);
+                progress(&format!("{what}, run {repetition} of {REPETITIONS}"));
+                let measured = self.measure(experiment, *contender).with_context(|| what)?;
+                for (figure, sample) in samples.iter_mut().zip(measured) {
+                    figure[n].push(sample);
+                }
+            }
+        }
+        progress("");
+        for (figure, samples) in experiment.figures.iter().zip(&samples) {
+            Verdict::of(figure, experiment.contenders, samples).print(score);
+        }
+        Ok(())
+    }
+
+    /// One run of one contender: a sample for each figure of the experiment.
+    fn measure(&self, experiment: &Experiment, contender: Contender) -> Result<Vec<f64>> {
+        let place = &self.places[usize::from(experiment.offloads == Offloads::Off)];
+        let told = self.exchange(place, experiment, contender)?;
+        Ok(match experiment.job {
+            Job::Bulk { .. } => vec![rate(&told)? * 8.0 / 1e9],
+            Job::Messages { size } => vec![rate(&told)? / 1e6 / f64::from(size)],
+            Job::Connects => vec![rate(&told)?],
+            Job::Ping { .. } => {
+                let micros: Vec<f64> = told.lines().filter_map(|line| line.parse().ok()).collect();
+                ensure!(!micros.is_empty(), "no round trip was told");
+                vec![percentile(&micros, 50), percentile(&micros, 99)]
+            }
+        })
+    }
+
+    /// Starts a server, runs a client to its end; what the one that measures printed.
+    fn exchange(&self, place: &Place, experiment: &Experiment, contender: Contender) -> Result<String> {
+        let way = contender::Way { link: &place.link, carrier: experiment.carrier };
+        let (program, server_words) = self.programs.server(contender, experiment.job, &way);
+        let server_words = preferred(program, server_words);
+        let server_words: Vec<&str> = server_words.iter().map(String::as_str).collect();
+        let server = place.pair.serve(Path::new("nice"), &server_words)?;
+        let (program, words) = self.programs.client(contender, experiment.job, &way, self.effort);
+        let mut command = place.pair.alpha.command("nice");
+        command.args(preferred(program, words));
+        let client = place.pair.alpha.run("client", command, LIMIT)?.good()?;
+        if experiment.job.is_measured_by_server() {
+            return Ok(server.finish(LIMIT)?.good()?.stdout);
+        }
+        server.stop();
+        Ok(client.stdout)
+    }
+}
+
+/// Words for nice(1): whatever else runs on the machine disturbs all contenders less.
+fn preferred(program: &Path, words: Vec<String>) -> Vec<String> {
+    let mut all = vec!["-n".to_owned(), NICENESS.to_owned(), program.display().to_string()];
+    all.extend(words);
+    all
+}
+
+/// "AMOUNT MICROSECONDS", the last line of what was told, as amount per second.
+fn rate(told: &str) -> Result<f64> {
+    let line = told.lines().last().and_then(|line| line.split_once(' '));
+    let (amount, micros) = line.context("nothing was told")?;
+    let (amount, micros): (f64, f64) = (amount.parse()?, micros.parse()?);
+    ensure!(amount > 0.0 && micros > 0.0, "nothing was moved");
+    Ok(amount * 1e6 / micros)
+}
+
+/// Writes over the last line of a terminal; nothing where there is none.
+fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{text:78}\r");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn a_rate_is_what_was_moved_in_a_second() {
+        assert_eq!(rate("listening\n500 250000\n").ok(), Some(2000.0));
+    }
+
+    #[test]
+    fn nothing_moved_is_no_rate() {
+        assert!(rate("listening\n").is_err());
+        assert!(rate("0 250000\n").is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Who is measured, and the command lines of their programs.
+
+use super::Effort;
+use super::table::{Carrier, Job};
+use std::fmt::{self, Display, Formatter};
+use std::path::{Path, PathBuf};
+use testbed::Link;
+
+/// SCTP port, and TCP port.
+const PORT: &str = "5001";
+/// UDP port of all contenders (RFC 6951 section 5.1).
+const UDP_PORT: &str = "9899";
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// Crate `peer`.
+    Ours,
+    /// Debian's libusrsctp.
+    Usrsctp,
+    /// The kernel's TCP, with TCP_NODELAY.
+    Tcp,
+}
+
+impl Display for Contender {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Contender::Ours => "ours",
+            Contender::Usrsctp => "usrsctp",
+            Contender::Tcp => "tcp",
+        })
+    }
+}
+
+/// The contenders' programs.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) ours: PathBuf,
+    pub(crate) usrsctp: PathBuf,
+    pub(crate) tcp: PathBuf,
+}
+
+/// How they talk: from the link's left end to its right one.
+#[derive(Debug)]
+pub(crate) struct Way<'a> {
+    pub(crate) link: &'a Link,
+    pub(crate) carrier: Carrier,
+}
+
+impl Way<'_> {
+    /// For usrsctp, to which no UDP port means IP.
+    fn udp_port(&self) -> &'static str {
+        match self.carrier {
+            Carrier::Udp => UDP_PORT,
+            Carrier::Ip => "0",
+        }
+    }
+
+    /// Options of `peer` for an end with this address.
+    fn peer_options(&self, local: impl Display) -> Vec<String> {
+        let carrier = match self.carrier {
+            Carrier::Udp => "udp",
+            Carrier::Ip => "ip",
+        };
+        words(["--carrier", carrier, "--local", &local.to_string()])
+    }
+}
+
+impl Programs {
+    /// Program and words of the end that listens.
+    pub(crate) fn server(&self, contender: Contender, job: Job, way: &Way<'_>) -> (&Path, Vec<String>) {
+        let mode = if job.is_measured_by_server() { "receive" } else { "serve" };
+        match contender {
+            Contender::Ours => {
+                let options = way.peer_options(way.link.right_v4());
+                (&self.ours, [options, words([mode, PORT])].concat())
+            }
+            Contender::Usrsctp => (&self.usrsctp, words([mode, PORT, way.udp_port()])),
+            Contender::Tcp => {
+                let mode = match job {
+                    Job::Bulk { .. } | Job::Messages { .. } => "receive",
+                    Job::Ping { .. } => "echo",
+                    Job::Connects => "accept",
+                };
+                (&self.tcp, words([mode, PORT]))
+            }
+        }
+    }
+
+    /// Program and words of the end that connects.
+    pub(crate) fn client(
+        &self,
+        contender: Contender,
+        job: Job,
+        way: &Way<'_>,
+        effort: Effort,
+    ) -> (&Path, Vec<String>) {
+        let (mode, amounts) = amounts(job, effort);
+        let to = way.link.right_v4().to_string();
+        match contender {
+            Contender::Ours => {
+                let options = way.peer_options(way.link.left_v4());
+                (&self.ours, [options, words([mode, &to, PORT]), amounts].concat())
+            }
+            Contender::Usrsctp => {
+                (&self.usrsctp, [words([mode, &to, PORT, way.udp_port()]), amounts].concat())
+            }
+            Contender::Tcp => {
+                let mode = if mode == "send" { "send-now" } else { mode };
+                (&self.tcp, [words([mode, &format!("{to}:{PORT}")]), amounts].concat())
+            }
+        }
+    }
+}
+
+/// The client's mode and what it is to do, in the words that all programs share.
+fn amounts(job: Job, effort: Effort) -> (&'static str, Vec<String>) {
+    match job {
+        Job::Bulk { size } | Job::Messages { size } => {
+            ("send", words([&effort.seconds.to_string(), &size.to_string()]))
+        }
+        Job::Ping { size } => ("ping", words([&effort.pings.to_string(), &size.to_string()])),
+        Job::Connects => ("connects", words([&effort.connects.to_string()])),
+    }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}

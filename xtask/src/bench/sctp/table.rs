@@ -1,0 +1,159 @@
+//! What is measured, by whom, and the goals.
+
+use super::contender::Contender::{self, Ours, Tcp, Usrsctp};
+use testbed::Offloads;
+
+/// What carries SCTP packets. TCP is the kernel's, whatever this says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// UDP (RFC 6951).
+    Udp,
+    /// IP, protocol 132.
+    Ip,
+}
+
+/// What a run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Sends messages of `size` bytes for a time; Gbit/s that the receiver's program saw.
+    Bulk { size: u32 },
+    /// The same; millions of messages a second.
+    Messages { size: u32 },
+    /// Sends a message and waits for it to come back; median and 99th percentile of the round trips, microseconds.
+    Ping { size: u32 },
+    /// Connects and closes, one after the other; connects per second.
+    Connects,
+}
+
+impl Job {
+    /// Whether the server's output has the figures.
+    pub(crate) fn is_measured_by_server(self) -> bool {
+        matches!(self, Job::Bulk { .. } | Job::Messages { .. })
+    }
+}
+
+/// What our median must be, as a multiple of a rival's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    AtLeast(Contender, f64),
+    AtMost(Contender, f64),
+}
+
+/// One row for each contender.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) goals: &'static [Goal],
+}
+
+/// Runs that give one or more figures. Our own come first.
+#[derive(Debug)]
+pub(crate) struct Experiment {
+    pub(crate) job: Job,
+    pub(crate) carrier: Carrier,
+    pub(crate) offloads: Offloads,
+    pub(crate) contenders: &'static [Contender],
+    pub(crate) figures: &'static [Figure],
+}
+
+const ALL: &[Contender] = &[Ours, Usrsctp, Tcp];
+const SCTP: &[Contender] = &[Ours, Usrsctp];
+
+/// Everything, in the order in which it is printed.
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        job: Job::Bulk { size: 1_024 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: ALL,
+        figures: &[Figure {
+            name: "bulk 1,024 B",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Usrsctp, 12.0), Goal::AtLeast(Tcp, 4.0)],
+        }],
+    },
+    Experiment {
+        job: Job::Bulk { size: 65_536 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: ALL,
+        figures: &[Figure {
+            name: "bulk 64 KiB",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Usrsctp, 10.0), Goal::AtLeast(Tcp, 0.4)],
+        }],
+    },
+    Experiment {
+        job: Job::Bulk { size: 1_024 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::Off,
+        contenders: ALL,
+        figures: &[Figure {
+            name: "bulk 1,024 B, offloads off",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Usrsctp, 4.0)],
+        }],
+    },
+    Experiment {
+        job: Job::Bulk { size: 65_536 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::Off,
+        contenders: ALL,
+        figures: &[Figure {
+            name: "bulk 64 KiB, offloads off",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Usrsctp, 4.0), Goal::AtLeast(Tcp, 0.5)],
+        }],
+    },
+    Experiment {
+        job: Job::Bulk { size: 1_024 },
+        carrier: Carrier::Ip,
+        offloads: Offloads::On,
+        contenders: SCTP,
+        figures: &[Figure {
+            name: "bulk 1,024 B, raw 132",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Usrsctp, 3.0)],
+        }],
+    },
+    Experiment {
+        job: Job::Bulk { size: 65_536 },
+        carrier: Carrier::Ip,
+        offloads: Offloads::On,
+        contenders: SCTP,
+        figures: &[Figure {
+            name: "bulk 64 KiB, raw 132",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Usrsctp, 3.0)],
+        }],
+    },
+    Experiment {
+        job: Job::Messages { size: 64 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: SCTP,
+        figures: &[Figure { name: "messages of 64 B", unit: "M/s", goals: &[Goal::AtLeast(Usrsctp, 4.0)] }],
+    },
+    Experiment {
+        job: Job::Ping { size: 64 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: ALL,
+        figures: &[
+            Figure { name: "ping-pong 64 B, p50", unit: "us", goals: &[Goal::AtMost(Tcp, 1.1)] },
+            Figure { name: "ping-pong 64 B, p99", unit: "us", goals: &[Goal::AtMost(Tcp, 1.1)] },
+        ],
+    },
+    Experiment {
+        job: Job::Connects,
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: ALL,
+        figures: &[Figure {
+            name: "set-ups, one by one",
+            unit: "1/s",
+            goals: &[Goal::AtLeast(Usrsctp, 3.0), Goal::AtLeast(Tcp, 0.6)],
+        }],
+    },
+];
