@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::extension::Extensions;
 use crate::extension::auth::AuthConfig;
+use crate::extension::reconfig::ReconfigPolicy;
 
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
@@ -51,6 +52,11 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
+    /// Which requests of the peer about streams are fulfilled, if [`Extension::StreamReconfiguration`] is among the
+    /// extensions.
+    ///
+    /// [`Extension::StreamReconfiguration`]: crate::Extension::StreamReconfiguration
+    pub reconfig: ReconfigPolicy,
     /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
     /// as 1 for DTLS. Where both ends have the same, packets carry a checksum of zero. Neither IP nor UDP is such a layer.
     pub zero_checksum: Option<u32>,
@@ -93,6 +99,7 @@ impl Default for AssociationConfig {
             adaptation: None,
             extensions: Extensions::NONE,
             auth: AuthConfig::default(),
+            reconfig: ReconfigPolicy::default(),
             zero_checksum: None,
             scheduler: Scheduler::default(),
             congestion: CongestionAlgorithm::default(),

@@ -34,6 +34,43 @@ pub enum StreamError {
     },
 }
 
+/// Why a wish to reset or add streams (RFC 6525) was refused; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReconfigError {
+    /// There is no such association, or it does without stream reconfiguration.
+    #[error("stream reconfiguration was not negotiated; offer Extension::StreamReconfiguration at both ends")]
+    NotNegotiated,
+    /// The association is closing.
+    #[error("the association is closed for sending")]
+    Closed,
+    /// A stream was not negotiated.
+    #[error("stream {stream} does not exist; there are {streams} streams that way")]
+    NoSuchStream {
+        /// The stream asked for.
+        stream: u16,
+        /// How many there are that way.
+        streams: u16,
+    },
+    /// The streams cannot be named in one packet.
+    #[error("at most {max} streams can be named at once; name fewer, or none for all")]
+    ListTooLong {
+        /// Most streams.
+        max: usize,
+    },
+    /// No streams were to be added.
+    #[error("no streams were to be added; give a number greater than 0")]
+    NoStreams,
+    /// There would be more than 65,535 streams.
+    #[error("an association has at most 65535 streams each way")]
+    TooManyStreams,
+    /// Too many wishes wait for the peer's answer.
+    #[error("too many wishes wait for the peer's answer; wait for their events")]
+    TooMany,
+    /// The association was to be reset less than 30 seconds ago.
+    #[error("the association was reset less than 30 seconds ago; wait")]
+    TooSoon,
+}
+
 /// Why [`send`](crate::Endpoint::send) refused a message; it was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {

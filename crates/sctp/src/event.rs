@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use wire::{Cause, Ppid, StreamId};
 
 use crate::extension::asconf::AddressChange;
+use crate::extension::reconfig::{ReconfigOutcome, StreamDirection};
 use crate::info::PathState;
 
 /// Something that happened to an association.
@@ -66,6 +67,34 @@ pub enum Event {
     },
     /// The peer's addresses have changed at its wish (RFC 5061).
     PeerAddressChange(AddressChange),
+    /// Streams were reset (RFC 6525): their messages are numbered from 0 again. Or they were not, though the driver had
+    /// wished it.
+    StreamReset {
+        /// Which way they go, seen from here.
+        direction: StreamDirection,
+        /// The streams; none means all.
+        streams: Vec<StreamId>,
+        /// How it went.
+        outcome: ReconfigOutcome,
+    },
+    /// All streams and the TSNs were reset (RFC 6525), or were not, though the driver had wished it.
+    AssociationReset {
+        /// The next TSN used here.
+        local_tsn: u32,
+        /// The next TSN used by the peer.
+        remote_tsn: u32,
+        /// How it went.
+        outcome: ReconfigOutcome,
+    },
+    /// Streams were added (RFC 6525), or were not, though the driver had wished it.
+    StreamsChanged {
+        /// Streams we may send on now.
+        outbound_streams: u16,
+        /// Streams the peer may send on now.
+        inbound_streams: u16,
+        /// How it went.
+        outcome: ReconfigOutcome,
+    },
     /// Messages were given up, as their [`Reliability`] says.
     Abandoned {
         /// Messages of which nothing had been sent.

@@ -98,6 +98,10 @@ pub struct AssociationInfo {
     pub extensions: Extensions,
     /// Whether packets carry a checksum of zero (RFC 9653).
     pub zero_checksum: bool,
+    /// Streams that we may send on.
+    pub outbound_streams: u16,
+    /// Streams that the peer may send on.
+    pub inbound_streams: u16,
     /// The paths, in the order of their birth.
     pub paths: Vec<PathInfo>,
     /// Bytes given to `send` and not yet acknowledged.
@@ -151,6 +155,10 @@ pub struct Counters {
     pub asconfs_sent: u64,
     /// ASCONFs received in time, again ones included.
     pub asconfs_received: u64,
+    /// Requests about streams (RE-CONFIG) sent, again ones included.
+    pub reconfigs_sent: u64,
+    /// RE-CONFIGs received, again ones included.
+    pub reconfigs_received: u64,
     /// Chunks dropped because they must be authenticated and were not.
     pub unauthenticated: u64,
     /// Tail-loss probes sent.

@@ -33,10 +33,11 @@ mod tx;
 
 pub use config::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Limits, Scheduler, Timing};
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
-pub use error::{AddressError, AuthKeyError, ConnectError, SendError, StreamError};
+pub use error::{AddressError, AuthKeyError, ConnectError, ReconfigError, SendError, StreamError};
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};
 pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};
+pub use extension::reconfig::{ReconfigOutcome, ReconfigPolicy, StreamDirection};
 pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, PathInfo, PathState, StateName};
 pub use wire::{ChunkSet, ChunkType, Ppid, StreamId};

@@ -7,7 +7,7 @@ use base::{Route, Time};
 use smallvec::SmallVec;
 use wire::{
     Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom, PacketWriter,
-    Sack, Shutdown, Tsn,
+    Parameters, ReConfig, Sack, Shutdown, Tsn,
 };
 
 use super::heartbeat::info;
@@ -36,6 +36,7 @@ impl Association {
             return None;
         }
         self.queue_heartbeats(ctx);
+        self.drive_reconfig(ctx.now);
         self.give_up_expired(ctx.now);
         self.give_up_lost(ctx.now);
         self.refill_pacers(ctx.now);
@@ -165,6 +166,11 @@ impl Association {
                     packet.push(&Chunk::Shutdown(Shutdown { cumulative_tsn })).is_ok()
                 }
                 Control::Asconf => self.push_asconf(path, packet),
+                Control::Reconfig => self.push_reconfig(packet),
+                Control::ReconfigAnswer(answers) => {
+                    let parameters = Parameters::from_wire(answers);
+                    packet.push(&Chunk::ReConfig(ReConfig { parameters })).is_ok()
+                }
                 Control::ShutdownAck => packet.push(&Chunk::ShutdownAck).is_ok(),
             };
             // What does not even fit into an empty packet of full size never will.

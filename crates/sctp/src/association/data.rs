@@ -34,9 +34,7 @@ impl Association {
             DataOutcome::Duplicate => self.counters.data_duplicate += 1,
             DataOutcome::Dropped => self.counters.data_dropped += 1,
         }
-        if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
-            self.events.push_back(Event::Readable);
-        }
+        self.note_readable(had_ready);
     }
 
     /// RFC 9260 section 6.5: acknowledged, reported, and dropped.

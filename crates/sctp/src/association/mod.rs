@@ -2,7 +2,7 @@
 //!
 //! Begins where both sides' INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
 //! ([`Association::from_cookie`]). Its parts: `table` says which chunk does what in which state; `data` takes DATA and SACK;
-//! `shutdown` and `timers` are what their names say; `assemble` writes packets.
+//! `reconfig` resets and adds streams; `shutdown` and `timers` are what their names say; `assemble` writes packets.
 
 mod addresses;
 mod assemble;
@@ -11,6 +11,7 @@ mod data;
 mod heartbeat;
 mod opening;
 mod partial;
+mod reconfig;
 mod recovery;
 mod shutdown;
 mod state;
@@ -33,6 +34,7 @@ use crate::error::{SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};
 use crate::extension::asconf::Asconf;
 use crate::extension::auth::Auth;
+use crate::extension::reconfig::Reconfig;
 use crate::extension::{Extension, Extensions};
 use crate::info::{AssociationInfo, Counters, StateName};
 use crate::negotiation::{Agreed, PeerInit};
@@ -66,6 +68,10 @@ enum Control {
     Error(Bytes),
     /// The request of ours that is out.
     Asconf,
+    /// The request of ours about streams that is out.
+    Reconfig,
+    /// Answers to requests about streams, whole.
+    ReconfigAnswer(Bytes),
     Shutdown,
     ShutdownAck,
 }
@@ -96,6 +102,7 @@ pub(crate) struct Association {
     /// Whether packets may carry a checksum of zero (RFC 9653).
     zero_checksum: bool,
     asconf: Option<Box<Asconf>>,
+    reconfig: Option<Box<Reconfig>>,
     /// The peer's addresses changed: the endpoint must find the association by the new ones.
     names_changed: bool,
     outbound_streams: u16,
@@ -209,6 +216,8 @@ impl Association {
             }
         }
         let asconf = asconf_of(&birth);
+        let reconfig = birth.agreed.extensions.has(Extension::StreamReconfiguration);
+        let reconfig = reconfig.then(|| Box::new(Reconfig::new(birth.initial_tsns)));
         let mut peer_addresses = SmallVec::from_slice(&[birth.route.remote]);
         let others = birth.peer_addresses.iter().filter(|a| **a != birth.route.remote);
         peer_addresses.extend(others.copied());
@@ -222,6 +231,7 @@ impl Association {
             adaptation: birth.adaptation,
             extensions: birth.agreed.extensions,
             asconf,
+            reconfig,
             names_changed: false,
             zero_checksum: birth.agreed.zero_checksum,
             auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, &birth.config.auth))),
@@ -380,6 +390,13 @@ impl Association {
         Some(message)
     }
 
+    /// Tells the driver if there is something to read, and was not before.
+    fn note_readable(&mut self, had_ready: bool) {
+        if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
+            self.events.push_back(Event::Readable);
+        }
+    }
+
     /// Octets of a DATA or I-DATA chunk before its user data.
     fn data_header_len(&self) -> usize {
         if self.data_chunk_type() == ChunkType::I_DATA {
@@ -497,6 +514,8 @@ impl Association {
             adaptation: self.adaptation,
             extensions: self.extensions,
             zero_checksum: self.zero_checksum,
+            outbound_streams: self.outbound_streams,
+            inbound_streams: self.inbound_streams,
             paths: self.paths.iter().map(path).collect(),
             send_buffered: self.queue.bytes() + self.outstanding.bytes(),
             receive_buffered: self.inbound.held(),

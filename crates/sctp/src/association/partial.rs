@@ -11,7 +11,7 @@ use wire::{
     Ssn, StreamId, Tsn,
 };
 
-use super::{Association, Context, State};
+use super::{Association, Context};
 use crate::event::{Event, Reliability};
 use crate::extension::Extension;
 use crate::path::PathIndex;
@@ -218,9 +218,7 @@ impl Association {
         if self.inbound.on_forward(tsn, skips, ctx.now, &self.config.timing) {
             self.counters.forward_tsns_received += 1;
         }
-        if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
-            self.events.push_back(Event::Readable);
-        }
+        self.note_readable(had_ready);
     }
 }
 

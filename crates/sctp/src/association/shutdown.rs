@@ -29,7 +29,7 @@ impl Association {
 
     /// All data delivered while shutting down: the next step is due.
     pub(super) fn after_data_moved(&mut self, now: base::Time) {
-        if !self.queue.is_empty() || !self.outstanding.is_empty() {
+        if self.queue.bytes() > 0 || !self.outstanding.is_empty() {
             return;
         }
         match self.state {

@@ -74,6 +74,17 @@ impl State {
         self.receives_data() && !matches!(self, State::Accepting)
     }
 
+    /// Whether requests about streams are answered (RFC 6525).
+    pub(crate) fn answers_reconfig(&self) -> bool {
+        matches!(
+            self,
+            State::Established
+                | State::ShutdownPending
+                | State::ShutdownSent { .. }
+                | State::ShutdownReceived
+        )
+    }
+
     /// Whether paths are probed (RFC 9260 section 8.3).
     pub(crate) fn probes_paths(&self) -> bool {
         matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)

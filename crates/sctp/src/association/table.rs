@@ -76,6 +76,7 @@ impl Association {
                 Next::Stop(verdict) => return verdict,
             }
         }
+        self.after_inbound_reset();
         self.after_packet(ctx.now);
         Verdict::Done
     }
@@ -130,6 +131,7 @@ impl Association {
             Chunk::CookieAck => self.on_cookie_ack(ctx),
             Chunk::Asconf(asconf) if self.asconf.is_some() => self.on_asconf(asconf, ctx),
             Chunk::AsconfAck(ack) if self.asconf.is_some() => self.on_asconf_ack(ack, ctx),
+            Chunk::ReConfig(chunk) if self.reconfig.is_some() => self.on_reconfig(path, chunk, ctx),
             // RFC 9260 section 3: INIT and INIT ACK travel alone; bundled ones are dropped with the packet's rest.
             // INIT ACK in any state but COOKIE-WAIT is dropped (section 5.2.3). A COOKIE ECHO that is not the first chunk
             // is, too.

@@ -18,7 +18,8 @@ impl Association {
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 let partial = self.forward.next_timeout().min(self.limited.next_deadline());
-                paths.min(self.inbound.ack.next_timeout()).min(self.asconf_timeout()).min(partial)
+                let requests = self.asconf_timeout().min(self.reconfig_timeout());
+                paths.min(self.inbound.ack.next_timeout()).min(requests).min(partial)
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
         }
@@ -103,6 +104,9 @@ impl Association {
         }
         if self.asconf_timeout() <= ctx.now {
             self.on_t4(ctx.now);
+        }
+        if self.reconfig_timeout() <= ctx.now && !matches!(self.state, State::Closed) {
+            self.on_reconfig_timeout(ctx.now);
         }
         self.queue_heartbeats(ctx);
     }

@@ -8,6 +8,7 @@ mod handshake;
 mod keys;
 mod replies;
 mod slots;
+mod streams;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

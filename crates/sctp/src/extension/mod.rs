@@ -5,6 +5,7 @@
 
 pub(crate) mod asconf;
 pub(crate) mod auth;
+pub(crate) mod reconfig;
 
 use smallvec::SmallVec;
 use wire::{ChunkType, Parameter};

@@ -6,11 +6,13 @@
 mod ack;
 mod arena;
 mod reassembly;
+mod reset;
 mod tracker;
 
 use std::collections::VecDeque;
 
 use base::Time;
+use bytes::Bytes;
 use wire::{GapBlock, Tsn};
 
 use crate::config::{Limits, Timing};
@@ -20,6 +22,7 @@ pub(crate) use ack::AckTimer;
 use arena::Arena;
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Piece, Skip};
+use reset::HeldBack;
 use tracker::{Arrival, Tracker};
 
 /// What each message costs beside its bytes, so that tiny messages cannot outgrow the receive buffer.
@@ -57,6 +60,9 @@ pub(crate) struct Inbound {
     /// The window that the last SACK advertised.
     advertised: usize,
     max_parked: usize,
+    /// Chunks that wait for a reset.
+    held_back: Option<Box<HeldBack>>,
+    reset_done: bool,
     pub(crate) ack: AckTimer,
 }
 
@@ -74,6 +80,8 @@ impl Inbound {
             capacity,
             advertised: capacity,
             max_parked: limits.parked_messages,
+            held_back: None,
+            reset_done: false,
             ack: AckTimer::default(),
         }
     }
@@ -105,11 +113,19 @@ impl Inbound {
         let payload = self.arena.keep(chunk.payload);
         self.held += payload.len() + MESSAGE_OVERHEAD;
         self.payload += payload.len();
+        if !self.hold_back(seq, chunk, &payload) {
+            self.place(seq, chunk, payload);
+        }
+        self.finish_reset();
+        self.deliver_partially();
+        DataOutcome::Taken
+    }
+
+    /// Gives a chunk to the reassembly.
+    fn place(&mut self, seq: Seq, chunk: &Piece<'_>, payload: Bytes) {
         if let Some(unplaceable) = self.reassembly.insert(seq, chunk, payload, &mut self.ready) {
             self.let_go(&unplaceable);
         }
-        self.deliver_partially();
-        DataOutcome::Taken
     }
 
     fn let_go(&mut self, message: &Message) {
@@ -150,6 +166,7 @@ impl Inbound {
             self.held -= bytes.len() + MESSAGE_OVERHEAD;
             self.payload -= bytes.len();
         }
+        self.finish_reset();
         //= rfc3758#section-3.6
         //# Any time a FORWARD TSN chunk arrives, for the purposes of sending a SACK, the receiver MUST follow the same rules as
         //# if a DATA chunk had been received
@@ -165,7 +182,9 @@ impl Inbound {
     pub(crate) fn on_discarded(&mut self, tsn: Tsn) -> DataOutcome {
         self.ack.on_irregular();
         let seq = self.tracker.first_missing().nearest(self.initial, tsn).filter(|&s| !self.tracker.has(s));
-        match seq.map(|seq| self.tracker.insert(seq)) {
+        let arrival = seq.map(|seq| self.tracker.insert(seq));
+        self.finish_reset();
+        match arrival {
             None => DataOutcome::Duplicate,
             Some(Arrival::Full) => DataOutcome::Dropped,
             Some(Arrival::InOrder | Arrival::OutOfOrder) => DataOutcome::Taken,
@@ -175,7 +194,7 @@ impl Inbound {
     /// The window counts user bytes; what small messages cost beside them comes on top, up to a bound. The chunk that
     /// fills the first gap may go beyond: without it nothing would ever drain.
     fn has_room(&self, seq: Seq) -> bool {
-        let parked = self.reassembly.parked();
+        let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
         if seq == self.tracker.first_missing() && self.ready.is_empty() {
             return parked < 2 * self.max_parked && self.held < 3 * self.capacity;
         }
@@ -238,9 +257,11 @@ impl Inbound {
     /// Recounts what is held.
     pub(crate) fn check_invariants(&self) {
         let ready: usize = self.ready.iter().map(cost).sum();
-        assert_eq!(self.held, ready + self.reassembly.held(MESSAGE_OVERHEAD), "bytes held");
+        let back = |overhead| self.held_back.as_ref().map_or(0, |h| h.held(overhead));
+        let held = self.reassembly.held(MESSAGE_OVERHEAD) + back(MESSAGE_OVERHEAD);
+        assert_eq!(self.held, ready + held, "bytes held");
         let ready: usize = self.ready.iter().map(Message::len).sum();
-        assert_eq!(self.payload, ready + self.reassembly.held(0), "user bytes held");
+        assert_eq!(self.payload, ready + self.reassembly.held(0) + back(0), "user bytes held");
         self.tracker.check_invariants();
     }
 }

@@ -105,6 +105,13 @@ impl Tracker {
         }
     }
 
+    /// TSNs begin anew: none has come.
+    pub(crate) fn restart(&mut self) {
+        self.first_missing = Seq(0);
+        self.ranges.clear();
+        self.duplicates.clear();
+    }
+
     pub(crate) fn note_duplicate(&mut self, tsn: Tsn) {
         if self.duplicates.len() < self.max_duplicates {
             self.duplicates.push(tsn);

@@ -14,6 +14,7 @@ mod hostile;
 mod many;
 mod partial;
 mod paths;
+mod reconfig;
 mod recovery;
 mod seeds;
 mod setup;

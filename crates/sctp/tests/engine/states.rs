@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use sctp::{CloseReason, StateName};
-use sim::{Accept, Close, Conversation, HostId, chunk_names};
+use sctp::{AssociationConfig, CloseReason, EndpointConfig, StateName};
+use sim::{Accept, Close, Conversation, HostId, LinkConfig, chunk_names};
 use wire::{
     Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, CookieEcho, Cwr, Data, Ecne, ErrorChunk, Heartbeat,
     Init, Packet, Parameter, Parameters, Ppid, Sack, Shutdown, ShutdownComplete, Ssn, StreamId, Tsn,
     UnknownChunk, VerificationTag,
 };
 
-use crate::support::{Two, drop_all, messages, sent_by, two};
+use crate::support::{Two, drop_all, messages, sent_by, two_with};
 
 /// All states, that of no association first.
 pub(crate) const STATES: [StateName; 9] = [
@@ -38,10 +38,16 @@ pub(crate) struct Subject {
 impl Subject {
     /// A host in `state`; where both could be, it is the one that opened.
     pub(crate) fn in_state(state: StateName) -> Subject {
-        let mut t = two(7);
+        Subject::in_state_with(state, &AssociationConfig::default())
+    }
+
+    /// The same, where both ends have these settings.
+    pub(crate) fn in_state_with(state: StateName, config: &AssociationConfig) -> Subject {
+        let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+        let mut t = two_with(7, LinkConfig::default(), endpoint);
         t.world.recording = true;
         let host = if matches!(state, StateName::Closed | StateName::Accepting) { t.b } else { t.a };
-        bring_to(&mut t, state);
+        bring_to(&mut t, state, config);
         drop_all(&mut t.world, |_, _| true);
         let (own, peer) = inits(&t, host);
         let subject = Subject {
@@ -54,6 +60,11 @@ impl Subject {
         };
         assert_eq!(subject.state(), state);
         subject
+    }
+
+    /// The peer's initial TSN.
+    pub(crate) fn peer_tsn(&self) -> Tsn {
+        self.peer_tsn
     }
 
     pub(crate) fn state(&self) -> StateName {
@@ -187,7 +198,7 @@ fn inits(t: &Two, host: HostId) -> (Option<Announced>, Option<Announced>) {
     if host == t.a { (opener, listener) } else { (listener, opener) }
 }
 
-fn bring_to(t: &mut Two, state: StateName) {
+fn bring_to(t: &mut Two, state: StateName, config: &AssociationConfig) {
     let pause = Duration::from_millis(500);
     let unwanted = match state {
         StateName::CookieWait => "INIT",
@@ -206,7 +217,8 @@ fn bring_to(t: &mut Two, state: StateName) {
     let closes = matches!(state, StateName::ShutdownPending | StateName::ShutdownSent);
     let close = if closes { Close::After(0) } else { Close::Never };
     if state != StateName::Closed {
-        t.connect(Conversation { outgoing: outgoing.into(), close, ..Conversation::default() });
+        let talk = Conversation { outgoing: outgoing.into(), close, ..Conversation::default() };
+        t.connect_with(config.clone(), talk);
     }
     t.world.run_for(pause);
     if matches!(state, StateName::ShutdownReceived | StateName::ShutdownAckSent) {

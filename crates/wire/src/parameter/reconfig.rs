@@ -91,24 +91,35 @@ pub(super) fn read<'a>(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
         types::INCOMING_SSN_RESET => {
             Parameter::IncomingSsnReset { request, streams: List::from_wire(value.rest())? }
         }
-        types::SSN_TSN_RESET => Parameter::SsnTsnReset { request },
+        types::SSN_TSN_RESET => value.rest().is_empty().then_some(Parameter::SsnTsnReset { request })?,
         types::RECONFIG_RESPONSE => Parameter::ReconfigResponse {
             response: request,
             result: value.u32()?.into(),
             next_tsns: next_tsns(value)?,
         },
-        types::ADD_OUTGOING_STREAMS => Parameter::AddOutgoingStreams { request, new_streams: value.u16()? },
-        types::ADD_INCOMING_STREAMS => Parameter::AddIncomingStreams { request, new_streams: value.u16()? },
+        types::ADD_OUTGOING_STREAMS => {
+            Parameter::AddOutgoingStreams { request, new_streams: new_streams(value)? }
+        }
+        types::ADD_INCOMING_STREAMS => {
+            Parameter::AddIncomingStreams { request, new_streams: new_streams(value)? }
+        }
         _ => return None,
     })
 }
 
-/// Both or none.
+/// Both or none: "MUST be 12 if the optional fields are not present and 20 otherwise" (section 4.4).
 fn next_tsns(mut value: Reader<'_>) -> Option<Option<(Tsn, Tsn)>> {
     if value.rest().is_empty() {
         return Some(None);
     }
-    Some(Some((Tsn(value.u32()?), Tsn(value.u32()?))))
+    let both = (Tsn(value.u32()?), Tsn(value.u32()?));
+    value.rest().is_empty().then_some(Some(both))
+}
+
+/// A number and two reserved octets.
+fn new_streams(mut value: Reader<'_>) -> Option<u16> {
+    let (number, _reserved) = (value.u16()?, value.u16()?);
+    value.rest().is_empty().then_some(number)
 }
 
 pub(super) fn write_streams(

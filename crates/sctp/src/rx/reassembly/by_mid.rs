@@ -246,6 +246,25 @@ impl ByMid {
         }
     }
 
+    /// What is incomplete is of the old numbering: all that may be of the new one is held back.
+    pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) -> Vec<Bytes> {
+        let affected = |key: &Key| streams.is_empty() || streams.contains(&StreamId(key.0));
+        let mut dropped = Vec::new();
+        self.eligible.retain(|key| !affected(key));
+        self.assemblies.retain(|key, assembly| {
+            if !affected(key) {
+                return true;
+            }
+            if assembly.delivered > 0 {
+                ready.push_back(aborted(StreamId(key.0), assembly.ppid, key.1));
+            }
+            dropped.extend(std::mem::take(&mut assembly.fragments).into_values());
+            false
+        });
+        self.order.restart(streams, ready);
+        dropped
+    }
+
     pub(super) fn held(&self, overhead: usize) -> usize {
         let open = self.assemblies.values().flat_map(|a| a.fragments.values());
         let waiting = self.order.waiting().flat_map(|m| &m.pieces);

@@ -213,6 +213,26 @@ impl ByTsn {
         dropped
     }
 
+    pub(super) fn restart(
+        &mut self,
+        before: Seq,
+        streams: &[StreamId],
+        ready: &mut VecDeque<Message>,
+    ) -> Vec<Bytes> {
+        let affected = |run: &Run| streams.is_empty() || streams.contains(&run.stream);
+        let gone = self.runs.range(..before).filter(|(_, run)| affected(run)).map(|(first, _)| *first);
+        let mut dropped = Vec::new();
+        for first in gone.collect::<Vec<Seq>>() {
+            let Some(run) = self.runs.remove(&first) else { continue };
+            if run.partly_delivered {
+                ready.push_back(aborted(run.stream, run.ppid, run.unordered));
+            }
+            dropped.extend(run.pieces);
+        }
+        self.order.restart(streams, ready);
+        dropped
+    }
+
     pub(super) fn held(&self, overhead: usize) -> usize {
         let runs = self.runs.values().flat_map(|r| &r.pieces);
         let waiting = self.order.waiting().flat_map(|m| &m.pieces);

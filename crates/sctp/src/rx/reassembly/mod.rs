@@ -37,6 +37,14 @@ pub(crate) struct Piece<'a> {
     pub(crate) payload: &'a [u8],
 }
 
+impl Piece<'_> {
+    /// The same, but for the bytes.
+    pub(crate) fn header(&self) -> Piece<'static> {
+        let Piece { immediate, unordered, begin, end, tsn, stream, number, fsn, ppid, payload: _ } = *self;
+        Piece { immediate, unordered, begin, end, tsn, stream, number, fsn, ppid, payload: &[] }
+    }
+}
+
 impl<'a> From<&Data<'a>> for Piece<'a> {
     #[inline]
     fn from(data: &Data<'a>) -> Self {
@@ -151,6 +159,20 @@ impl Reassembly {
         match self {
             Reassembly::Data(r) => r.forward(skipped, first_missing, skips, ready),
             Reassembly::Interleaved(r) => r.forward(skips, ready),
+        }
+    }
+
+    /// The streams (all, if none is named) begin anew with number 0. Chunks before `before` are of the old numbering.
+    /// Returns the bytes of messages that will never be whole.
+    pub(crate) fn restart(
+        &mut self,
+        before: Seq,
+        streams: &[StreamId],
+        ready: &mut VecDeque<Message>,
+    ) -> Vec<Bytes> {
+        match self {
+            Reassembly::Data(r) => r.restart(before, streams, ready),
+            Reassembly::Interleaved(r) => r.restart(streams, ready),
         }
     }
 

@@ -21,6 +21,15 @@ struct Stream {
     behind: Vec<Message>,
 }
 
+impl Stream {
+    /// Delivers what waits, in the order of its numbers.
+    fn let_out(mut self, ready: &mut VecDeque<Message>) {
+        let wrapped = self.parked.split_off(&self.next);
+        ready.extend(wrapped.into_values().chain(self.parked.into_values()));
+        ready.extend(self.behind);
+    }
+}
+
 /// All streams on which anything came.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -150,6 +159,19 @@ impl Order {
         self.parked -= due.len();
         stream.next = number;
         self.advance(id, ready);
+    }
+
+    /// These streams (all, if none is named) begin anew with number 0; what waited is delivered as it is.
+    pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) {
+        if streams.is_empty() {
+            self.parked = 0;
+            std::mem::take(&mut self.streams).into_values().for_each(|s| s.let_out(ready));
+        }
+        for id in streams {
+            let Some(stream) = self.streams.remove(&id.0) else { continue };
+            self.parked -= stream.parked.len() + stream.behind.len();
+            stream.let_out(ready);
+        }
     }
 
     /// All messages that wait.

@@ -2,8 +2,9 @@
 //!
 //! A message becomes one or more fragments as it leaves (RFC 9260 section 6.9), and gets its number (SSN or MID) with the
 //! first of them: one that is given up before has none. Invariants: `bytes` is the sum of what is left of the queued
-//! messages; the scheduler knows just the streams that have messages. Begin at [`SendQueue::next_fragment`].
+//! messages; the scheduler knows just the streams that have messages which need not wait. Begin at [`SendQueue::next_fragment`].
 
+mod hold;
 mod scheduler;
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,8 @@ struct Stream {
     served: u128,
     /// As the scheduler knows it, while there are messages.
     rank: Rank,
+    /// The first message that waits for the stream to be reset.
+    held: Option<MessageId>,
 }
 
 impl Default for Stream {
@@ -92,13 +95,19 @@ impl Default for Stream {
             weight: 1,
             served: 0,
             rank: 0,
+            held: None,
         }
     }
 }
 
 impl Stream {
+    /// The first message, if it need not wait.
+    fn first_to_leave(&self) -> Option<&Queued> {
+        self.messages.front().filter(|m| self.held.is_none_or(|held| m.id < held))
+    }
+
     fn standing(&self) -> Option<Standing> {
-        let head = self.messages.front()?.id;
+        let head = self.first_to_leave()?.id;
         Some(Standing { head, priority: self.priority, served: self.served })
     }
 }
@@ -115,6 +124,8 @@ pub(crate) struct SendQueue {
     next_id: u64,
     /// Whether fragments of several messages may alternate (RFC 8260).
     interleaves: bool,
+    /// What streams not used before are to hold.
+    all_held: Option<MessageId>,
 }
 
 impl SendQueue {
@@ -127,6 +138,7 @@ impl SendQueue {
         self.bytes
     }
 
+    /// Whether nothing is to leave now.
     pub(crate) fn is_empty(&self) -> bool {
         self.head == 0
     }
@@ -145,7 +157,7 @@ impl SendQueue {
         self.next_id += 1;
         self.bytes += payload.len();
         let queue = self.stream_mut(stream);
-        let was_empty = queue.messages.is_empty();
+        let was_idle = queue.first_to_leave().is_none();
         queue.messages.push_back(Queued {
             id,
             rest: payload,
@@ -156,7 +168,7 @@ impl SendQueue {
             begun: false,
             limited,
         });
-        if was_empty {
+        if was_idle {
             self.activate(stream);
             self.note_head();
         }
@@ -168,7 +180,8 @@ impl SendQueue {
         if self.streams.len() <= index {
             self.streams.resize_with(index + 1, || None);
         }
-        self.streams[index].get_or_insert_default()
+        let held = self.all_held;
+        self.streams[index].get_or_insert_with(|| Box::new(Stream { held, ..Stream::default() }))
     }
 
     fn stream(&self, stream: StreamId) -> Option<&Stream> {
@@ -198,7 +211,7 @@ impl SendQueue {
 
     /// Makes the rank of an active stream anew.
     fn re_rank(&mut self, stream: StreamId) {
-        let Some(rank) = self.stream(stream).filter(|s| !s.messages.is_empty()).map(|s| s.rank) else {
+        let Some(rank) = self.stream(stream).filter(|s| s.first_to_leave().is_some()).map(|s| s.rank) else {
             return;
         };
         let held = self.turns.deactivate(stream, rank);
@@ -287,7 +300,7 @@ impl SendQueue {
             stream.messages.pop_front();
         }
         let keeps_turn = self.turns.keeps_turn(id, fragment.end || self.interleaves);
-        match stream.messages.front() {
+        match stream.first_to_leave() {
             Some(next) if keeps_turn => self.head = next.rest.len(),
             Some(_) => self.after_turn(id),
             None => {
@@ -326,10 +339,10 @@ impl SendQueue {
         let messages = || streams().flat_map(|s| &s.messages);
         assert_eq!(self.bytes, messages().map(|m| m.rest.len()).sum::<usize>(), "queued bytes");
         assert!(messages().all(|m| !m.rest.is_empty()), "an empty message is queued");
-        let active = streams().filter(|s| !s.messages.is_empty()).count();
+        let active = streams().filter(|s| s.first_to_leave().is_some()).count();
         assert_eq!(active, self.turns.active(), "streams with messages");
         for (n, stream) in (0..=u16::MAX).zip(&self.streams) {
-            if let Some(stream) = stream.as_deref().filter(|s| !s.messages.is_empty()) {
+            if let Some(stream) = stream.as_deref().filter(|s| s.first_to_leave().is_some()) {
                 assert!(self.turns.knows(StreamId(n), stream.rank), "stream {n} is not scheduled");
             }
         }

@@ -1,0 +1,358 @@
+//! What the peer asks for of streams (RFC 6525 section 5.2), done if the policy allows it.
+//!
+//! Each request is done once: asked again, it gets the answer it got, or the one it has come to. Begin at
+//! [`Association::on_reconfig`].
+
+use smallvec::SmallVec;
+use wire::{Cause, Parameter, ReConfig, ReconfigResult, RequestSn, Tsn};
+
+use super::super::{Association, Context, Control, State};
+use crate::extension::reconfig::{Answer, Arrival, ReconfigOutcome, StreamDirection, Streams, Wish};
+use crate::path::PathIndex;
+
+/// How many timeouts nothing new is sent while the peer is expected to ask again for a reset of the association.
+const QUIET_TIMEOUTS: u32 = 3;
+
+/// At most two parameters.
+type Requests<'a> = SmallVec<[Parameter<'a>; 2]>;
+
+impl Association {
+    pub(crate) fn on_reconfig(&mut self, path: PathIndex, chunk: &ReConfig<'_>, ctx: &mut Context<'_>) {
+        if !self.state.answers_reconfig() {
+            return;
+        }
+        //= rfc6525#section-3.1
+        //# If a sender transmits an unsupported combination, the receiver SHOULD send an ERROR chunk with a Protocol
+        //# Violation cause
+        let Some(parameters) = read(chunk) else {
+            let cause = Cause::ProtocolViolation(b"RE-CONFIG with parameters that do not belong together");
+            return self.report(path, &cause, ctx);
+        };
+        self.counters.reconfigs_received += 1;
+        let had_ready = self.inbound.has_ready();
+        let mut answered: SmallVec<[(RequestSn, Answer); 2]> = SmallVec::new();
+        for parameter in &parameters {
+            if let Parameter::ReconfigResponse { response, result, next_tsns } = *parameter {
+                self.on_response(response, result, next_tsns, ctx);
+            } else if let Some(request) = number(parameter) {
+                answered.push((request, self.answer(request, parameter, ctx)));
+            }
+        }
+        if matches!(self.state, State::Closed) {
+            return;
+        }
+        //= rfc6525#section-5.2.1
+        //# If the received RE-CONFIG chunk contains at least one request parameter, a selective acknowledgment (SACK) chunk
+        //# SHOULD be sent back and MAY be bundled with the RE-CONFIG chunk.
+        if !answered.is_empty() && self.state.sends_data() && self.state.receives_data() {
+            self.inbound.ack.on_irregular();
+        }
+        self.note_readable(had_ready);
+        self.drive_reconfig(ctx.now);
+        //= rfc6525#section-5.2.1
+        //# If multiple parameters have to be returned, they MUST be put into one RE_CONFIG chunk.
+        let said: Requests<'_> = answered.iter().filter_map(|&(request, a)| self.say(request, a)).collect();
+        self.queue_answers(path, &said);
+    }
+
+    /// A reset that was put off is done: the peer, which has asked, is told at once.
+    pub(in crate::association) fn after_inbound_reset(&mut self) {
+        if !self.inbound.take_reset_done() {
+            return;
+        }
+        let Some(reconfig) = &mut self.reconfig else { return };
+        let Some((request, streams)) = reconfig.put_off.take() else { return };
+        let answer = Answer::Result(ReconfigResult::Performed, None);
+        reconfig.keep(request, answer);
+        self.report_reset(StreamDirection::Incoming, &streams, ReconfigOutcome::Done);
+        self.queue_answers(self.data_path, &[response(request, answer)]);
+    }
+
+    /// The answer to a request, which is kept.
+    fn answer(&mut self, request: RequestSn, parameter: &Parameter<'_>, ctx: &mut Context<'_>) -> Answer {
+        let Some(reconfig) = &self.reconfig else { return bad() };
+        let answer = match reconfig.judge(request) {
+            Arrival::Bad => return bad(),
+            //= rfc6525#section-5.2.1
+            //# if [...] this is the last received RE-CONFIG chunk (i.e., a retransmission), the same RE-CONFIG chunk MUST to be
+            //# sent back in response, as it was earlier.
+            Arrival::Again(answer @ (Answer::Result(..) | Answer::Request)) => return answer,
+            Arrival::Again(Answer::Open) | Arrival::New => match *parameter {
+                Parameter::OutgoingSsnReset { response, last_tsn, streams, .. } => {
+                    self.on_outgoing_reset(request, response, last_tsn, streams.iter().collect())
+                }
+                Parameter::IncomingSsnReset { streams, .. } => {
+                    self.on_incoming_reset(request, streams.iter().collect())
+                }
+                Parameter::SsnTsnReset { .. } => self.on_association_reset(ctx),
+                Parameter::AddOutgoingStreams { new_streams, .. } => self.on_add_outgoing(new_streams),
+                Parameter::AddIncomingStreams { new_streams, .. } => {
+                    self.on_add_incoming(request, new_streams)
+                }
+                _ => return bad(),
+            },
+        };
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.keep(request, answer);
+        }
+        answer
+    }
+
+    /// An answer as a parameter; `None` if a request of ours is what answers.
+    fn say(&mut self, request: RequestSn, answer: Answer) -> Option<Parameter<'static>> {
+        if answer != Answer::Request {
+            return Some(response(request, answer));
+        }
+        match self.reconfig.as_ref().and_then(|r| r.is_answering(request)) {
+            Some(true) => {
+                self.queue_request();
+                None
+            }
+            // It waits for what is in hand.
+            Some(false) => Some(response(request, Answer::Open)),
+            None => Some(response(request, Answer::Result(ReconfigResult::Performed, None))),
+        }
+    }
+
+    /// RFC 6525 section 5.2.2.
+    fn on_outgoing_reset(
+        &mut self,
+        request: RequestSn,
+        response: RequestSn,
+        last_tsn: Tsn,
+        streams: Streams,
+    ) -> Answer {
+        let policy = self.config.reconfig;
+        let Some(reconfig) = &mut self.reconfig else { return bad() };
+        let asked_for = reconfig.asked_for_incoming(response);
+        //= rfc6525#section-5.2.2
+        //# E1: If the Re-configuration Timer is running for the Re-configuration Request Sequence Number indicated in the
+        //# Re-configuration Response Sequence Number field, the Re-configuration Request Sequence Number MUST be marked as
+        //# acknowledged.
+        if asked_for && reconfig.take_pending(response).is_some() {
+            self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
+            self.errors = 0;
+        }
+        if !policy.reset_streams && !asked_for {
+            return result(ReconfigResult::Denied);
+        }
+        if streams.iter().any(|s| s.0 >= self.inbound_streams) {
+            return result(ReconfigResult::WrongSsn);
+        }
+        if self.inbound.is_resetting() {
+            return result(ReconfigResult::RequestInProgress);
+        }
+        //= rfc6525#section-5.2.2
+        //# E3: If no stream numbers are listed in the parameter, then all incoming streams MUST be reset to 0 as the next
+        //# expected SSN.
+        if self.inbound.reset_streams(last_tsn, &streams) {
+            self.report_reset(StreamDirection::Incoming, &streams, ReconfigOutcome::Done);
+            return result(ReconfigResult::Performed);
+        }
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.put_off = Some((request, streams));
+        }
+        //= rfc6525#section-5.2.2
+        //# If the endpoint enters "deferred reset processing", it MUST put a Re-configuration Response Parameter into a
+        //# RE-CONFIG chunk indicating "In progress" and MUST send the RE-CONFIG chunk.
+        result(ReconfigResult::InProgress)
+    }
+
+    /// RFC 6525 section 5.2.3.
+    fn on_incoming_reset(&mut self, request: RequestSn, streams: Streams) -> Answer {
+        let too_long = streams.len() > self.listed_max();
+        let Some(reconfig) = &mut self.reconfig else { return bad() };
+        if !self.config.reconfig.reset_streams || too_long || !self.state.sends_data() {
+            return result(ReconfigResult::Denied);
+        }
+        if streams.iter().any(|s| s.0 >= self.outbound_streams) {
+            return result(ReconfigResult::WrongSsn);
+        }
+        //= rfc6525#section-5.2.3
+        //# If the Outgoing SSN Reset Request Parameter that was just sent completely overlaps the received Incoming SSN Reset
+        //# Request Parameter, respond to the peer with an acknowledgment indicating that there was "Nothing to do".
+        //= rfc6525#section-5.2.3
+        //# all of the streams being requested will be already set to 0. If so, the local endpoint SHOULD send back a
+        //# Re-configuration Response with the success code "Nothing to do".
+        if reconfig.resets(&streams) || self.queue.is_fresh(&streams) {
+            return result(ReconfigResult::NothingToDo);
+        }
+        if reconfig.crosses() {
+            return result(ReconfigResult::RequestInProgress);
+        }
+        //= rfc6525#section-5.1.2
+        //# A4: If this Outgoing SSN Reset Request Parameter is sent in response to an Incoming SSN Reset Request Parameter, the
+        //# stream numbers MUST be copied
+        reconfig.wish(Wish::ResetOutgoing { streams, answers: Some(request) });
+        Answer::Request
+    }
+
+    /// RFC 6525 section 5.2.4. What is in flight need not be lost, as G3 would have it: it is waited for.
+    fn on_association_reset(&mut self, ctx: &mut Context<'_>) -> Answer {
+        let quiet_until = ctx.now + self.paths.get(self.paths.current()).rto() * QUIET_TIMEOUTS;
+        let Some(reconfig) = &mut self.reconfig else { return bad() };
+        if !self.config.reconfig.reset_association || !matches!(self.state, State::Established) {
+            return result(ReconfigResult::Denied);
+        }
+        // A message that has begun could not end, if the peer takes nothing in before it is answered.
+        if reconfig.crosses() || self.inbound.is_resetting() || self.queue.has_begun() {
+            return result(ReconfigResult::RequestInProgress);
+        }
+        if reconfig.is_busy() && reconfig.quiet_until.is_none() {
+            let is_out = reconfig.pending().is_some();
+            return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
+        }
+        if !self.outstanding.is_empty() {
+            self.queue.stop();
+            reconfig.quiet_until = Some(quiet_until);
+            return Answer::Open;
+        }
+        reconfig.quiet_until = None;
+        //= rfc6525#section-5.2.4
+        //# G1: Compute an appropriate value for the Receiver's Next TSN -- the TSN that the peer should use to send the next
+        //# DATA chunk. The value SHOULD be the smallest TSN not acknowledged by the receiver of the request plus 2^31.
+        let theirs = self.inbound.cumulative_tsn().next().plus(1 << 31);
+        //= rfc6525#section-5.2.4
+        //# G2: Compute an appropriate value for the local endpoint's next TSN [...] The value SHOULD be the highest TSN sent by
+        //# the receiver of the request plus 1.
+        let ours = self.outstanding.next().tsn(self.initial_tsn);
+        self.inbound.begin_anew(theirs);
+        //= rfc6525#section-5.2.4
+        //# G5: The next expected and outgoing SSNs MUST be reset to 0 for all incoming and outgoing streams.
+        self.queue.release(&[], true);
+        self.report_association_reset(ReconfigOutcome::Done);
+        Answer::Result(ReconfigResult::Performed, Some((ours, theirs)))
+    }
+
+    /// RFC 6525 section 5.2.5.
+    fn on_add_outgoing(&mut self, more: u16) -> Answer {
+        let policy = self.config.reconfig;
+        let Some(reconfig) = &mut self.reconfig else { return bad() };
+        let asked_for = more > 0 && more == reconfig.additions_asked;
+        let streams = self.inbound_streams.checked_add(more);
+        let allowed =
+            asked_for || policy.add_streams && streams.is_some_and(|s| s <= policy.inbound_streams_max);
+        let Some(streams) = streams.filter(|_| allowed) else { return result(ReconfigResult::Denied) };
+        if asked_for {
+            reconfig.additions_asked = 0;
+            // Section 5.2.6: this request is the answer to ours.
+            let pending = reconfig.pending().map(|p| p.request);
+            let is_ours = matches!(&reconfig.current, Some(c) if matches!(c.wish, Wish::AddIncoming { .. }));
+            if is_ours && pending.is_some_and(|p| reconfig.take_pending(p).is_some()) {
+                self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
+                self.errors = 0;
+            }
+        }
+        self.inbound_streams = streams;
+        self.report_streams(ReconfigOutcome::Done);
+        result(ReconfigResult::Performed)
+    }
+
+    /// RFC 6525 section 5.2.6.
+    fn on_add_incoming(&mut self, request: RequestSn, more: u16) -> Answer {
+        let policy = self.config.reconfig;
+        let Some(reconfig) = &mut self.reconfig else { return bad() };
+        let fits = self.outbound_streams.checked_add(more).is_some_and(|s| s <= policy.outbound_streams_max);
+        if !policy.add_streams || !fits || !self.state.sends_data() {
+            return result(ReconfigResult::Denied);
+        }
+        if more == 0 {
+            return result(ReconfigResult::NothingToDo);
+        }
+        if reconfig.crosses() {
+            return result(ReconfigResult::RequestInProgress);
+        }
+        reconfig.wish(Wish::AddOutgoing { count: more, answers: Some(request) });
+        Answer::Request
+    }
+}
+
+fn result(result: ReconfigResult) -> Answer {
+    Answer::Result(result, None)
+}
+
+fn bad() -> Answer {
+    result(ReconfigResult::BadSequenceNumber)
+}
+
+fn response(request: RequestSn, answer: Answer) -> Parameter<'static> {
+    let (result, next_tsns) = match answer {
+        Answer::Result(result, next_tsns) => (result, next_tsns),
+        Answer::Open | Answer::Request => (ReconfigResult::InProgress, None),
+    };
+    Parameter::ReconfigResponse { response: request, result, next_tsns }
+}
+
+/// The number of a request.
+fn number(parameter: &Parameter<'_>) -> Option<RequestSn> {
+    match parameter {
+        Parameter::OutgoingSsnReset { request, .. }
+        | Parameter::IncomingSsnReset { request, .. }
+        | Parameter::SsnTsnReset { request }
+        | Parameter::AddOutgoingStreams { request, .. }
+        | Parameter::AddIncomingStreams { request, .. } => Some(*request),
+        _ => None,
+    }
+}
+
+/// The parameters of a chunk, if they may come together (RFC 6525 section 3.1).
+fn read<'a>(chunk: &ReConfig<'a>) -> Option<Requests<'a>> {
+    let mut parameters = Requests::new();
+    for parameter in chunk.parameters.iter() {
+        if parameters.len() == 2 {
+            return None;
+        }
+        parameters.push(parameter.ok()?);
+    }
+    let is_response = |p: &Parameter<'_>| matches!(p, Parameter::ReconfigResponse { .. });
+    let is_known = |p: &Parameter<'_>| is_response(p) || number(p).is_some();
+    let fit = match &parameters[..] {
+        [one] => is_known(one),
+        [Parameter::OutgoingSsnReset { .. }, Parameter::IncomingSsnReset { .. }]
+        | [Parameter::AddOutgoingStreams { .. }, Parameter::AddIncomingStreams { .. }]
+        | [Parameter::ReconfigResponse { .. }, Parameter::OutgoingSsnReset { .. }]
+        | [Parameter::ReconfigResponse { .. }, Parameter::ReconfigResponse { .. }] => true,
+        _ => false,
+    };
+    fit.then_some(parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{List, Parameters, StreamId};
+
+    const REQUEST: RequestSn = RequestSn(1);
+
+    fn samples() -> [Parameter<'static>; 6] {
+        let streams = List::<StreamId>::EMPTY;
+        [
+            Parameter::OutgoingSsnReset { request: REQUEST, response: REQUEST, last_tsn: Tsn(1), streams },
+            Parameter::IncomingSsnReset { request: REQUEST, streams },
+            Parameter::SsnTsnReset { request: REQUEST },
+            response(REQUEST, bad()),
+            Parameter::AddOutgoingStreams { request: REQUEST, new_streams: 1 },
+            Parameter::AddIncomingStreams { request: REQUEST, new_streams: 1 },
+        ]
+    }
+
+    fn is_taken(parameters: &[Parameter<'_>]) -> bool {
+        read(&ReConfig { parameters: Parameters::from(parameters) }).is_some()
+    }
+
+    #[test]
+    fn each_parameter_may_come_alone_and_another_one_may_not() {
+        assert!(samples().iter().all(|p| is_taken(&[*p])));
+        assert!(!is_taken(&[Parameter::EcnCapable]) && !is_taken(&[]));
+    }
+
+    #[test]
+    fn just_four_pairs_may_come_together_and_never_three() {
+        let all = samples();
+        let pairs = (0..36).filter(|n| is_taken(&[all[n / 6], all[n % 6]])).count();
+        assert_eq!(pairs, 4);
+        assert!(is_taken(&[all[3], all[0]]) && is_taken(&[all[3], all[3]]));
+        assert!(is_taken(&[all[0], all[1]]) && is_taken(&[all[4], all[5]]));
+        assert!(!is_taken(&[all[3], all[3], all[3]]));
+    }
+}

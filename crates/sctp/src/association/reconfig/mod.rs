@@ -1,0 +1,390 @@
+//! Streams reset and added, and the association reset, at our wish (RFC 6525 sections 5.1 and 5.2.7); `answering` does what
+//! the peer asks for.
+//!
+//! A wish goes through three steps: what it concerns is drained, its request is out, it is answered. A stream's messages
+//! handed over before the wish leave under the old numbers, those after it wait. Refuses wishes beyond the limits of the
+//! protocol. Begin at [`Association::drive_reconfig`].
+
+mod answering;
+
+use std::time::Duration;
+
+use base::Time;
+use bytes::Bytes;
+use wire::{Chunk, Parameter, Parameters, ReConfig, ReconfigResult, RequestSn, StreamId, Tsn};
+
+use super::{Association, Context, Control};
+use crate::error::ReconfigError;
+use crate::event::Event;
+use crate::extension::reconfig::{Pending, ReconfigOutcome, ReconfigPolicy, StreamDirection, Streams, Wish};
+use crate::path::PathIndex;
+
+/// Octets of a RE-CONFIG chunk with the longest request, without its list of streams.
+const REQUEST_LEN: usize = 20;
+
+/// Most streams listed in one request.
+const MAX_LISTED: usize = 1000;
+
+/// RFC 6525 section 5.1.4: "Only one SSN/TSN Reset Request SHOULD be sent within 30 seconds".
+const BETWEEN_ASSOCIATION_RESETS: Duration = Duration::from_secs(30);
+
+impl Association {
+    /// The driver wants streams to begin anew; no streams means all.
+    pub(crate) fn reset_streams(
+        &mut self,
+        direction: StreamDirection,
+        streams: &[StreamId],
+        now: Time,
+    ) -> Result<(), ReconfigError> {
+        self.check_wishes(1)?;
+        let count = match direction {
+            StreamDirection::Outgoing => self.outbound_streams,
+            StreamDirection::Incoming => self.inbound_streams,
+        };
+        if let Some(wrong) = streams.iter().find(|s| s.0 >= count) {
+            return Err(ReconfigError::NoSuchStream { stream: wrong.0, streams: count });
+        }
+        let mut streams = Streams::from_slice(streams);
+        streams.sort_unstable();
+        streams.dedup();
+        let max = self.listed_max();
+        if streams.len() > max {
+            return Err(ReconfigError::ListTooLong { max });
+        }
+        self.wish(
+            match direction {
+                StreamDirection::Outgoing => Wish::ResetOutgoing { streams, answers: None },
+                StreamDirection::Incoming => Wish::ResetIncoming { streams },
+            },
+            now,
+        );
+        Ok(())
+    }
+
+    /// The driver wants all streams of both directions, and the TSNs, to begin anew.
+    pub(crate) fn reset_association(&mut self, now: Time) -> Result<(), ReconfigError> {
+        self.check_wishes(1)?;
+        let reconfig = self.reconfig.as_deref_mut().ok_or(ReconfigError::NotNegotiated)?;
+        if reconfig.association_reset_at.is_some_and(|at| now < at + BETWEEN_ASSOCIATION_RESETS) {
+            return Err(ReconfigError::TooSoon);
+        }
+        reconfig.association_reset_at = Some(now);
+        self.wish(Wish::ResetAssociation, now);
+        Ok(())
+    }
+
+    /// The driver wants more streams.
+    pub(crate) fn add_streams(
+        &mut self,
+        outgoing: u16,
+        incoming: u16,
+        now: Time,
+    ) -> Result<(), ReconfigError> {
+        self.check_wishes(usize::from(outgoing > 0) + usize::from(incoming > 0))?;
+        let fits = |streams: u16, more| streams.checked_add(more).is_some();
+        if !fits(self.outbound_streams, outgoing) || !fits(self.inbound_streams, incoming) {
+            return Err(ReconfigError::TooManyStreams);
+        }
+        if outgoing > 0 {
+            self.wish(Wish::AddOutgoing { count: outgoing, answers: None }, now);
+        }
+        if incoming > 0 {
+            self.wish(Wish::AddIncoming { count: incoming }, now);
+        }
+        Ok(())
+    }
+
+    /// Changes which requests of the peer are fulfilled.
+    pub(crate) fn set_reconfig_policy(&mut self, policy: ReconfigPolicy) {
+        self.config.reconfig = policy;
+    }
+
+    /// Whether so many wishes can be taken.
+    fn check_wishes(&self, count: usize) -> Result<(), ReconfigError> {
+        if !self.state.takes_data_to_send() {
+            return Err(ReconfigError::Closed);
+        }
+        //= rfc6525#section-5.1.1
+        //# If the chunk type of the RE-CONFIG chunk does not appear in the supported extension's list of chunks, then the
+        //# sender MUST NOT send any re-configuration request to the peer
+        let reconfig = self.reconfig.as_ref().ok_or(ReconfigError::NotNegotiated)?;
+        match count {
+            0 => Err(ReconfigError::NoStreams),
+            _ if reconfig.room() < count => Err(ReconfigError::TooMany),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many streams fit into one request.
+    pub(super) fn listed_max(&self) -> usize {
+        let room = self.paths.get(self.paths.current()).packet_size();
+        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(wire::ChunkType::RE_CONFIG));
+        (room.saturating_sub(wire::COMMON_HEADER_LEN + auth + REQUEST_LEN) / 2).min(MAX_LISTED)
+    }
+
+    fn wish(&mut self, wish: Wish, now: Time) {
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.wish(wish);
+        }
+        self.drive_reconfig(now);
+    }
+
+    /// Takes the next wish in hand, and makes its request once everything it concerns is drained.
+    pub(super) fn drive_reconfig(&mut self, now: Time) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        if !self.state.sends_data() {
+            return;
+        }
+        match reconfig.begin_next() {
+            Some(Wish::ResetOutgoing { streams, .. }) => self.queue.hold(&streams),
+            Some(Wish::ResetAssociation) => self.queue.hold(&[]),
+            Some(Wish::ResetIncoming { .. } | Wish::AddOutgoing { .. } | Wish::AddIncoming { .. }) | None => {
+            }
+        }
+        match reconfig.unsent() {
+            Some(Wish::ResetOutgoing { streams, .. }) if !self.queue.is_drained(streams) => return,
+            //= rfc6525#section-5.1.4
+            //# C2: The sender has either no outstanding TSNs or considers all outstanding TSNs abandoned. The sender MUST queue
+            //# any user data
+            Some(Wish::ResetAssociation) => {
+                let drained = self.queue.is_drained(&[]) && self.outstanding.is_empty();
+                if !drained || self.inbound.is_resetting() {
+                    return;
+                }
+                // DATA may come before the answer, and then be of the new numbering or of the old.
+                self.inbound.hold_back_all();
+            }
+            Some(_) => {}
+            None => return,
+        }
+        //= rfc6525#section-5.1.2
+        //# A3: The Sender's Last Assigned TSN MUST be set to the next TSN the sender assigns minus 1.
+        let last_tsn = self.outstanding.next().tsn(self.initial_tsn).prev();
+        reconfig.number(last_tsn, self.paths.current(), Time::NEVER);
+        self.send_request(now);
+    }
+
+    /// Sends the pending request, and starts the Re-configuration Timer.
+    fn send_request(&mut self, now: Time) {
+        let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) else { return };
+        let is_usable = self.paths.get(pending.path).is_confirmed();
+        let path = if is_usable { pending.path } else { self.paths.current() };
+        let deadline = now + self.paths.get(path).rto();
+        if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending_mut()) {
+            (pending.path, pending.deadline) = (path, deadline);
+        }
+        self.counters.reconfigs_sent += 1;
+        self.queue_request();
+    }
+
+    /// The pending request leaves with the next packet.
+    fn queue_request(&mut self) {
+        if let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) {
+            self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
+            self.control.push_back((pending.path, Control::Reconfig));
+        }
+    }
+
+    pub(super) fn push_reconfig(&self, packet: &mut wire::PacketWriter<'_>) -> bool {
+        let Some(reconfig) = &self.reconfig else { return true };
+        let (Some(current), Some(pending)) = (&reconfig.current, reconfig.pending()) else { return true };
+        let parameters = [request_parameter(&current.wish, &pending, reconfig.last_of_peer())];
+        packet.push(&Chunk::ReConfig(ReConfig { parameters: Parameters::from(&parameters[..]) })).is_ok()
+    }
+
+    /// When a timer of stream reconfiguration expires.
+    pub(super) fn reconfig_timeout(&self) -> Time {
+        let Some(reconfig) = &self.reconfig else { return Time::NEVER };
+        let request = reconfig.pending().map_or(Time::NEVER, |p| p.deadline);
+        request.min(reconfig.quiet_until.unwrap_or(Time::NEVER))
+    }
+
+    /// The Re-configuration Timer (RFC 6525 section 5.1.1): the timeout doubles, the errors count, another address is tried.
+    pub(super) fn on_reconfig_timeout(&mut self, now: Time) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        if reconfig.quiet_until.is_some_and(|at| at <= now) {
+            reconfig.quiet_until = None;
+            self.queue.release(&[], false);
+        }
+        let Some(pending) = reconfig.pending_mut().filter(|p| p.deadline <= now) else { return };
+        //= rfc6525#section-5.2.7
+        //# H2: If the Result field indicates "In progress", the timer for the Re-configuration Request Sequence Number is
+        //# started again. If the timer runs out, the RE-CONFIG chunk MUST be retransmitted but the corresponding error
+        //# counters MUST NOT be incremented.
+        if !std::mem::take(&mut pending.in_progress) {
+            let failed = pending.path;
+            let path = self.paths.get_mut(failed);
+            path.back_off(&self.config.timing);
+            let transition = path.on_error(&self.config.timing);
+            self.report_transition(failed, transition);
+            if !self.count_error() {
+                return;
+            }
+            let path = self.paths.alternate(failed);
+            if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending_mut()) {
+                pending.path = path;
+            }
+        }
+        self.send_request(now);
+    }
+
+    /// The peer has answered a request.
+    fn on_response(
+        &mut self,
+        response: RequestSn,
+        result: ReconfigResult,
+        next_tsns: Option<(Tsn, Tsn)>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        let Some(pending) = reconfig.pending_mut().filter(|p| p.request == response) else { return };
+        let path = pending.path;
+        if result == ReconfigResult::InProgress {
+            pending.in_progress = true;
+            pending.deadline = ctx.now + self.paths.get(path).rto();
+            return self.on_request_heard(path);
+        }
+        let Some(wish) = reconfig.take_pending(response) else { return };
+        self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
+        self.on_request_heard(path);
+        self.finish_wish(wish, ReconfigOutcome::from_result(result), next_tsns, ctx);
+        self.drive_reconfig(ctx.now);
+    }
+
+    /// The peer lives, and so does the path.
+    fn on_request_heard(&mut self, path: PathIndex) {
+        self.errors = 0;
+        if self.paths.get(path).is_confirmed() {
+            let transition = self.paths.get_mut(path).on_success();
+            self.report_transition(path, transition);
+        }
+    }
+
+    fn finish_wish(
+        &mut self,
+        wish: Wish,
+        outcome: ReconfigOutcome,
+        next_tsns: Option<(Tsn, Tsn)>,
+        ctx: &mut Context<'_>,
+    ) {
+        match wish {
+            //= rfc6525#section-5.2.7
+            //# H4: If the request was an Outgoing SSN Reset Request, the affected streams MUST now be reset and all queued
+            //# data should now be processed. The assigning of SSNs is allowed again.
+            Wish::ResetOutgoing { streams, .. } => {
+                self.queue.release(&streams, outcome.is_success());
+                self.report_reset(StreamDirection::Outgoing, &streams, outcome);
+            }
+            // The peer's own request follows, or has come already, and is reported.
+            Wish::ResetIncoming { .. } | Wish::AddIncoming { .. } if outcome == ReconfigOutcome::Done => {}
+            Wish::ResetIncoming { streams } => {
+                self.report_reset(StreamDirection::Incoming, &streams, outcome);
+            }
+            Wish::ResetAssociation => self.finish_association_reset(outcome, next_tsns, ctx),
+            Wish::AddOutgoing { count, .. } => {
+                if outcome.is_success() {
+                    self.outbound_streams = self.outbound_streams.saturating_add(count);
+                }
+                self.report_streams(outcome);
+            }
+            Wish::AddIncoming { .. } => {
+                if let Some(reconfig) = &mut self.reconfig {
+                    reconfig.additions_asked = 0;
+                }
+                self.report_streams(outcome);
+            }
+        }
+    }
+
+    fn finish_association_reset(
+        &mut self,
+        outcome: ReconfigOutcome,
+        next_tsns: Option<(Tsn, Tsn)>,
+        ctx: &mut Context<'_>,
+    ) {
+        let had_ready = self.inbound.has_ready();
+        let done = outcome == ReconfigOutcome::Done;
+        match next_tsns.filter(|_| done) {
+            None if done => return self.violation("SSN/TSN reset answered without TSNs", ctx),
+            //= rfc6525#section-5.2.7
+            //# H5: If the request was an SSN/TSN Reset Request, new data MUST be sent from the Receiver's Next TSN, beginning
+            //# with SSN 0 for all outgoing streams.
+            Some((theirs, ours)) => {
+                self.renumber_from(ours);
+                self.inbound.on_peer_began_anew(theirs);
+            }
+            None => self.inbound.release_all(),
+        }
+        self.note_readable(had_ready);
+        self.queue.release(&[], done);
+        self.report_association_reset(outcome);
+    }
+
+    /// The next chunk gets the TSN `next`; nothing is outstanding.
+    #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
+    fn renumber_from(&mut self, next: Tsn) {
+        debug_assert!(self.outstanding.is_empty());
+        self.initial_tsn = Tsn(next.0.wrapping_sub(self.outstanding.next().0 as u32));
+    }
+
+    fn report_reset(&mut self, direction: StreamDirection, streams: &[StreamId], outcome: ReconfigOutcome) {
+        self.events.push_back(Event::StreamReset { direction, streams: streams.to_vec(), outcome });
+    }
+
+    fn report_association_reset(&mut self, outcome: ReconfigOutcome) {
+        let local_tsn = self.outstanding.next().tsn(self.initial_tsn).0;
+        let remote_tsn = self.inbound.cumulative_tsn().next().0;
+        self.events.push_back(Event::AssociationReset { local_tsn, remote_tsn, outcome });
+    }
+
+    fn report_streams(&mut self, outcome: ReconfigOutcome) {
+        self.events.push_back(Event::StreamsChanged {
+            outbound_streams: self.outbound_streams,
+            inbound_streams: self.inbound_streams,
+            outcome,
+        });
+    }
+
+    /// Queues answers to the peer's requests.
+    fn queue_answers(&mut self, path: PathIndex, answers: &[Parameter<'_>]) {
+        let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::ReconfigAnswer(_))).count();
+        if answers.is_empty() || waiting >= MAX_WAITING_ANSWERS {
+            return;
+        }
+        let mut bytes = Vec::new();
+        for answer in answers {
+            let mut buf = [0; 32];
+            let mut out = wire::Writer::new(&mut buf);
+            if answer.write(&mut out).is_ok() {
+                bytes.extend_from_slice(out.written());
+            }
+        }
+        // Before a request of ours: the peer may have to know the answer to fulfil it.
+        self.control.push_front((path, Control::ReconfigAnswer(Bytes::from(bytes))));
+    }
+}
+
+/// Chunks with answers that may wait to be sent.
+const MAX_WAITING_ANSWERS: usize = 4;
+
+/// What a wish says on the wire; `last_of_peer` is the number of the peer's last request.
+fn request_parameter<'a>(wish: &'a Wish, pending: &Pending, last_of_peer: RequestSn) -> Parameter<'a> {
+    let request = pending.request;
+    match wish {
+        Wish::ResetOutgoing { streams, answers } => Parameter::OutgoingSsnReset {
+            request,
+            //= rfc6525#section-4.1
+            //# This field then holds the Re-configuration Request Sequence Number of the incoming request. In other cases,
+            //# it holds the next expected Re-configuration Request Sequence Number minus 1.
+            response: answers.unwrap_or(last_of_peer),
+            last_tsn: pending.last_tsn,
+            streams: streams[..].into(),
+        },
+        Wish::ResetIncoming { streams } => {
+            Parameter::IncomingSsnReset { request, streams: streams[..].into() }
+        }
+        Wish::ResetAssociation => Parameter::SsnTsnReset { request },
+        Wish::AddOutgoing { count, .. } => Parameter::AddOutgoingStreams { request, new_streams: *count },
+        Wish::AddIncoming { count } => Parameter::AddIncomingStreams { request, new_streams: *count },
+    }
+}

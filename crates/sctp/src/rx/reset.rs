@@ -1,0 +1,286 @@
+//! Streams and TSNs that begin anew at the peer's wish or at ours (RFC 6525 sections 5.2.2, 5.2.4 and 5.2.7).
+//!
+//! While a reset is under way, chunks that may belong to the new numbering are acknowledged and held back; what the buffer
+//! may hold bounds them. Invariant: chunks held back count as held. Begin at [`Inbound::reset_streams`].
+
+use bytes::Bytes;
+use wire::{StreamId, Tsn};
+
+use super::{Inbound, MESSAGE_OVERHEAD, Piece};
+use crate::tx::Seq;
+
+/// Chunks that wait until a reset is done.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    /// The streams; none means all.
+    streams: Vec<StreamId>,
+    /// Chunks from here on wait.
+    from: Seq,
+    /// Whether the reset is done once everything before `from` has come, or only when that is said.
+    by_itself: bool,
+    pieces: Vec<(Seq, Piece<'static>, Bytes)>,
+}
+
+impl HeldBack {
+    fn takes(&self, seq: Seq, stream: StreamId) -> bool {
+        seq >= self.from && (self.streams.is_empty() || self.streams.contains(&stream))
+    }
+
+    /// Bytes held, with `overhead` for each piece.
+    pub(super) fn held(&self, overhead: usize) -> usize {
+        self.pieces.iter().map(|(_, _, payload)| payload.len() + overhead).sum()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+impl Inbound {
+    /// The peer resets these streams; `last` is the last TSN of the old numbering. Returns whether it is done: if not,
+    /// [`take_reset_done`](Self::take_reset_done) will say so.
+    //= rfc6525#section-5.2.2
+    //# E2: If the Sender's Last Assigned TSN is greater than the cumulative acknowledgment point, then the endpoint MUST enter
+    //# "deferred reset processing".
+    pub(crate) fn reset_streams(&mut self, last: Tsn, streams: &[StreamId]) -> bool {
+        let first_missing = self.tracker.first_missing();
+        let from = first_missing.nearest(self.initial, last.next()).unwrap_or_default();
+        if from <= first_missing {
+            self.restart_streams(from, streams);
+            return true;
+        }
+        let streams = streams.to_vec();
+        self.held_back = Some(Box::new(HeldBack { streams, from, by_itself: true, pieces: Vec::new() }));
+        false
+    }
+
+    /// Whether a reset that was put off has been done since this was last asked.
+    pub(crate) fn take_reset_done(&mut self) -> bool {
+        std::mem::take(&mut self.reset_done)
+    }
+
+    /// Whether a reset is under way.
+    pub(crate) fn is_resetting(&self) -> bool {
+        self.held_back.is_some()
+    }
+
+    /// All that comes from now on waits: the peer may have begun anew, or not.
+    pub(crate) fn hold_back_all(&mut self) {
+        let from = self.tracker.first_missing();
+        let streams = Vec::new();
+        self.held_back = Some(Box::new(HeldBack { streams, from, by_itself: false, pieces: Vec::new() }));
+    }
+
+    /// The peer goes on as before.
+    pub(crate) fn release_all(&mut self) {
+        self.place_held_back(|_| true);
+        self.held_back = None;
+        self.deliver_partially();
+    }
+
+    /// The peer has begun all streams anew with the TSN `next`.
+    //= rfc6525#section-5.2.7
+    //# H5: [...] All incoming streams MUST be reset to 0 as the next expected SSN. The peer will send DATA chunks starting with
+    //# the Sender's Next TSN.
+    pub(crate) fn on_peer_began_anew(&mut self, next: Tsn) {
+        let least = self.held_back.as_ref().map_or(self.tracker.first_missing(), |h| h.from);
+        let Some(next) = least.nearest(self.initial, next).filter(|next| *next >= least) else {
+            self.release_all();
+            return self.begin_anew(next);
+        };
+        self.place_held_back(|seq| seq < next);
+        self.tracker.forward(next);
+        self.restart_streams(next, &[]);
+        self.release_all();
+        self.ack.on_irregular();
+    }
+
+    /// The peer will begin all streams anew with the TSN `next`, which is nowhere near those of before.
+    //= rfc6525#section-5.2.4
+    //# G4: The same processing as though a FWD-TSN chunk (as defined in [RFC3758]) with all streams affected and a new
+    //# cumulative TSN ACK of the Receiver's Next TSN minus 1 were received MUST be performed.
+    pub(crate) fn begin_anew(&mut self, next: Tsn) {
+        self.restart_streams(Seq(u64::MAX), &[]);
+        self.tracker.restart();
+        self.initial = next;
+        self.ack.on_irregular();
+    }
+
+    /// Holds a chunk back if it must wait.
+    pub(super) fn hold_back(&mut self, seq: Seq, chunk: &Piece<'_>, payload: &Bytes) -> bool {
+        let Some(held_back) = self.held_back.as_deref_mut().filter(|h| h.takes(seq, chunk.stream)) else {
+            return false;
+        };
+        held_back.pieces.push((seq, chunk.header(), payload.clone()));
+        true
+    }
+
+    /// The cumulative TSN may have come to where a reset is done.
+    //= rfc6525#section-5.2.2
+    //# E4: Any queued TSNs (queued at step E2) MUST now be released and processed normally.
+    pub(super) fn finish_reset(&mut self) {
+        let first_missing = self.tracker.first_missing();
+        if self.held_back.as_ref().is_none_or(|h| !h.by_itself || first_missing < h.from) {
+            return;
+        }
+        let Some(held_back) = self.held_back.take() else { return };
+        self.restart_streams(held_back.from, &held_back.streams);
+        self.reset_done = true;
+        for (seq, piece, payload) in held_back.pieces {
+            self.place(seq, &piece, payload);
+        }
+    }
+
+    /// Gives the chunks held back that `picks` chooses to the reassembly.
+    fn place_held_back(&mut self, picks: impl Fn(Seq) -> bool) {
+        let Some(mut held_back) = self.held_back.take() else { return };
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut held_back.pieces).into_iter().partition(|p| picks(p.0));
+        held_back.pieces = later;
+        for (seq, piece, payload) in now {
+            self.place(seq, &piece, payload);
+        }
+        self.held_back = Some(held_back);
+    }
+
+    fn restart_streams(&mut self, before: Seq, streams: &[StreamId]) {
+        for bytes in self.reassembly.restart(before, streams, &mut self.ready) {
+            self.held -= bytes.len() + MESSAGE_OVERHEAD;
+            self.payload -= bytes.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DataOutcome;
+    use super::*;
+    use crate::config::{Limits, Timing};
+    use base::Time;
+    use wire::{Fsn, Ppid};
+
+    struct Rig(Inbound);
+
+    fn rig(interleaved: bool) -> Rig {
+        Rig(Inbound::new(Tsn(u32::MAX), 10_000, interleaved, &Limits::default()))
+    }
+
+    impl Rig {
+        /// A chunk whose TSN is the initial one plus `n`; `flags` of B and E.
+        fn feed(&mut self, n: u32, stream: u16, number: u32, flags: &str, payload: &'static [u8]) {
+            let piece = Piece {
+                immediate: false,
+                unordered: false,
+                begin: flags.contains('B'),
+                end: flags.contains('E'),
+                tsn: tsn(n),
+                stream: StreamId(stream),
+                number,
+                fsn: Fsn(u32::from(!flags.contains('B'))),
+                ppid: Ppid(0),
+                payload,
+            };
+            assert_eq!(self.0.on_data(&piece, Time::ZERO, &Timing::default()), DataOutcome::Taken);
+            self.0.check_invariants();
+        }
+
+        fn read(&mut self) -> Vec<Bytes> {
+            self.0.check_invariants();
+            std::iter::from_fn(|| self.0.read()).map(|(m, _)| m.into_bytes()).collect()
+        }
+    }
+
+    fn tsn(n: u32) -> Tsn {
+        Tsn(u32::MAX).plus(n)
+    }
+
+    #[test]
+    fn a_stream_reset_in_time_begins_with_number_zero_and_others_go_on() {
+        for interleaved in [false, true] {
+            let mut t = rig(interleaved);
+            t.feed(0, 1, 0, "BE", b"a");
+            t.feed(1, 2, 0, "BE", b"b");
+            assert!(t.0.reset_streams(tsn(1), &[StreamId(1)]));
+            t.feed(2, 1, 0, "BE", b"c");
+            t.feed(3, 2, 0, "BE", b"not in turn");
+            t.feed(4, 2, 1, "BE", b"d");
+            let expected: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+            assert_eq!(t.read()[..], expected, "interleaved: {interleaved}");
+        }
+    }
+
+    #[test]
+    fn a_reset_waits_for_what_was_sent_before_and_new_numbers_wait_for_the_reset() {
+        for interleaved in [false, true] {
+            let mut t = rig(interleaved);
+            t.feed(0, 1, 0, "BE", b"a");
+            assert!(!t.0.reset_streams(tsn(2), &[StreamId(1)]));
+            t.feed(3, 1, 0, "B", b"ne");
+            t.feed(4, 1, 0, "E", b"w");
+            t.feed(5, 2, 0, "BE", b"other");
+            t.feed(2, 1, 2, "BE", b"c");
+            assert!(!t.0.take_reset_done() && t.0.is_resetting());
+            t.feed(1, 1, 1, "BE", b"b");
+            assert!(t.0.take_reset_done() && !t.0.take_reset_done() && !t.0.is_resetting());
+            let expected: [&[u8]; 5] = [b"a", b"other", b"b", b"c", b"new"];
+            assert_eq!(t.read()[..], expected, "interleaved: {interleaved}");
+            assert_eq!(t.0.held(), 0);
+        }
+    }
+
+    #[test]
+    fn what_a_reset_leaves_behind_is_delivered_if_whole_and_dropped_if_not() {
+        for interleaved in [false, true] {
+            let mut t = rig(interleaved);
+            t.feed(0, 1, 5, "BE", b"early");
+            t.feed(1, 1, 6, "B", b"never whole");
+            t.feed(2, 3, 0, "B", b"kept ");
+            assert!(t.0.reset_streams(tsn(2), &[StreamId(1)]));
+            t.feed(3, 3, 0, "E", b"whole");
+            let expected: [&[u8]; 2] = [b"early", b"kept whole"];
+            assert_eq!(t.read()[..], expected, "interleaved: {interleaved}");
+            assert_eq!(t.0.held(), 0);
+        }
+    }
+
+    #[test]
+    fn data_that_overtook_the_answer_to_a_reset_of_the_association_is_of_the_new_numbering() {
+        for interleaved in [false, true] {
+            let mut t = rig(interleaved);
+            t.feed(0, 1, 0, "BE", b"a");
+            t.0.hold_back_all();
+            t.feed(1, 1, 1, "BE", b"old");
+            t.feed(3, 1, 0, "BE", b"new");
+            assert_eq!(t.read(), [&b"a"[..]]);
+            t.0.on_peer_began_anew(tsn(3));
+            assert_eq!(t.read(), [&b"old"[..], b"new"], "interleaved: {interleaved}");
+            assert_eq!(t.0.cumulative_tsn(), tsn(3));
+            t.feed(4, 1, 1, "BE", b"next");
+            assert_eq!(t.read(), [&b"next"[..]]);
+        }
+    }
+
+    #[test]
+    fn a_refused_reset_of_the_association_changes_nothing() {
+        let mut t = rig(false);
+        t.feed(0, 1, 0, "BE", b"a");
+        t.0.hold_back_all();
+        t.feed(1, 1, 1, "BE", b"b");
+        t.0.release_all();
+        t.feed(2, 1, 2, "BE", b"c");
+        assert_eq!(t.read(), [&b"a"[..], b"b", b"c"]);
+    }
+
+    #[test]
+    fn the_peer_may_begin_anew_anywhere() {
+        for next in [tsn(0), tsn(1 << 31), tsn(u32::MAX - 5)] {
+            let mut t = rig(false);
+            t.feed(0, 1, 0, "BE", b"a");
+            t.0.hold_back_all();
+            t.0.on_peer_began_anew(next);
+            assert_eq!(t.0.cumulative_tsn(), next.prev());
+            t.feed(next.0.wrapping_sub(u32::MAX), 1, 0, "BE", b"b");
+            assert_eq!(t.read(), [&b"a"[..], b"b"], "{next:?}");
+        }
+    }
+}
