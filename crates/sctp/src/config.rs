@@ -44,7 +44,8 @@ pub struct AssociationConfig {
     /// Bytes of user data that may wait to be read; what is left of it is advertised as a_rwnd. Bookkeeping comes on top,
     /// but all together never takes more than three times this.
     pub receive_buffer: usize,
-    /// MTU of the links, IP header included, in bytes.
+    /// MTU of the largest link, IP header included, in bytes (576 to 65,535). A path begins with this, but with no more than
+    /// 1,500; more, and less where routers on the way take less, is found by probes (RFC 8899).
     pub mtu: u16,
     /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,

@@ -57,6 +57,15 @@ pub enum Event {
         /// The path used from now on.
         to: Route,
     },
+    /// The MTU of a path changed: smaller packets are sent from now on, or larger ones were proven to arrive (RFC 8899).
+    PathMtu {
+        /// Which path.
+        route: Route,
+        /// Bytes of IP packet before.
+        from: u16,
+        /// Bytes of IP packet now.
+        to: u16,
+    },
     /// The peer has answered a change of our addresses that the driver asked for (RFC 5061).
     AddressChange {
         /// What was asked for.
@@ -207,7 +216,8 @@ pub enum Reliability {
 pub enum PathError {
     /// The packet did not arrive.
     Unreachable(Unreachable),
-    /// The packet is too long for the path, whose MTU (IP header included) is given.
+    /// The packet is too long for the path, whose MTU (IP header included) is given. This is a hint: the size is used only
+    /// after a probe of it was answered (RFC 8899 section 4.6.2).
     TooBig {
         /// Bytes, IP header included.
         mtu: u16,

@@ -63,6 +63,12 @@ pub struct PathInfo {
     pub flight: usize,
     /// MTU in bytes, IP header included.
     pub mtu: u16,
+    /// Whether a packet of that length is known to have arrived by a probe; at first it is only what the links take.
+    pub mtu_is_proven: bool,
+    /// Probes of the path's MTU sent (RFC 8899).
+    pub mtu_probes_sent: u64,
+    /// Probes of the path's MTU that were not answered in time.
+    pub mtu_probes_lost: u64,
     /// Timeouts in a row.
     pub errors: u8,
     /// Packets sent.
@@ -161,6 +167,8 @@ pub struct Counters {
     pub reconfigs_received: u64,
     /// Chunks dropped because they must be authenticated and were not.
     pub unauthenticated: u64,
+    /// Times that the MTU of a path proved smaller than what was sent: by ICMP, or as a black hole (RFC 8899 section 4.3).
+    pub mtu_shrunk: u64,
     /// Tail-loss probes sent.
     pub tail_probes: u64,
     /// Recoveries and timeouts that proved needless, and were taken back.

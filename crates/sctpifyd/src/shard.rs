@@ -388,6 +388,7 @@ impl Shard {
                 self.switches.insert(association, self.now);
             }
             (Event::PathChanged { route, from, to }, _) => tracing::debug!(?route, ?from, ?to, "path"),
+            (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
             (Event::AddressChange { change, refusal }, _) => {
                 tracing::info!(?change, ?refusal, "the peer answers a change of our addresses");
             }

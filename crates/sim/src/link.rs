@@ -95,6 +95,8 @@ pub struct LinkCounters {
 #[derive(Clone, Debug, Default)]
 struct Lane {
     cut: bool,
+    /// The longest IP packet this way, if that is another than the link's.
+    mtu: Option<usize>,
     in_burst: bool,
     /// When the wire is free.
     free_at: Time,
@@ -127,6 +129,15 @@ impl Link {
 
     pub(crate) fn set_cut(&mut self, direction: Direction, cut: bool) {
         self.lanes[direction as usize].cut = cut;
+    }
+
+    pub(crate) fn set_mtu(&mut self, direction: Direction, mtu: usize) {
+        self.lanes[direction as usize].mtu = Some(mtu);
+    }
+
+    /// The longest IP packet that goes this way, in bytes.
+    pub fn mtu(&self, direction: Direction) -> usize {
+        self.lanes[direction as usize].mtu.unwrap_or(self.config.mtu)
     }
 
     /// Whether this direction is cut.

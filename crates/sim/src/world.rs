@@ -70,6 +70,9 @@ pub enum Change {
     Cut(LinkId, Direction, bool),
     /// Both directions are cut, or mended.
     CutBoth(LinkId, bool),
+    /// From now on a direction of a link takes IP packets of so many bytes at most. Whether longer ones are answered by ICMP
+    /// is the link's setting.
+    Mtu(LinkId, Direction, usize),
     /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
     Up(HostId, bool),
 }
@@ -316,6 +319,9 @@ impl World {
                 self.links[link.0].set_cut(Direction::Forward, cut);
                 self.links[link.0].set_cut(Direction::Backward, cut);
             }
+            Happening::Change(Change::Mtu(link, direction, mtu)) => {
+                self.links[link.0].set_mtu(direction, mtu);
+            }
             Happening::Change(Change::Up(host, up)) => {
                 self.hosts[host.0].is_up = up;
                 self.work(host);
@@ -411,7 +417,7 @@ impl World {
         };
         let length = packet.len() + overhead(&route);
         let link = &mut self.links[link.0];
-        let mtu = link.config.mtu;
+        let mtu = link.mtu(direction);
         if length > mtu && !may_fragment {
             link.counters.offered += 1;
             link.counters.lost += 1;

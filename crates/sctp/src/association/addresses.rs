@@ -358,7 +358,9 @@ impl Association {
         self.paths.leave_retired();
         let current = self.paths.current();
         let is_gone = |i: &PathIndex| gone.contains(i);
-        self.control.retain(|(i, c)| !(is_gone(i) && matches!(c, Control::Heartbeat { .. })));
+        self.control.retain(|(i, c)| {
+            !(is_gone(i) && matches!(c, Control::Heartbeat { .. } | Control::SizeProbe { .. }))
+        });
         self.control.iter_mut().filter(|(i, _)| is_gone(i)).for_each(|(i, _)| *i = current);
         if is_gone(&self.data_path) {
             self.data_path = current;

@@ -44,9 +44,15 @@ impl Association {
             self.note_waiting(ctx.now);
             return None;
         };
+        if let Some((index, Control::SizeProbe { nonce, size })) = self.control.front() {
+            let (index, nonce, size) = (*index, *nonce, *size);
+            self.control.pop_front();
+            let probe = self.write_size_probe(index, nonce, size, buf);
+            return probe.or_else(|| self.poll_transmit(buf, ctx));
+        }
         let sent = self.counters.data_sent + self.counters.data_retransmitted;
         let usual = self.paths.get(path).packet_size();
-        let needed = self.room_for_lost(path).max(usual);
+        let needed = self.room_for_old(path).max(usual);
         let packets_max = if needed > usual { 1 } else { TRAIN_MAX };
         let (mut len, mut segment_size, mut packets) = (0, needed, 0);
         while packets < packets_max && len + segment_size <= buf.len() {
@@ -66,6 +72,7 @@ impl Association {
         }
         if self.counters.data_sent + self.counters.data_retransmitted > sent {
             self.arm_probe(path, ctx.now);
+            self.prove_mtu_if_busy(path, ctx);
         }
         let path = self.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
@@ -76,11 +83,18 @@ impl Association {
 
     /// How long a packet must be for the chunk that is to be sent again by `path`: it may have been cut for a larger MTU,
     /// and cannot be cut anew.
-    fn room_for_lost(&self, path: PathIndex) -> usize {
+    //= rfc9260#section-6.9
+    //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
+    //# fragmentation MUST be used.
+    fn room_for_old(&mut self, path: PathIndex) -> usize {
+        let header = wire::COMMON_HEADER_LEN + self.auth_overhead();
+        let room = |fragment: &Fragment, chunk: usize| header + wire::padded(chunk + fragment.payload.len());
+        let chunk = self.data_header_len();
+        if self.tail_probe == Some(path) {
+            return self.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
+        }
         match self.outstanding.first_lost() {
-            Some((_, fragment, _)) if self.retransmission_path() == Some(path) => {
-                wire::COMMON_HEADER_LEN + wire::padded(self.data_header_len() + fragment.payload.len())
-            }
+            Some((_, fragment, _)) if self.retransmission_path() == Some(path) => room(fragment, chunk),
             _ => 0,
         }
     }
@@ -127,9 +141,10 @@ impl Association {
         if let Some(auth) = &self.auth {
             packet = packet.with_auth(auth.plan());
         }
-        self.fill_control(path, &mut packet, is_full_size);
+        let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
-        if self.state.sends_data() {
+        // A HEARTBEAT travels without data: else it would share the fate of packets that are too long for the path.
+        if self.state.sends_data() && !has_heartbeat {
             self.fill_forward(path, &mut packet, now);
             self.fill_tail_probe(path, &mut packet, now);
             self.fill_retransmissions(path, &mut packet, now);
@@ -139,6 +154,11 @@ impl Association {
         if packet.is_empty() {
             return 0;
         }
+        self.finish_packet(packet)
+    }
+
+    /// Signs a packet and writes its checksum; returns its length.
+    pub(super) fn finish_packet(&self, mut packet: PacketWriter<'_>) -> usize {
         if let Some(auth) = &self.auth {
             packet.sign(|covered| auth.sign(covered));
         }
@@ -149,12 +169,17 @@ impl Association {
         packet.finish()
     }
 
-    fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) {
+    /// Control chunks, as many as there is room for; returns whether a HEARTBEAT is among them.
+    fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) -> bool {
+        let mut has_heartbeat = false;
         while let Some((_, control)) = self.control.front().filter(|(p, _)| *p == path) {
             let pushed = match control {
                 Control::CookieEcho => self.push_cookie_echo(packet),
                 Control::CookieAck => packet.push(&Chunk::CookieAck).is_ok(),
+                // It travels alone.
+                Control::SizeProbe { .. } => break,
                 Control::Heartbeat { nonce } => {
+                    has_heartbeat = true;
                     packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(path, *nonce) })).is_ok()
                 }
                 Control::HeartbeatAck(info) => packet.push(&Chunk::HeartbeatAck(Heartbeat { info })).is_ok(),
@@ -181,6 +206,7 @@ impl Association {
                 break;
             }
         }
+        has_heartbeat
     }
 
     fn push_cookie_echo(&self, packet: &mut PacketWriter<'_>) -> bool {

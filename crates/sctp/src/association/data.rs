@@ -154,6 +154,7 @@ impl Association {
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
         let outcome = self.paths.get_mut(index).sending.on_acks(acks, &seen);
         self.count_recovery(index, outcome);
+        self.doubt_mtu_after(index, &acks.lost, ctx);
         // RFC 9260 section 6.3.2, R2 and R3.
         if seen.flight == 0 {
             self.paths.get_mut(index).stop_data_timers();

@@ -5,7 +5,7 @@ use wire::Heartbeat;
 
 use super::{Association, Context, Control, State};
 use crate::event::Event;
-use crate::path::PathIndex;
+use crate::path::{PathIndex, SizeProbe};
 
 /// Longest heartbeat information of a peer that is echoed, in bytes; a longer one does not fit a packet with its header.
 const INFO_MAX: usize = 1400;
@@ -21,7 +21,7 @@ pub(super) fn info(path: PathIndex, nonce: u64) -> [u8; 12] {
     info
 }
 
-fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
+pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
     let (path, nonce) = info.split_first_chunk::<4>()?;
     Some((PathIndex(u32::from_be_bytes(*path) as usize), u64::from_be_bytes(nonce.try_into().ok()?)))
 }
@@ -48,11 +48,19 @@ impl Association {
     pub(super) fn on_heartbeat_ack(&mut self, heartbeat: &Heartbeat<'_>, ctx: &mut Context<'_>) {
         let Some((index, nonce)) = read_info(heartbeat.info) else { return };
         let Some(path) = self.paths.try_get_mut(index) else { return };
-        if path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random) {
+        let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
+            || self.on_size_answer(index, nonce, ctx.now);
+        if is_answer {
+            let path = self.paths.get_mut(index);
+            let is_new = !path.is_confirmed();
             self.errors = 0;
             let transition = path.on_success();
             self.report_transition(index, transition);
             self.on_heard(index);
+            // Another path may be needed at any moment: its MTU had better be known then.
+            if is_new {
+                self.paths.get_mut(index).pmtu.suspect(false, ctx.now, ctx.random);
+            }
         }
     }
 
@@ -74,6 +82,11 @@ impl Association {
             let path = self.paths.get_mut(index);
             if let Some(nonce) = path.poll_heartbeat(ctx.now, &self.config.timing, ctx.random) {
                 self.control.push_back((index, Control::Heartbeat { nonce }));
+            }
+            if let Some(probe) = path.poll_size_probe(ctx.now, ctx.random) {
+                let SizeProbe { size, nonce, companion } = probe;
+                self.control.push_back((index, Control::SizeProbe { nonce, size }));
+                self.control.push_back((index, Control::Heartbeat { nonce: companion }));
             }
         }
     }

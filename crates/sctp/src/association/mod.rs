@@ -9,6 +9,7 @@ mod assemble;
 mod authentication;
 mod data;
 mod heartbeat;
+mod mtu;
 mod opening;
 mod partial;
 mod reconfig;
@@ -64,6 +65,11 @@ enum Control {
         nonce: u64,
     },
     HeartbeatAck(Bytes),
+    /// A HEARTBEAT made so long that its IP packet has `size` bytes.
+    SizeProbe {
+        nonce: u64,
+        size: u16,
+    },
     /// Error causes, whole.
     Error(Bytes),
     /// The request of ours that is out.
@@ -415,8 +421,13 @@ impl Association {
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
-        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(self.data_chunk_type()));
-        packet.saturating_sub(wire::COMMON_HEADER_LEN + self.data_header_len() + auth).max(4)
+        let headers = wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead();
+        packet.saturating_sub(headers).max(4)
+    }
+
+    /// Octets of AUTH before user data.
+    fn auth_overhead(&self) -> usize {
+        self.auth.as_ref().map_or(0, |a| a.overhead(self.data_chunk_type()))
     }
 
     pub(crate) fn set_timing(&mut self, timing: Timing, ctx: &mut Context<'_>) {
@@ -469,14 +480,17 @@ impl Association {
     }
 
     /// ICMP about a packet of ours, whose tag was verified.
-    pub(crate) fn on_path_error(&mut self, route: &Route, error: PathError, ctx: &mut Context<'_>) {
+    /// `quoted` is the beginning of the packet.
+    pub(crate) fn on_path_error(
+        &mut self,
+        route: &Route,
+        error: PathError,
+        quoted: &[u8],
+        ctx: &mut Context<'_>,
+    ) {
         let Some(index) = self.paths.find(route) else { return };
         match error {
-            PathError::TooBig { mtu } => {
-                if self.paths.get_mut(index).on_mtu(mtu) {
-                    self.mark_lost_on(index);
-                }
-            }
+            PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::Unreachable(Unreachable::Protocol) if self.was_just_heard(index, ctx.now) => {}
             PathError::Unreachable(_) => {
                 let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);

@@ -5,8 +5,9 @@
 use base::Time;
 use wire::PacketWriter;
 
-use super::{Association, WindowProbe};
+use super::{Association, Context, WindowProbe};
 use crate::path::{Outcome, PathIndex, Seen};
+use crate::tx::Losses;
 
 /// Packets in flight below which T3 counts from when the earliest was sent (rrthresh, RFC 7765 section 4).
 const FEW_PACKETS: usize = 4;
@@ -32,21 +33,24 @@ impl Association {
     }
 
     /// Reordering timer, tail-loss probe and pacing of one path.
-    pub(super) fn on_recovery_timers(&mut self, index: PathIndex, now: Time) {
+    pub(super) fn on_recovery_timers(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let now = ctx.now;
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let sending = &mut self.paths.get_mut(index).sending;
         sending.expire_pacing(now);
         let (reorder, probe) = (is_due(sending.reorder_at), is_due(sending.probe_at));
         if reorder {
-            self.on_reordering_timeout(index, now);
+            self.on_reordering_timeout(index, ctx);
         }
         if probe {
+            self.doubt_mtu(index, self.outstanding.flight(index), false, ctx);
             self.on_probe_timeout(index, now);
         }
     }
 
     /// Chunks that others have overtaken were waited for long enough (RFC 8985 section 6.3).
-    fn on_reordering_timeout(&mut self, index: PathIndex, now: Time) {
+    fn on_reordering_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let now = ctx.now;
         let flight_before = self.outstanding.flight(index);
         let lost = self.outstanding.find_lost(index, now);
         self.peer_rwnd += lost.bytes;
@@ -58,6 +62,14 @@ impl Association {
             path.stop_data_timers();
         }
         self.count_recovery(index, outcome);
+        self.doubt_mtu_after(index, &lost, ctx);
+    }
+
+    /// What was sent again was lost again: perhaps for its length.
+    pub(super) fn doubt_mtu_after(&mut self, index: PathIndex, lost: &Losses, ctx: &mut Context<'_>) {
+        if lost.again > 0 {
+            self.doubt_mtu(index, lost.bytes, false, ctx);
+        }
     }
 
     /// Nothing was heard for two round trips: something is sent that must be answered (RFC 8985 section 7.3). What is

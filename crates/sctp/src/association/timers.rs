@@ -88,9 +88,10 @@ impl Association {
             return;
         }
         for index in self.paths.indices() {
-            self.on_recovery_timers(index, ctx.now);
+            self.on_recovery_timers(index, ctx);
+            self.on_size_timeout(index, ctx.now);
             if self.paths.get(index).t3.is_some_and(|at| at <= ctx.now) {
-                self.on_t3(index, ctx.now);
+                self.on_t3(index, ctx);
             }
             if matches!(self.state, State::Closed) {
                 return;
@@ -112,7 +113,8 @@ impl Association {
     }
 
     /// T3-rtx (RFC 9260 section 6.3.3): the window closes, the timeout doubles, what was in flight is lost.
-    fn on_t3(&mut self, index: PathIndex, now: Time) {
+    fn on_t3(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let now = ctx.now;
         self.counters.timeouts += 1;
         let path = self.paths.get_mut(index);
         path.counters.timeouts += 1;
@@ -123,6 +125,7 @@ impl Association {
             self.mark_lost_on(index);
             return;
         }
+        self.doubt_mtu(index, self.outstanding.flight(index), true, ctx);
         self.probe_all(now);
         self.outstanding.on_t3(index, now);
         let given_up = self.mark_lost_on(index);

@@ -182,7 +182,7 @@ impl Endpoint {
                 }
             }
             Some(Slot::Association(association)) if association.tags().1 == header.tag => {
-                self.with(id, now, |a, ctx| a.on_path_error(route, error, ctx));
+                self.with(id, now, |a, ctx| a.on_path_error(route, error, quoted, ctx));
             }
             Some(Slot::Association(_) | Slot::Finished) | None => {}
         }

@@ -6,11 +6,13 @@
 mod congestion;
 mod pacer;
 mod paths;
+mod pmtu;
 mod prr;
 mod rto;
 mod sending;
 
 pub(crate) use paths::Paths;
+pub(crate) use pmtu::{Pmtu, SizeProbe};
 pub(crate) use sending::{Outcome, Seen, Sending};
 
 use std::time::Duration;
@@ -61,7 +63,7 @@ pub(crate) struct Path {
     confirmed: bool,
     /// One of its addresses has left the association; it only keeps its place.
     retired: bool,
-    mtu: u16,
+    pub(crate) pmtu: Pmtu,
     errors: u8,
     rto: Rto,
     pub(crate) sending: Sending,
@@ -95,15 +97,17 @@ impl Path {
         now: Time,
         timing: &Timing,
     ) -> Path {
+        let pmtu = Pmtu::new(route.remote, mtu, now);
+        let packet = usize::from(pmtu.current().saturating_sub(overhead(&route)));
         Path {
             route,
             state: PathState::Unconfirmed,
             confirmed: false,
             retired: false,
-            mtu,
+            pmtu,
             errors: 0,
             rto: Rto::new(timing),
-            sending: Sending::new(congestion, usize::from(mtu.saturating_sub(overhead(&route)))),
+            sending: Sending::new(congestion, packet),
             t3: None,
             probe: None,
             next_heartbeat: now,
@@ -137,7 +141,25 @@ impl Path {
 
     /// Bytes of SCTP packet that fit into one IP packet, a multiple of four.
     pub(crate) fn packet_size(&self) -> usize {
-        usize::from(self.mtu.saturating_sub(overhead(&self.route)) & !3)
+        self.packet_in(self.pmtu.current())
+    }
+
+    /// Bytes of SCTP packet in an IP packet of at most `mtu` bytes, a multiple of four.
+    pub(crate) fn packet_in(&self, mtu: u16) -> usize {
+        usize::from(mtu.saturating_sub(overhead(&self.route)) & !3)
+    }
+
+    /// Whether sizes are probed: not on a path that has yet to be proven, or has failed.
+    fn may_probe_size(&self) -> bool {
+        self.confirmed && self.state != PathState::Inactive
+    }
+
+    /// A probe of the path's MTU that is due.
+    pub(crate) fn poll_size_probe(&mut self, now: Time, random: &mut Random) -> Option<SizeProbe> {
+        if !self.may_probe_size() || now < self.pmtu.next_timeout() {
+            return None;
+        }
+        self.pmtu.poll(now, self.rto.rto(), random)
     }
 
     /// The handshake proved this path.
@@ -297,19 +319,8 @@ impl Path {
             (true, Some(probe)) => probe.deadline,
             (true, None) => self.next_heartbeat,
         };
-        self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(self.sending.next_timeout())
-    }
-
-    /// The path's MTU is `mtu` (RFC 8899 section 4.6.2 bounds what ICMP may say); returns whether that is less than before.
-    pub(crate) fn on_mtu(&mut self, mtu: u16) -> bool {
-        let least = if self.route.remote.is_ipv4() { 576 } else { 1280 };
-        let mtu = mtu.max(least);
-        let smaller = mtu < self.mtu;
-        if smaller {
-            self.mtu = mtu;
-            self.sending.on_mtu(self.packet_size());
-        }
-        smaller
+        let size = if heartbeats && self.may_probe_size() { self.pmtu.next_timeout() } else { Time::NEVER };
+        self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(size).min(self.sending.next_timeout())
     }
 
     pub(crate) fn info(&self, in_use: bool, flight: usize) -> PathInfo {
@@ -322,7 +333,10 @@ impl Path {
             cwnd: self.sending.cwnd(),
             ssthresh: self.sending.ssthresh(),
             flight,
-            mtu: self.mtu,
+            mtu: self.pmtu.current(),
+            mtu_is_proven: self.pmtu.is_proven(),
+            mtu_probes_sent: self.pmtu.probes_sent,
+            mtu_probes_lost: self.pmtu.probes_lost,
             errors: self.errors,
             packets_sent: self.counters.packets_sent,
             packets_received: self.counters.packets_received,

@@ -288,6 +288,15 @@ impl Sending {
         self.credit = Credit::OnePacket;
     }
 
+    /// What was lost was lost for its length: the last reduction was needless.
+    pub(crate) fn on_black_hole(&mut self) {
+        (self.given_up, self.spurious) = (0, 0);
+        self.in_recovery = false;
+        self.prr = None;
+        self.control.on_spurious();
+        self.update_window();
+    }
+
     /// The path lay idle for so many retransmission timeouts.
     pub(crate) fn on_idle(&mut self, rtos: u32) {
         self.control.on_idle(rtos);
@@ -329,7 +338,7 @@ mod tests {
     }
 
     fn losses(chunks: usize, newest: u64) -> Losses {
-        Losses { chunks, bytes: chunks * MTU, newest: MS(newest), next_at: None }
+        Losses { chunks, bytes: chunks * MTU, again: 0, newest: MS(newest), next_at: None }
     }
 
     #[test]

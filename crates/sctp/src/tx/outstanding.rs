@@ -61,6 +61,8 @@ pub(crate) struct Losses {
     pub(crate) chunks: usize,
     /// User bytes.
     pub(crate) bytes: usize,
+    /// How many of the chunks had been sent again already.
+    pub(crate) again: usize,
     /// When the last sent of them was sent.
     pub(crate) newest: Time,
     /// When the next chunk will count as lost if nothing is heard of it.
@@ -506,6 +508,7 @@ impl Outstanding {
             let before = lane.flight;
             lane.bursts[0].first = seq.next();
             self.mark_lost(seq);
+            losses.again += usize::from(self.get(seq).is_some_and(|c| c.sent == Sent::Again));
             losses.chunks += 1;
             losses.bytes += before - self.lanes[path.0].flight;
             losses.newest = at;

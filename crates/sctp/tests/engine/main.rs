@@ -12,6 +12,7 @@ mod goodput;
 mod grid;
 mod hostile;
 mod many;
+mod mtu;
 mod partial;
 mod paths;
 mod reconfig;

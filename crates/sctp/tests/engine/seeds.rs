@@ -203,6 +203,7 @@ fn run(seed: u64, t: &mut Run) {
     let up = t.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, t.a) && is_up(w, t.b));
     assert!(up, "seed {seed}: not up after 300 s\n{}", describe(&t.world));
     let expected = plan_cuts(r, t);
+    plan_mtu(&mut random(seed.wrapping_add(2 << 32)), t);
     let limit = t.world.now() + LIMIT;
     let (a, b, config) = (t.a, t.b, &t.config);
     let over = t.world.run_until(limit, |w| {
@@ -241,6 +242,27 @@ fn plan_cuts(r: &mut ChaCha12Rng, t: &mut Run) -> Expected {
         _ => {}
     }
     Expected::Delivered
+}
+
+/// The MTU of a link changes, one way or both, with or without a word about it; perhaps it comes back.
+fn plan_mtu(r: &mut ChaCha12Rng, t: &mut Run) {
+    if r.random_bool(0.6) {
+        return;
+    }
+    let link = t.links[r.random_range(0..t.links.len())];
+    t.world.link_mut(link).config.reports_mtu = r.random_bool(0.4);
+    let begin = t.world.now() + Duration::from_millis(r.random_range(0..3000));
+    let mtu = r.random_range(1280..1500);
+    let is_lasting = r.random_bool(0.5);
+    let lasts = Duration::from_millis(r.random_range(100..20_000));
+    for direction in [Direction::Forward, Direction::Backward] {
+        if r.random_bool(0.7) {
+            t.world.at(begin, Change::Mtu(link, direction, mtu));
+            if !is_lasting {
+                t.world.at(begin + lasts, Change::Mtu(link, direction, 1500));
+            }
+        }
+    }
 }
 
 fn is_up(world: &World, host: HostId) -> bool {

@@ -1,0 +1,325 @@
+//! The MTU of one path, found by probes (DPLPMTUD, RFC 8899 section 6.2): which size is used, which is tried next, and
+//! when the size in use has to be doubted.
+//!
+//! Never sends and never reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD) and, right behind it, a short
+//! HEARTBEAT, its companion: if the companion is answered and the probe is not, the probe was lost for its size or by
+//! chance, and nobody has to wait for a timer. Trials say nothing about congestion. Sizes are bytes of IP packet.
+//! Invariants: `least` ≤ `current` ≤ `ceiling`; at most one trial is out. Begin at [`Pmtu::suspect`], [`Pmtu::poll`] and
+//! [`Pmtu::on_answer`]; ADR 0007 says why a path starts at its link's MTU.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Time;
+
+use crate::random::Random;
+
+/// A path starts with no more than this: what Ethernet carries. Larger sizes must be proven first.
+const START_MAX: u16 = 1500;
+
+/// Losses of probes of one size after which it counts as too large (RFC 8899 section 5.1.2).
+const MAX_PROBES: u8 = 3;
+
+/// RFC 8899 section 5.1.1: "This value MUST NOT be smaller than 1 second".
+const PROBE_TIMER_MIN: Duration = Duration::from_secs(1);
+
+/// How long a search rests before larger sizes are tried again (RFC 8899 section 5.1.1).
+const RAISE_TIMER: Duration = Duration::from_secs(600);
+
+/// Longest pause between trials that nobody answers.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// A companion's answer waits for the probe's by a quarter of the round trip, but at least by this.
+const GRACE_MIN: Duration = Duration::from_millis(5);
+
+/// MTUs of usual links and tunnels, ascending: the search tries these before others.
+const USUAL: [u16; 18] = [
+    1280, 1320, 1358, 1380, 1400, 1420, 1440, 1452, 1460, 1472, 1480, 1492, 1500, 2048, 4352, 8160, 9000,
+    16_384,
+];
+
+/// What a trial is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Aim {
+    /// A larger size than the one in use may work.
+    Larger,
+    /// The size in use may not work any more; it has failed after so many lost probes.
+    Current { patience: u8 },
+}
+
+/// A probe and its companion that are out, or about to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    aim: Aim,
+    size: u16,
+    /// Kept when the probe is sent again, so that a late answer counts.
+    nonce: u64,
+    companion: u64,
+    /// When the probe is sent, or counts as lost.
+    at: Time,
+    is_sent: bool,
+    companion_answered: bool,
+    /// Probes lost.
+    lost: u8,
+    /// Rounds that neither answer came of.
+    silent: u8,
+}
+
+/// What [`Pmtu::poll`] wants sent: a probe, and right behind it a short HEARTBEAT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SizeProbe {
+    /// Length of the probe's IP packet.
+    pub(crate) size: u16,
+    pub(crate) nonce: u64,
+    pub(crate) companion: u64,
+}
+
+/// The MTU of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Pmtu {
+    least: u16,
+    base: u16,
+    ceiling: u16,
+    current: u16,
+    /// Whether a packet of the size in use has been proven to arrive.
+    is_proven: bool,
+    /// The least size known not to work; 0 if none is.
+    failed: u16,
+    /// A size to be tried before others.
+    hint: Option<u16>,
+    trial: Option<Trial>,
+    /// When the next trial of a larger size begins.
+    next_at: Time,
+    /// No doubts before this: the size in use was proven a moment ago.
+    trusted_until: Time,
+    pub(crate) probes_sent: u64,
+    pub(crate) probes_lost: u64,
+}
+
+impl Pmtu {
+    /// A path to `remote` over links that take packets of `ceiling` bytes.
+    pub(crate) fn new(remote: IpAddr, ceiling: u16, now: Time) -> Pmtu {
+        // RFC 8899 section 5.1.2: MIN_PLPMTU and BASE_PLPMTU.
+        let (least, base) = if remote.is_ipv4() { (576, 1200) } else { (1280, 1280) };
+        let ceiling = ceiling.max(least);
+        let current = ceiling.min(START_MAX);
+        Pmtu {
+            least,
+            base,
+            ceiling,
+            current,
+            is_proven: false,
+            failed: 0,
+            hint: None,
+            trial: None,
+            next_at: if ceiling > current { now } else { Time::NEVER },
+            trusted_until: Time::ZERO,
+            probes_sent: 0,
+            probes_lost: 0,
+        }
+    }
+
+    /// The size in use.
+    pub(crate) fn current(&self) -> u16 {
+        self.current
+    }
+
+    /// Whether a packet of the size in use is known to arrive.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Whether the size in use is neither known to work nor being tried.
+    pub(crate) fn wants_proof(&self) -> bool {
+        !self.is_proven && self.trial.is_none()
+    }
+
+    /// The size that is expected to work everywhere: what falls short of it raises no doubt.
+    pub(crate) fn base(&self) -> u16 {
+        self.base
+    }
+
+    /// When [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) has something to do.
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.trial.map_or(self.next_at, |trial| trial.at)
+    }
+
+    /// Packets may be vanishing for their length: the size in use is tried. `certain`: not even what was sent again came
+    /// through, so that one lost probe is proof enough (black hole detection, RFC 8899 section 4.3).
+    pub(crate) fn suspect(&mut self, certain: bool, now: Time, random: &mut Random) {
+        let patience = if certain { 1 } else { MAX_PROBES };
+        if self.current <= self.least || (now < self.trusted_until && !certain) {
+            return;
+        }
+        match &mut self.trial {
+            Some(Trial { aim: Aim::Current { patience: known }, .. }) => *known = patience.min(*known),
+            _ => self.begin(Aim::Current { patience }, self.current, now, random),
+        }
+    }
+
+    /// The next probe, if one is due.
+    pub(crate) fn poll(&mut self, now: Time, rto: Duration, random: &mut Random) -> Option<SizeProbe> {
+        if self.trial.is_none() && self.next_at <= now {
+            match self.candidate() {
+                Some(size) => self.begin(Aim::Larger, size, now, random),
+                None => self.rest(now),
+            }
+        }
+        let trial = self.trial.as_mut().filter(|t| !t.is_sent && t.at <= now)?;
+        trial.is_sent = true;
+        trial.companion_answered = false;
+        trial.companion = random.u64();
+        let patience = rto.max(PROBE_TIMER_MIN) * (1 << trial.silent.min(6));
+        trial.at = now + patience.min(PAUSE_MAX);
+        self.probes_sent += 1;
+        Some(SizeProbe { size: trial.size, nonce: trial.nonce, companion: trial.companion })
+    }
+
+    /// A HEARTBEAT ACK with `nonce` came; returns whether it answers a trial.
+    pub(crate) fn on_answer(&mut self, nonce: u64, srtt: Option<Duration>, now: Time) -> bool {
+        let Some(trial) = &mut self.trial else { return false };
+        if nonce == trial.nonce {
+            let trial = *trial;
+            self.on_proven(trial, srtt, now);
+            return true;
+        }
+        if nonce != trial.companion || !trial.is_sent {
+            return false;
+        }
+        trial.companion_answered = true;
+        let grace = srtt.map_or(GRACE_MIN, |srtt| (srtt / 4).max(GRACE_MIN));
+        trial.at = trial.at.min(now + grace);
+        true
+    }
+
+    fn on_proven(&mut self, trial: Trial, srtt: Option<Duration>, now: Time) {
+        self.trial = None;
+        self.is_proven = true;
+        self.trusted_until = now + srtt.unwrap_or(GRACE_MIN) * 2;
+        if trial.aim == Aim::Larger {
+            self.current = trial.size.clamp(self.least, self.ceiling);
+            self.next_at = now;
+        }
+        if self.current >= self.ceiling {
+            self.next_at = Time::NEVER;
+        }
+    }
+
+    /// A probe is overdue.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        let Some(trial) = self.trial.as_mut().filter(|t| t.is_sent && t.at <= now) else { return };
+        trial.is_sent = false;
+        trial.at = now;
+        self.probes_lost += 1;
+        if !trial.companion_answered {
+            // Short packets are lost, too: that is no question of size.
+            trial.silent = trial.silent.saturating_add(1);
+            if trial.silent >= MAX_PROBES {
+                self.give_up(now);
+            }
+            return;
+        }
+        trial.lost += 1;
+        let trial = *trial;
+        match trial.aim {
+            Aim::Larger if trial.lost >= MAX_PROBES => self.on_too_large(trial.size, now),
+            Aim::Current { patience } if trial.lost >= patience => self.on_black_hole(None, now),
+            Aim::Larger | Aim::Current { .. } => {}
+        }
+    }
+
+    /// Nobody answers: the path's own timers see to that.
+    fn give_up(&mut self, now: Time) {
+        if let Some(trial) = self.trial.take()
+            && trial.aim == Aim::Larger
+        {
+            self.next_at = now + PAUSE_MAX;
+        }
+    }
+
+    fn on_too_large(&mut self, size: u16, now: Time) {
+        self.trial = None;
+        self.failed = if self.failed == 0 { size } else { self.failed.min(size) };
+        self.next_at = now;
+    }
+
+    /// The size in use does not work (any more). Its like is tried again at once, in case that probes were lost by chance.
+    //= rfc8899#section-4.3
+    //# When the method detects that the current PLPMTU is not supported, DPLPMTUD sets a lower PLPMTU and a lower MPS.
+    fn on_black_hole(&mut self, reported: Option<u16>, now: Time) {
+        self.hint = Some(reported.unwrap_or(self.current));
+        let floor_holds = reported.is_none_or(|size| size >= self.base);
+        self.current = if floor_holds && self.current > self.base { self.base } else { self.least };
+        self.trial = None;
+        self.is_proven = false;
+        self.failed = 0;
+        self.next_at = now;
+    }
+
+    /// A router, or our own host, says that a packet was longer than `size`, its MTU. `nonce` is that of the probe that
+    /// was too long, if it was one.
+    //= rfc8899#section-4.6.2
+    //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT be used directly to set
+    //# the PLPMTU.
+    pub(crate) fn on_too_big(&mut self, size: u16, nonce: Option<u64>, now: Time) {
+        let searching = self.trial.filter(|t| t.aim == Aim::Larger);
+        if let Some(trial) = searching.filter(|t| nonce == Some(t.nonce) || size >= self.current) {
+            // "PLPMTU < PL_PTB_SIZE < PROBED_SIZE": the reported size is "the next search point".
+            if size < trial.size {
+                self.probes_lost += u64::from(trial.is_sent);
+                self.on_too_large(trial.size.min(size.max(self.current) + 1), now);
+                self.hint = (size > self.current).then_some(size);
+            }
+            return;
+        }
+        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size falls to the base and the reported one is probed. Below the base
+        // it falls to the least. What is below the least, or not below the size in use, is not believed.
+        if (self.least..self.current).contains(&size) {
+            self.on_black_hole(Some(size), now);
+        }
+    }
+
+    fn begin(&mut self, aim: Aim, size: u16, now: Time, random: &mut Random) {
+        let (nonce, companion) = (random.u64(), random.u64());
+        self.trial = Some(Trial {
+            aim,
+            size,
+            nonce,
+            companion,
+            at: now,
+            is_sent: false,
+            companion_answered: false,
+            lost: 0,
+            silent: 0,
+        });
+    }
+
+    /// Nothing larger is worth a try for now.
+    fn rest(&mut self, now: Time) {
+        self.failed = 0;
+        self.next_at = if self.current < self.ceiling { now + RAISE_TIMER } else { Time::NEVER };
+    }
+
+    /// The next size to be tried: a hint, the largest, then by halves, usual sizes first.
+    fn candidate(&mut self) -> Option<u16> {
+        let top =
+            if self.failed == 0 { self.ceiling + u16::from(self.ceiling < u16::MAX) } else { self.failed };
+        let within = |size: &u16| *size > self.current && *size < top;
+        if let Some(hint) = self.hint.take().filter(within) {
+            return Some(hint);
+        }
+        if self.failed == 0 {
+            return Some(self.ceiling).filter(within);
+        }
+        let usual: smallvec::SmallVec<[u16; 18]> = USUAL.iter().copied().filter(within).collect();
+        if let Some(&middle) = usual.get(usual.len() / 2) {
+            return Some(middle);
+        }
+        // A few bytes are not worth a probe.
+        let worth = if self.current < START_MAX { 16 } else { self.current / 2 };
+        (top - self.current > worth).then(|| self.current + (top - self.current) / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests;

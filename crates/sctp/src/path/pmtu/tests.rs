@@ -1,0 +1,208 @@
+use super::*;
+
+const MS: fn(u64) -> Time = Time::from_millis;
+const RTT: Duration = Duration::from_millis(20);
+
+/// A path whose real MTU is known to the test; probes come back after a round trip.
+struct World {
+    pmtu: Pmtu,
+    mtu: u16,
+    now: Time,
+    random: Random,
+    sent: Vec<u16>,
+}
+
+impl World {
+    fn new(ceiling: u16, mtu: u16) -> World {
+        World {
+            pmtu: Pmtu::new("10.0.0.1".parse().unwrap(), ceiling, MS(0)),
+            mtu,
+            now: MS(0),
+            random: Random::new([1; 32]),
+            sent: Vec::new(),
+        }
+    }
+
+    fn suspect(&mut self, certain: bool) {
+        self.pmtu.suspect(certain, self.now, &mut self.random);
+    }
+
+    /// Lets the next trial happen, `lost`: whatever its size; false if none is due within a second.
+    fn step(&mut self, lost: bool) -> bool {
+        if self.pmtu.next_timeout() > self.now + Duration::from_secs(1) {
+            return false;
+        }
+        self.now = self.now.max(self.pmtu.next_timeout());
+        self.pmtu.on_timeout(self.now);
+        if let Some(probe) = self.pmtu.poll(self.now, RTT, &mut self.random) {
+            self.sent.push(probe.size);
+            self.now += RTT;
+            if probe.size <= self.mtu && !lost {
+                assert!(self.pmtu.on_answer(probe.nonce, Some(RTT), self.now));
+            }
+            self.pmtu.on_answer(probe.companion, Some(RTT), self.now);
+        }
+        true
+    }
+
+    fn settle(&mut self) {
+        let steps = (0..200).take_while(|_| self.step(false)).count();
+        assert!(steps < 200, "the search does not end");
+    }
+}
+
+#[test]
+fn a_usual_link_is_believed_at_once_and_costs_no_probe() {
+    let mut w = World::new(1500, 1500);
+    w.settle();
+    assert_eq!((w.pmtu.current(), w.sent.len()), (1500, 0));
+}
+
+#[test]
+fn a_jumbo_link_is_used_after_one_probe_that_was_answered() {
+    let mut w = World::new(9000, 9000);
+    assert_eq!(w.pmtu.current(), 1500);
+    w.settle();
+    assert_eq!((w.pmtu.current(), w.sent), (9000, vec![9000]));
+}
+
+#[test]
+fn the_search_finds_each_mtu_to_within_sixteen_bytes() {
+    for mtu in 1200..=1500 {
+        let mut w = World::new(1500, mtu);
+        w.suspect(false);
+        w.settle();
+        let found = w.pmtu.current();
+        assert!(found <= mtu && mtu - found <= 16, "{found} for {mtu}");
+        assert!(w.sent.len() <= 27, "{} probes for {mtu}", w.sent.len());
+    }
+}
+
+#[test]
+fn usual_sizes_are_found_exactly() {
+    for mtu in [1280, 1400, 1420, 1440, 1480, 1492] {
+        let mut w = World::new(1500, mtu);
+        w.suspect(false);
+        w.settle();
+        assert_eq!(w.pmtu.current(), mtu);
+    }
+}
+
+#[test]
+fn two_lost_probes_leave_the_size_in_use_and_the_third_does_not() {
+    let mut w = World::new(1500, 1500);
+    w.suspect(false);
+    while w.sent.len() < 2 {
+        w.step(true);
+    }
+    w.step(false);
+    assert_eq!((w.pmtu.current(), w.pmtu.is_proven()), (1500, true));
+    w.now += RTT * 3;
+    w.suspect(false);
+    w.sent.clear();
+    while w.sent.len() < 3 {
+        w.step(true);
+    }
+    w.now = w.pmtu.next_timeout();
+    w.pmtu.on_timeout(w.now);
+    assert_eq!(w.pmtu.current(), 1200);
+}
+
+#[test]
+fn a_size_given_up_by_mistake_is_back_after_one_round_trip() {
+    let mut w = World::new(1500, 1500);
+    w.suspect(true);
+    w.step(true);
+    let doubted = w.now;
+    while w.pmtu.current() < 1500 || w.sent.len() < 2 {
+        w.step(false);
+    }
+    assert!(w.now - doubted <= RTT * 2, "{:?}", w.now - doubted);
+}
+
+#[test]
+fn where_short_packets_are_lost_too_the_size_is_not_to_blame() {
+    let mut w = World::new(1500, 1500);
+    w.suspect(true);
+    for _ in 0..10 {
+        w.now = w.now.max(w.pmtu.next_timeout().min(w.now + PAUSE_MAX));
+        w.pmtu.on_timeout(w.now);
+        w.pmtu.poll(w.now, RTT, &mut w.random);
+    }
+    assert_eq!((w.pmtu.current(), w.pmtu.probes_sent), (1500, 3));
+}
+
+#[test]
+fn below_the_base_size_there_is_only_the_least() {
+    let mut w = World::new(1500, 800);
+    w.suspect(true);
+    w.settle();
+    assert_eq!(w.pmtu.current(), 1200);
+    w.now += RTT * 3;
+    w.suspect(true);
+    w.settle();
+    assert!((784..=800).contains(&w.pmtu.current()), "{}", w.pmtu.current());
+}
+
+#[test]
+fn icmp_brings_the_base_size_and_the_reported_one_only_when_a_probe_has_proven_it() {
+    let mut w = World::new(1500, 1400);
+    w.pmtu.on_too_big(1400, None, w.now);
+    assert_eq!(w.pmtu.current(), 1200);
+    w.step(false);
+    assert_eq!((w.pmtu.current(), w.sent[0]), (1400, 1400));
+}
+
+#[test]
+fn a_lie_told_by_icmp_lasts_two_round_trips() {
+    let mut w = World::new(1500, 1500);
+    w.pmtu.on_too_big(600, None, w.now);
+    assert_eq!(w.pmtu.current(), 576);
+    w.settle();
+    assert_eq!((w.pmtu.current(), w.sent), (1500, vec![600, 1500]));
+}
+
+#[test]
+fn icmp_that_reports_less_than_the_least_or_more_than_the_size_in_use_changes_nothing() {
+    let mut w = World::new(1500, 1500);
+    for size in [0, 575, 1500, 9000] {
+        w.pmtu.on_too_big(size, None, w.now);
+    }
+    assert_eq!((w.pmtu.current(), w.pmtu.next_timeout()), (1500, Time::NEVER));
+}
+
+#[test]
+fn icmp_about_a_probe_ends_its_trial_at_once_and_leaves_the_size_in_use() {
+    let mut w = World::new(9000, 1500);
+    let probe = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    w.pmtu.on_too_big(1500, Some(probe.nonce), w.now);
+    w.settle();
+    assert_eq!((w.pmtu.current(), w.sent.len()), (1500, 0));
+}
+
+#[test]
+fn larger_sizes_are_tried_again_after_ten_minutes() {
+    let mut w = World::new(1500, 1400);
+    w.suspect(false);
+    w.settle();
+    assert_eq!(w.pmtu.current(), 1400);
+    let at = w.pmtu.next_timeout();
+    assert!(at - w.now > RAISE_TIMER / 2, "{at:?}");
+    w.mtu = 1500;
+    w.now = at;
+    w.settle();
+    assert_eq!((w.pmtu.current(), w.pmtu.next_timeout()), (1500, Time::NEVER));
+}
+
+#[test]
+fn a_late_answer_to_a_probe_that_was_sent_again_still_counts() {
+    let mut w = World::new(1500, 1500);
+    w.suspect(false);
+    let first = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    w.pmtu.on_answer(first.companion, Some(RTT), w.now + RTT);
+    w.now = w.pmtu.next_timeout();
+    w.pmtu.on_timeout(w.now);
+    w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    assert!(w.pmtu.on_answer(first.nonce, Some(RTT), w.now));
+    assert!(w.pmtu.is_proven());
+}
