@@ -395,7 +395,13 @@ impl Shard {
             (Event::PeerAddressChange(change), _) => tracing::info!(?change, "the peer's addresses"),
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
             // The daemon sends nothing that may be given up.
-            (Event::Abandoned { .. }, _) => {}
+            (
+                Event::Abandoned { .. }
+                | Event::StreamReset { .. }
+                | Event::AssociationReset { .. }
+                | Event::StreamsChanged { .. },
+                _,
+            ) => {}
             (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
         }
     }
