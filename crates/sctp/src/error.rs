@@ -149,6 +149,9 @@ pub enum AddressError {
         "{0} is the last address by which the peer can be reached; add another and wait until it is confirmed"
     )]
     Last(IpAddr),
+    /// The peer has no address that could be reached from this one.
+    #[error("the peer has no address of the family of {0}")]
+    NoPeer(IpAddr),
     /// The peer has yet to answer an earlier change of the address.
     #[error("an earlier change of {0} is under way; wait for Event::AddressChange")]
     Changing(IpAddr),

@@ -4,10 +4,10 @@
 //! leaves retires its paths, and what was in flight there is sent again elsewhere. Begin at
 //! [`Association::change_address`] (ours) and [`Association::on_asconf`] (the peer's).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use base::Time;
-use smallvec::SmallVec;
+use base::{Carrier, Time};
+use smallvec::{SmallVec, smallvec};
 use wire::{
     Asconf as AsconfChunk, AsconfAck, Cause, Chunk, ChunkType, Packet, Parameter, Parameters, Tlv,
     UnrecognizedAction,
@@ -16,7 +16,7 @@ use wire::{
 use super::{Association, Context, Control, may_reach};
 use crate::error::AddressError;
 use crate::event::{AbortCause, Event};
-use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Response, encode};
+use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
 use crate::path::{Path, PathIndex};
 
 impl Association {
@@ -32,10 +32,12 @@ impl Association {
         let asconf = self.asconf.as_deref_mut().ok_or(AddressError::NotNegotiated)?;
         let (AddressChange::Add(address)
         | AddressChange::Remove(address)
-        | AddressChange::SetPrimary(address)) = change;
+        | AddressChange::SetPrimary(address)
+        | AddressChange::MoveTo(address)) = change;
         let has = asconf.local.contains(&address);
         match change {
             _ if !is_usable(address) => return Err(AddressError::NotUnicast(address)),
+            AddressChange::MoveTo(_) => return self.move_to(address, ctx),
             _ if asconf.is_changing(address) => return Err(AddressError::Changing(address)),
             AddressChange::Add(_) if has => return Err(AddressError::Exists(address)),
             AddressChange::Remove(_) | AddressChange::SetPrimary(_) if !has => {
@@ -53,6 +55,27 @@ impl Association {
             return Err(AddressError::TooMany);
         }
         self.ask_next(ctx.now);
+        Ok(())
+    }
+
+    /// All our addresses but this one have gone. What was asked for and not sent is forgotten; a request that is out is sent
+    /// again from the new address, since none may overtake it.
+    fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
+        let peers = self.peer_addresses.clone();
+        if !peers.iter().any(|&peer| may_reach(address, peer)) {
+            return Err(AddressError::NoPeer(address));
+        }
+        if !self.add_paths(&[address], &peers, None, ctx) {
+            return Err(AddressError::TooMany);
+        }
+        if let Some(asconf) = &mut self.asconf {
+            asconf.request_move(address);
+        }
+        self.retire_paths(|p| p.route.local != address);
+        match self.asconf.as_ref().is_some_and(|a| a.pending.is_some()) {
+            true => self.send_asconf(ctx.now),
+            false => self.ask_next(ctx.now),
+        }
         Ok(())
     }
 
@@ -75,10 +98,9 @@ impl Association {
 
     /// Sends the pending ASCONF, and starts T4-rto.
     fn send_asconf(&mut self, now: Time) {
-        let current = self.paths.current();
         let path = match self.asconf.as_ref().and_then(|a| a.pending) {
-            Some(pending) if self.paths.get(pending.path).is_confirmed() => pending.path,
-            _ => current,
+            Some(pending) if self.may_ask_by(pending.path) => pending.path,
+            _ => self.paths.current(),
         };
         let deadline = now + self.paths.get(path).rto();
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
@@ -89,18 +111,21 @@ impl Association {
         }
     }
 
+    /// Whether a request may go by this path: a proven one, or any while none is proven after a move.
+    fn may_ask_by(&self, index: PathIndex) -> bool {
+        let any_is_confirmed = self.paths.iter().any(|(_, p)| p.is_confirmed());
+        self.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
+    }
+
     pub(super) fn push_asconf(&self, path: PathIndex, packet: &mut wire::PacketWriter<'_>) -> bool {
-        let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return true };
-        let correlation = pending.serial.0;
-        let change = match pending.change {
-            AddressChange::Add(address) => Parameter::AddIp { correlation, address },
-            AddressChange::Remove(address) => Parameter::DelIp { correlation, address },
-            AddressChange::SetPrimary(address) => Parameter::SetPrimary { correlation, address },
-        };
-        let parameters = [change];
+        let Some(asconf) = &self.asconf else { return true };
+        let Some(pending) = asconf.pending else { return true };
+        let parameters = parameters_of(&pending);
+        let sent_from = self.paths.get(path).route.local;
+        let address = if self.paths.get(path).is_confirmed() { sent_from } else { asconf.known };
         let chunk = AsconfChunk {
             serial: pending.serial,
-            address: self.paths.get(path).route.local,
+            address,
             parameters: Parameters::from(&parameters[..]),
         };
         packet.push(&Chunk::Asconf(chunk)).is_ok()
@@ -121,7 +146,10 @@ impl Association {
         if !self.count_error() {
             return;
         }
-        let path = self.paths.alternate(pending.path);
+        let path = match self.paths.get(pending.path).is_confirmed() {
+            true => self.paths.alternate(pending.path),
+            false => self.paths.after(pending.path),
+        };
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
             pending.path = path;
         }
@@ -146,7 +174,7 @@ impl Association {
             let transition = self.paths.get_mut(pending.path).on_success();
             self.report_transition(pending.path, transition);
         }
-        let refusal = refusal_in(ack, pending.serial.0);
+        let refusal = refusal_in(ack);
         self.finish_change(pending.change, refusal, ctx);
         self.events.push_back(Event::AddressChange { change: pending.change, refusal });
         self.ask_next(ctx.now);
@@ -155,15 +183,29 @@ impl Association {
     /// Our change was answered. RFC 5061 section 5.3: an added address is used as a source only from now on, and one
     /// whose deletion was refused is in use as before.
     fn finish_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
+        let Some(asconf) = &mut self.asconf else { return };
         let address = match (change, refusal) {
+            (AddressChange::MoveTo(address), None) => {
+                asconf.known = address;
+                return self.probe_from(address, ctx.now);
+            }
+            _ if asconf.is_about_to_move() => return,
             (AddressChange::Add(address), None) | (AddressChange::Remove(address), Some(_)) => address,
             _ => return,
         };
-        if let Some(asconf) = &mut self.asconf {
-            asconf.local.push(address);
-        }
+        asconf.local.push(address);
         let peers = self.peer_addresses.clone();
-        self.add_paths(&[address], &peers, ctx);
+        self.add_paths(&[address], &peers, None, ctx);
+    }
+
+    /// The peer knows our address now: what was sent from there before was not answered.
+    fn probe_from(&mut self, address: IpAddr, now: Time) {
+        for index in self.paths.indices() {
+            let path = self.paths.get_mut(index);
+            if path.route.local == address {
+                path.probe_now(now);
+            }
+        }
     }
 
     /// The peer's addresses change. `ASCONF-ACK` goes to where the ASCONF came from.
@@ -264,10 +306,13 @@ impl Association {
         if self.peer_addresses.contains(&address) {
             return None;
         }
-        let local = self.asconf.as_ref().map(|a| a.local.clone()).unwrap_or_default();
+        let Some(asconf) = &self.asconf else { return None };
+        let local = asconf.local.clone();
+        // Behind a NAT a new source address comes with a UDP port of its own.
+        let carrier = (asconf.source.remote == address).then_some(asconf.source.carrier);
         // RFC 5061 section 5.3: without "the local resources to add this new address" it is refused.
-        if self.peer_addresses.len() >= ctx.limits.peer_addresses || !self.add_paths(&local, &[address], ctx)
-        {
+        let is_full = self.peer_addresses.len() >= ctx.limits.peer_addresses;
+        if is_full || !self.add_paths(&local, &[address], carrier, ctx) {
             return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
         }
         self.peer_addresses.push(address);
@@ -324,8 +369,15 @@ impl Association {
     }
 
     /// Adds the paths between these addresses and has them proved; false, and none added, if there is no room.
-    fn add_paths(&mut self, locals: &[IpAddr], remotes: &[IpAddr], ctx: &mut Context<'_>) -> bool {
-        let carrier = self.paths.get(self.paths.current()).route.carrier;
+    /// They are carried like the path in use unless `carrier` says otherwise.
+    fn add_paths(
+        &mut self,
+        locals: &[IpAddr],
+        remotes: &[IpAddr],
+        carrier: Option<Carrier>,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let carrier = carrier.unwrap_or(self.paths.get(self.paths.current()).route.carrier);
         let pairs = locals.iter().flat_map(|&l| remotes.iter().map(move |&r| (l, r)));
         let routes: SmallVec<[base::Route; 8]> = pairs
             .filter(|&(local, remote)| may_reach(local, remote))
@@ -373,10 +425,34 @@ impl Association {
     }
 }
 
-/// The cause code by which an ASCONF-ACK refuses the change, if it does.
-fn refusal_in(ack: &AsconfAck<'_>, correlation: u32) -> Option<u16> {
+/// The parameters that ask for a change. A host that has moved may not know under which address the peer sees it, so it
+/// uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which mean the packet's source address.
+fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
+    let correlation = pending.serial.0;
+    match pending.change {
+        AddressChange::Add(address) => smallvec![Parameter::AddIp { correlation, address }],
+        AddressChange::Remove(address) => smallvec![Parameter::DelIp { correlation, address }],
+        AddressChange::SetPrimary(address) => smallvec![Parameter::SetPrimary { correlation, address }],
+        AddressChange::MoveTo(address) => {
+            let address = unspecified_like(address);
+            let other = correlation.wrapping_add(1);
+            smallvec![
+                Parameter::AddIp { correlation, address },
+                Parameter::DelIp { correlation: other, address }
+            ]
+        }
+    }
+}
+
+/// The wildcard of an address's family.
+fn unspecified_like(address: IpAddr) -> IpAddr {
+    if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+/// The cause code by which an ASCONF-ACK refuses the one change that was asked for, if it does.
+fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     ack.parameters.iter().map_while(Result::ok).find_map(|parameter| match parameter {
-        Parameter::ErrorCause { correlation: c, causes } if c == correlation => {
+        Parameter::ErrorCause { causes, .. } => {
             Some(causes.iter().find_map(Result::ok).map_or(0, |cause| cause.code()))
         }
         _ => None,

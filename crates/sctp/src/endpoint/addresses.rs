@@ -51,6 +51,22 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::SetPrimary(address))
     }
 
+    /// Tells the peer that this address of ours has taken the place of all others, none of which can be sent from any more:
+    /// the host has moved. The request goes out from the new address, which therefore need not be known to the peer, and
+    /// may be another one behind a NAT. [`Event::AddressChange`](crate::Event::AddressChange) follows; data waits until
+    /// heartbeats have proved the new paths. Changes that were asked for before and not sent yet are forgotten.
+    ///
+    /// # Errors
+    /// See [`AddressError`].
+    pub fn move_to_local_address(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        address: IpAddr,
+    ) -> Result<(), AddressError> {
+        self.change_address(now, id, AddressChange::MoveTo(address))
+    }
+
     fn change_address(
         &mut self,
         now: Time,

@@ -28,6 +28,8 @@ pub enum AddressChange {
     Remove(IpAddr),
     /// The other end is to send to this address if it can.
     SetPrimary(IpAddr),
+    /// The address takes the place of all others, which cannot be sent from any more: the host has moved.
+    MoveTo(IpAddr),
 }
 
 /// The request that is out.
@@ -70,6 +72,8 @@ pub(crate) struct Asconf {
     answer: Option<Bytes>,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
+    /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
+    pub(crate) known: IpAddr,
     /// How the packet in hand came.
     pub(crate) source: Route,
 }
@@ -84,6 +88,7 @@ impl Asconf {
             peer_serial: AsconfSerial(tsns.1.0.wrapping_sub(1)),
             answer: None,
             local,
+            known: source.local,
             source,
         }
     }
@@ -97,11 +102,28 @@ impl Asconf {
         has_room
     }
 
+    /// Takes the change that makes all that wait pointless. The request that is out stays: the peer may know it already.
+    pub(crate) fn request_move(&mut self, address: IpAddr) {
+        let is_moving = self.pending.is_some_and(|p| matches!(p.change, AddressChange::MoveTo(_)));
+        if let (false, Some(&known)) = (is_moving, self.local.first()) {
+            self.known = known;
+        }
+        self.waiting.clear();
+        self.waiting.push_back(AddressChange::MoveTo(address));
+        self.local.clear();
+        self.local.push(address);
+    }
+
+    /// Whether the host is about to tell that it has moved: then earlier changes mean nothing any more.
+    pub(crate) fn is_about_to_move(&self) -> bool {
+        self.waiting.iter().any(|c| matches!(c, AddressChange::MoveTo(_)))
+    }
+
     /// Whether a change that waits or is out concerns this address.
     pub(crate) fn is_changing(&self, address: IpAddr) -> bool {
         let concerns = |c: &AddressChange| match *c {
             AddressChange::Add(a) | AddressChange::Remove(a) => a == address,
-            AddressChange::SetPrimary(_) => false,
+            AddressChange::SetPrimary(_) | AddressChange::MoveTo(_) => false,
         };
         self.waiting.iter().any(concerns) || self.pending.as_ref().is_some_and(|p| concerns(&p.change))
     }

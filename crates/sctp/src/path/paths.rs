@@ -167,6 +167,12 @@ impl Paths {
         alternate.unwrap_or(self.current)
     }
 
+    /// The path in use after this one, around the circle.
+    pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
+        let following = self.iter().map(|(i, _)| i).find(|i| i.0 > index.0);
+        following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
+    }
+
     /// Active before potentially failed before inactive; then few errors; then far from `avoid`; then quick.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         let avoided = self.get(avoid).route;

@@ -70,6 +70,7 @@ fn change(t: &mut Two, change: AddressChange) -> Result<(), AddressError> {
         AddressChange::Add(address) => endpoint.add_local_address(now, id, address),
         AddressChange::Remove(address) => endpoint.remove_local_address(now, id, address),
         AddressChange::SetPrimary(address) => endpoint.set_peer_primary(now, id, address),
+        AddressChange::MoveTo(address) => endpoint.move_to_local_address(now, id, address),
     }
 }
 
@@ -351,9 +352,10 @@ fn roam(seed: u64) {
     t.run_to_established();
     for _ in 0..r.random_range(5..40) {
         let address = ip(["10.0.1.1", "10.0.2.1", "10.0.3.1"][r.random_range(0..3)]);
-        let wish = match r.random_range(0..5) {
+        let wish = match r.random_range(0..6) {
             0 | 1 => AddressChange::Add(address),
             2 | 3 => AddressChange::Remove(address),
+            4 => AddressChange::MoveTo(address),
             _ => AddressChange::SetPrimary(address),
         };
         // Refused where it makes no sense.
@@ -425,4 +427,80 @@ fn an_address_of_another_association_stays_with_that() {
     t.world.run_for(seconds(1));
     let closed: Vec<_> = t.world.host(t.b).app.conversations.values().map(|c| c.closed.clone()).collect();
     assert_eq!(closed, [None, Some(CloseReason::Restarted), None]);
+}
+
+/// `a`'s only address is gone: nothing reaches it, and it cannot be sent from.
+fn lose_first_address(t: &mut Two) {
+    let (now, link) = (t.world.now(), t.links[0]);
+    t.world.at(now, Change::CutBoth(link, true));
+}
+
+#[test]
+fn a_host_that_lost_its_only_address_goes_on_from_another() {
+    let mut t = world(17, LinkConfig { rate: 5_000_000, ..LinkConfig::default() });
+    t.world.host_mut(t.b).app.template = sends(messages(300, 2000, 2));
+    let talk = Conversation { close: Close::After(300), ..sends(messages(300, 2000, 3)) };
+    t.world.connect(t.a, t.b, Carrier::Ip, config(), talk);
+    t.run_to_established();
+    t.world.run_for(seconds(1) / 5);
+    lose_first_address(&mut t);
+    t.world.run_for(seconds(3));
+    let moved = AddressChange::MoveTo(ip("10.0.3.1"));
+    assert_eq!(change(&mut t, moved), Ok(()));
+    t.world.run_for(seconds(2));
+    assert_eq!(answers(&t, t.a), [(moved, None)]);
+    assert!(t.info(t.b).paths.iter().all(|p| p.route.remote == ip("10.0.3.1")));
+    assert_eq!(t.run_to_end(seconds(60)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!((t.talk(t.a).received.len(), t.talk(t.b).received.len()), (300, 300));
+}
+
+#[test]
+fn a_request_that_is_out_when_the_host_moves_is_answered_first() {
+    let mut t = established(18);
+    lose_first_address(&mut t);
+    t.world.run_for(seconds(1));
+    let (added, moved) = (AddressChange::Add(ip("10.0.2.1")), AddressChange::MoveTo(ip("10.0.3.1")));
+    assert_eq!((change(&mut t, added), change(&mut t, moved)), (Ok(()), Ok(())));
+    t.world.run_for(seconds(5));
+    assert_eq!(answers(&t, t.a), [(added, None), (moved, None)]);
+    let expected = [("10.0.3.1", "10.0.1.2"), ("10.0.3.1", "10.0.2.2")].map(|(l, r)| (ip(l), ip(r)));
+    assert_eq!(active(&t, t.a), expected);
+    assert!(t.info(t.b).paths.iter().all(|p| p.route.remote == ip("10.0.3.1")));
+}
+
+#[test]
+fn a_host_that_moves_twice_before_it_is_heard_ends_at_its_last_address() {
+    let mut t = established(19);
+    lose_first_address(&mut t);
+    let (now, link) = (t.world.now(), t.links[1]);
+    t.world.at(now, Change::CutBoth(link, true));
+    t.world.run_for(seconds(1));
+    for address in ["10.0.2.1", "10.0.3.1"] {
+        assert_eq!(change(&mut t, AddressChange::MoveTo(ip(address))), Ok(()));
+        t.world.run_for(seconds(2));
+    }
+    t.world.run_for(seconds(3));
+    assert_eq!(active(&t, t.a), [(ip("10.0.3.1"), ip("10.0.1.2")), (ip("10.0.3.1"), ip("10.0.2.2"))]);
+    assert!(t.info(t.b).paths.iter().all(|p| p.route.remote == ip("10.0.3.1")));
+}
+
+#[test]
+fn a_move_tries_the_peers_other_addresses() {
+    let mut t = established(20);
+    lose_first_address(&mut t);
+    t.world.set_filter(|record| match record.route.remote == ip("10.0.1.2") {
+        true => Fate::Drop,
+        false => Fate::Pass,
+    });
+    change(&mut t, AddressChange::MoveTo(ip("10.0.3.1"))).unwrap();
+    t.world.run_for(seconds(10));
+    assert_eq!(active(&t, t.a), [(ip("10.0.3.1"), ip("10.0.2.2"))]);
+}
+
+#[test]
+fn nobody_moves_to_where_the_peer_cannot_be_reached_from() {
+    let mut t = established(21);
+    let strange = ip("2001:db8::1");
+    assert_eq!(change(&mut t, AddressChange::MoveTo(strange)), Err(AddressError::NoPeer(strange)));
+    assert_eq!(active(&t, t.a).len(), 2);
 }
