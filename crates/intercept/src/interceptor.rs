@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 
@@ -104,6 +104,23 @@ impl Interceptor {
         }
     }
 
+    /// Keeps an address one of the host's own although its interface has lost it, so that local programs' connections
+    /// that ride elsewhere now go on. Keeping twice is no error. Taking down ends it.
+    ///
+    /// # Errors
+    /// Those of rtnetlink(7).
+    pub fn keep_address(&mut self, ip: IpAddr) -> io::Result<()> {
+        links::keep_address(&mut self.host.netlink, self.host.index, ip)
+    }
+
+    /// Ends what [`Interceptor::keep_address`] began; an address that is not kept is no error.
+    ///
+    /// # Errors
+    /// Those of rtnetlink(7).
+    pub fn release_address(&mut self, ip: IpAddr) -> io::Result<()> {
+        links::release_address(&mut self.host.netlink, self.host.index, ip)
+    }
+
     /// Whether the application whose SYN is held still waits. `out_interface` is the SYN's.
     pub fn find_client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
         self.diagnosis.client(flow, out_interface)
@@ -155,13 +172,16 @@ pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), T
     let netlink = Netlink::open(NETLINK_ROUTE).map_err(step("open a route netlink socket"))?;
     let home = namespace::current().map_err(step("find this network namespace"))?;
     let ipv6 = sysctl::has_ipv6();
-    let mut changes = HostChanges { netlink, home, config: config.clone(), sysctls: sysctls.clone(), ipv6 };
+    let mut changes =
+        HostChanges { netlink, index: 0, home, config: config.clone(), sysctls: sysctls.clone(), ipv6 };
     changes.undo()
 }
 
 /// What an interceptor changes on the host beside the table; undone when dropped.
 struct HostChanges {
     netlink: Netlink,
+    /// The veth's, once it is there.
+    index: u32,
     /// The host's network namespace.
     home: File,
     config: Config,
@@ -177,7 +197,7 @@ impl HostChanges {
         let sysctls = SavedSysctls::read().map_err(|error| SetUpError::from_io("read sysctls", error))?;
         let home = namespace::current()
             .map_err(|error| SetUpError::from_io("find this network namespace", error))?;
-        let mut host = HostChanges { netlink, home, config: config.clone(), sysctls, ipv6 };
+        let mut host = HostChanges { netlink, index: 0, home, config: config.clone(), sysctls, ipv6 };
         host.remove_stale().map_err(|error| SetUpError::from_io("remove what a dead sctpify left", error))?;
         links::create_veth(&mut host.netlink, config, namespace).map_err(|error| {
             match error.raw_os_error() {
@@ -201,8 +221,8 @@ impl HostChanges {
             .and_then(|()| sysctl::set(&format!("ipv4/conf/{name}/src_valid_mark"), "1"))
             .and_then(|()| self.sysctls.turn_on())
             .map_err(|error| SetUpError::from_io("set sysctls", error))?;
-        let index = interface_index(&name).map_err(|error| SetUpError::from_io("find the veth", error))?;
-        links::configure_host(&mut self.netlink, index, &self.config, ends)
+        self.index = interface_index(&name).map_err(|error| SetUpError::from_io("find the veth", error))?;
+        links::configure_host(&mut self.netlink, self.index, &self.config, ends)
             .map_err(|error| SetUpError::from_io("give the veth addresses and routes", error))?;
         links::add_mark_rules(&mut self.netlink, &self.config, ends)
             .map_err(|error| SetUpError::from_io("add routing policy rules", error))?;

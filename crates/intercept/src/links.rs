@@ -168,16 +168,44 @@ fn bring_up(netlink: &mut Netlink, index: u32) -> io::Result<()> {
 }
 
 fn add_address(netlink: &mut Netlink, index: u32, ip: IpAddr, ends: &Ends) -> io::Result<()> {
+    let address = address_message(index, ip, ends.prefix_length);
+    netlink.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// Makes an address one of the host's own by the veth, with no network behind it. One that is there already is no error.
+pub(crate) fn keep_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Result<()> {
+    let address = address_message(index, ip, host_prefix_length(ip));
+    match host.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL) {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        result => result,
+    }
+}
+
+/// Takes a kept address away. One that is not there is no error.
+pub(crate) fn release_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Result<()> {
+    let address = address_message(index, ip, host_prefix_length(ip));
+    match host.route_request(RouteNetlinkMessage::DelAddress(address), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(()),
+        result => result,
+    }
+}
+
+/// The length of a prefix that is one address.
+fn host_prefix_length(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}
+
+fn address_message(index: u32, ip: IpAddr, prefix_length: u8) -> AddressMessage {
     let mut address = AddressMessage::default();
-    address.header.family = ends.family;
-    address.header.prefix_len = ends.prefix_length;
+    address.header.family = if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    address.header.prefix_len = prefix_length;
     address.header.index = index;
     address.attributes = vec![
         AddressAttribute::Local(ip),
         AddressAttribute::Address(ip),
         AddressAttribute::Flags(AddressFlags::Nodad),
     ];
-    netlink.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
+    address
 }
 
 fn add_route(netlink: &mut Netlink, route: RouteMessage) -> io::Result<()> {

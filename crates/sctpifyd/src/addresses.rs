@@ -1,6 +1,6 @@
 //! The addresses of this host: which are our own, which are offered to peers, and which interface has them.
 //!
-//! Follows changes by listing anew. Associations that are up keep the addresses they were set up with.
+//! Follows changes by listing anew; what they mean for connections is for `roaming`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -78,6 +78,11 @@ impl AddressBook {
     /// The addresses that peers may use, of both families.
     pub(crate) fn usable(&self) -> &[IpAddr] {
         &self.usable
+    }
+
+    /// The addresses to offer.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = IpAddr> {
+        self.usable.iter().copied().take(OFFERED_MAX)
     }
 
     /// The addresses to offer, this one first.

@@ -312,6 +312,7 @@ impl Shard {
         if self.diverted.get(&flow).is_some_and(|due| *due <= self.now) {
             self.diverted.remove(&flow);
             self.undivert(&flow);
+            self.release_addresses();
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     /// What the peer's Adaptation Layer Indication said, once it is known.
     pub(crate) peer: Peer,
+    /// Whether it may use any address of this host: not if its local program listens on one only.
+    pub(crate) roams: bool,
     /// The peer sent SHUTDOWN before the relay began.
     pub(crate) peer_shutdown: bool,
     /// How the association ended, once it did.
@@ -77,6 +79,7 @@ impl Connection {
             began,
             stage,
             peer: Peer::Native,
+            roams: true,
             peer_shutdown: false,
             closed: None,
             bytes_sent: 0,

@@ -23,6 +23,7 @@ mod history;
 mod listeners;
 mod pump;
 mod report;
+mod roaming;
 mod rules_store;
 mod server;
 mod shard;

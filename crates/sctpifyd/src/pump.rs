@@ -100,6 +100,7 @@ impl Shard {
         if connection.closed.is_some() {
             self.engine.release(self.now, connection.association);
         }
+        self.release_addresses();
     }
 
     /// Ends a connection at once: its association is aborted, its socket reset.

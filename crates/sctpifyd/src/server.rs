@@ -63,32 +63,34 @@ impl Doorman<'_> {
             (decision.policy.is_enable(), book.settings.force_bindall)
         };
         let client = SocketAddr::new(remote, init.remote_port);
-        if !allowed || !self.is_listening(SocketAddr::new(local, init.local_port), client) {
+        if !allowed || !is_listening(self.interceptor, SocketAddr::new(local, init.local_port), client) {
             return InitDecision::Refuse;
         }
         let offered = self.addresses.offered_first(local);
-        if force_bindall || self.is_bound_to_all(local, init.local_port) {
+        if force_bindall || is_bound_to_all(self.interceptor, local, init.local_port) {
             return InitDecision::Accept { local_addresses: offered };
         }
         let bound = |address: &IpAddr| {
-            *address == local || self.is_listening(SocketAddr::new(*address, init.local_port), client)
+            *address == local
+                || is_listening(self.interceptor, SocketAddr::new(*address, init.local_port), client)
         };
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
+}
 
-    /// Whether the program listens on all addresses: then it can be met on loopback too.
-    fn is_bound_to_all(&mut self, address: IpAddr, port: u16) -> bool {
-        let loopback: IpAddr =
-            if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-        self.is_listening(SocketAddr::new(loopback, port), SocketAddr::new(loopback, UNLIKELY_PORT))
-    }
+/// Whether the program listens on all addresses: then it can be met on loopback too.
+fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, port: u16) -> bool {
+    let loopback: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    let client = SocketAddr::new(loopback, UNLIKELY_PORT);
+    is_listening(interceptor, SocketAddr::new(loopback, port), client)
+}
 
-    /// Whether a connection from `client` would meet a listener. A client of the other family stands for any.
-    fn is_listening(&mut self, server: SocketAddr, client: SocketAddr) -> bool {
-        let stand_in = SocketAddr::new(server.ip(), client.port());
-        let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in));
-        flow.is_some_and(|flow| matches!(self.interceptor.find_listener(&flow), Ok(ListenerState::Listening)))
-    }
+/// Whether a connection from `client` would meet a listener. A client of the other family stands for any.
+fn is_listening(interceptor: &mut Interceptor, server: SocketAddr, client: SocketAddr) -> bool {
+    let stand_in = SocketAddr::new(server.ip(), client.port());
+    let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in));
+    flow.is_some_and(|flow| matches!(interceptor.find_listener(&flow), Ok(ListenerState::Listening)))
 }
 
 impl Shard {
@@ -129,6 +131,8 @@ impl Shard {
         let stage = Stage::Connecting(spoofed.stream);
         let mut connection = Connection::new(association, Role::Server, flow, self.now, stage);
         connection.peer = peer;
+        connection.roams = self.rules.settings().force_bindall
+            || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());
         self.connections.insert_as(id, connection);
         Ok(id)
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
 use mio::{Events, Interest, Poll, Token, Waker};
 use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
-use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, StateName};
+use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName};
 
 use crate::addresses::AddressBook;
 use crate::carriers::Outlet;
@@ -111,6 +111,8 @@ pub(crate) struct Shard {
     pub(crate) ready: BTreeSet<ConnectionId>,
     /// The connection that was served last.
     pub(crate) served: ConnectionId,
+    /// Addresses that the host has lost, kept on our interface for local programs' connections.
+    pub(crate) kept: BTreeSet<IpAddr>,
     /// When each association was last seen to change its path, by path.
     pub(crate) switches: BTreeMap<AssociationId, Time>,
     pub(crate) scratch: Box<[u8]>,
@@ -176,6 +178,7 @@ impl Shard {
             diverted: HashMap::new(),
             ready: BTreeSet::new(),
             served: ConnectionId(0),
+            kept: BTreeSet::new(),
             switches: BTreeMap::new(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
@@ -240,6 +243,7 @@ impl Shard {
                 ADDRESSES => {
                     self.addresses.refresh();
                     self.outlet.on_interfaces_changed();
+                    self.follow_addresses();
                 }
                 Token(n) if n >= CONNECTIONS => {
                     self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
@@ -387,7 +391,12 @@ impl Shard {
                 self.history.counters.path_switches += 1;
                 self.switches.insert(association, self.now);
             }
-            (Event::PathChanged { route, from, to }, _) => tracing::debug!(?route, ?from, ?to, "path"),
+            (Event::PathChanged { route, from, to }, _) => {
+                tracing::debug!(?route, ?from, ?to, "path");
+                if to == PathState::Active {
+                    self.on_path_up(association);
+                }
+            }
             (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
             (Event::AddressChange { change, refusal }, _) => {
                 tracing::info!(?change, ?refusal, "the peer answers a change of our addresses");

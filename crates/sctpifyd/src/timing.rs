@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relay::{ADAPTATION, Peer};
 use rules::Settings;
-use sctp::{AssociationConfig, EndpointConfig, Timing};
+use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions, Timing};
 
 /// Bytes that one association may hold in each direction.
 const ASSOCIATION_BUFFER: usize = 4 << 20;
@@ -69,6 +69,7 @@ pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
         receive_buffer: ASSOCIATION_BUFFER,
         mtu,
         adaptation: Some(ADAPTATION),
+        extensions: Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()

@@ -123,11 +123,8 @@ impl Association {
         let parameters = parameters_of(&pending);
         let sent_from = self.paths.get(path).route.local;
         let address = if self.paths.get(path).is_confirmed() { sent_from } else { asconf.known };
-        let chunk = AsconfChunk {
-            serial: pending.serial,
-            address,
-            parameters: Parameters::from(&parameters[..]),
-        };
+        let chunk =
+            AsconfChunk { serial: pending.serial, address, parameters: Parameters::from(&parameters[..]) };
         packet.push(&Chunk::Asconf(chunk)).is_ok()
     }
 

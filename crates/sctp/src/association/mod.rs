@@ -492,20 +492,24 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::Unreachable(Unreachable::Protocol) if self.was_just_heard(index, ctx.now) => {}
-            PathError::Unreachable(_) => {
-                let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
-                self.report_transition(index, transition);
-                self.mark_lost_on(index);
-                let all_gone = self
-                    .paths
-                    .iter()
-                    .filter(|(_, p)| p.is_confirmed())
-                    .all(|(_, p)| p.state() == crate::info::PathState::Inactive);
-                if all_gone {
-                    self.send_abort(&AbortCause::default(), ctx);
-                    self.close(CloseReason::LostContact);
-                }
-            }
+            PathError::Unreachable(what) => self.on_unreachable(index, what, ctx),
+        }
+    }
+
+    /// The path leads nowhere for now. Where no other takes its place T3 keeps the pace of what is tried.
+    fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
+        let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
+        self.report_transition(index, transition);
+        if self.paths.current() != index {
+            self.mark_lost_on(index);
+        }
+        // RFC 1122 section 3.2.3.1 of routes: an unreachable host is "only a hint", for a route may come back; but when the
+        // peer's own host says that nobody is there, nobody is.
+        let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
+        let is_out = |p: &Path| !p.is_confirmed() || p.state() == crate::info::PathState::Inactive;
+        if is_final && self.paths.iter().all(|(_, p)| is_out(p)) {
+            self.send_abort(&AbortCause::default(), ctx);
+            self.close(CloseReason::LostContact);
         }
     }
 

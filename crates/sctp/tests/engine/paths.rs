@@ -199,6 +199,25 @@ fn protocol_unreachable_counts_once_the_peer_has_been_silent_for_a_timeout() {
 }
 
 #[test]
+fn a_host_that_cannot_be_routed_to_for_a_while_is_waited_for() {
+    let mut t = two(1);
+    t.connect(sends_then_closes(messages(20, 1000, 2)));
+    t.run_to_established();
+    let (now, from) = (t.world.now(), t.world.records.len());
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    t.world.at(now + seconds(10), Change::CutBoth(t.links[0], false));
+    let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
+    for _ in 0..1000 {
+        t.world.run_for(Duration::from_millis(10));
+        let error = PathError::Unreachable(Unreachable::Host);
+        t.world.inject_path_error(t.a, a_route(), error, &quoted);
+    }
+    assert!(t.world.records.len() - from < 100, "{} packets into the void", t.world.records.len() - from);
+    assert_eq!(t.run_to_end(seconds(60)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), 20);
+}
+
+#[test]
 fn icmp_about_one_path_moves_data_to_the_other() {
     let mut t = busy(1);
     let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);

@@ -28,7 +28,7 @@ fn two_hundred_parallel_curls_all_arrive_whole_and_leave_nothing_open() {
     for n in 1..=PARALLEL {
         assert_eq!(sha256(&copies.join(n.to_string())).unwrap(), hash, "copy {n}");
     }
-    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "connections that rode SCTP");
+    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "rode SCTP; others: {}", world.fallbacks());
     world.wait_quiet();
     world.wait_descriptors(before);
 }
@@ -42,7 +42,7 @@ fn two_thousand_connects_one_after_the_other_all_succeed_and_leave_nothing_open(
     let connect = world.client(BULK, &["connect", &world.target(), &SEQUENTIAL.to_string()]);
     let told = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
     assert_eq!(told.stdout.lines().count() as u64, SEQUENTIAL);
-    assert_eq!(world.connects_sctp(), 1 + SEQUENTIAL, "connections that rode SCTP");
+    assert_eq!(world.connects_sctp(), 1 + SEQUENTIAL, "rode SCTP; others: {}", world.fallbacks());
     world.wait_quiet();
     world.wait_descriptors(before);
 }

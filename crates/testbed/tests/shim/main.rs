@@ -6,5 +6,6 @@
 mod deaths;
 mod load;
 mod mtu;
+mod roaming;
 mod truth;
 mod world;

@@ -101,6 +101,11 @@ impl World {
     pub(crate) fn connects_sctp(&self) -> u64 {
         status(&self.alphas)["counters"]["connects_sctp"].as_u64().unwrap()
     }
+
+    /// Why connections of alpha were plain TCP lately.
+    pub(crate) fn fallbacks(&self) -> Value {
+        status(&self.alphas)["recent_fallbacks"].take()
+    }
 }
 
 fn status(daemon: &Daemon) -> Value {

@@ -1,0 +1,100 @@
+//! This host's addresses come and go while connections live.
+//!
+//! To the peer: a new address joins every association, one that is gone leaves it, and when none of an association's
+//! addresses is left it moves to another (RFC 5061). To the local programs: the address that a program's own TCP connection
+//! has is kept on our interface while the connection lives, for TCP cannot move. [`Shard::follow_addresses`] compares what
+//! is with what should be, and can be called at any time.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use sctp::{AddressError, AssociationId};
+
+use crate::shard::Shard;
+
+impl Shard {
+    /// The host's addresses have changed.
+    pub(crate) fn follow_addresses(&mut self) {
+        self.keep_addresses();
+        let roaming: Vec<AssociationId> =
+            self.connections.iter().filter(|(_, c)| c.roams).map(|(_, c)| c.association).collect();
+        for association in roaming {
+            self.follow_addresses_of(association);
+        }
+    }
+
+    /// Tells the peer of one association what has changed.
+    fn follow_addresses_of(&mut self, association: AssociationId) {
+        let Some(info) = self.engine.info(association) else { return };
+        let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
+        let meets = |ip: &IpAddr| info.paths.iter().any(|path| path.route.remote.is_ipv4() == ip.is_ipv4());
+        let offered: Vec<IpAddr> = self.addresses.offered().filter(meets).collect();
+        let gone: Vec<IpAddr> = has.iter().copied().filter(|ip| !self.addresses.is_own(*ip)).collect();
+        if gone.len() == has.len() {
+            return self.move_association(association, offered.first());
+        }
+        for ip in offered.iter().filter(|ip| !has.contains(*ip)) {
+            let outcome = self.engine.add_local_address(self.now, association, *ip);
+            note("add", *ip, outcome);
+        }
+        for ip in gone {
+            match self.engine.remove_local_address(self.now, association, ip) {
+                // Its other addresses are not proved.
+                Err(AddressError::Last(_)) => {
+                    return self.move_association(association, offered.iter().find(|ip| has.contains(*ip)));
+                }
+                outcome => note("remove", ip, outcome),
+            }
+        }
+    }
+
+    /// None of an association's addresses can be used. Without a refuge it waits for the next address.
+    fn move_association(&mut self, association: AssociationId, refuge: Option<&IpAddr>) {
+        if let Some(&ip) = refuge {
+            let outcome = self.engine.move_to_local_address(self.now, association, ip);
+            note("move to", ip, outcome);
+        }
+    }
+
+    /// A connection or its diversion is over: the address that was kept for it may be released.
+    pub(crate) fn release_addresses(&mut self) {
+        if !self.kept.is_empty() {
+            self.keep_addresses();
+        }
+    }
+
+    /// A path works: an association may now leave addresses that were its last ones before.
+    pub(crate) fn on_path_up(&mut self, association: AssociationId) {
+        let id = self.connections.of_association(association);
+        if !self.kept.is_empty() && id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams) {
+            self.follow_addresses_of(association);
+        }
+    }
+
+    /// Keeps those addresses that live connections have and the host has not, and no others.
+    fn keep_addresses(&mut self) {
+        let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
+        let lingering = self.diverted.keys().map(|flow| flow.local().ip());
+        let wanted: BTreeSet<IpAddr> =
+            in_use.chain(lingering).filter(|ip| !self.addresses.is_own(*ip)).collect();
+        for ip in wanted.difference(&self.kept) {
+            if let Err(error) = self.interceptor.keep_address(*ip) {
+                tracing::warn!(%ip, %error, "local programs lose the address of their connections");
+            }
+        }
+        for ip in self.kept.difference(&wanted) {
+            if let Err(error) = self.interceptor.release_address(*ip) {
+                tracing::warn!(%ip, %error, "an address that nothing uses stays on our interface");
+            }
+        }
+        self.kept = wanted;
+    }
+}
+
+fn note(what: &str, ip: IpAddr, outcome: Result<(), AddressError>) {
+    match outcome {
+        Ok(()) => tracing::info!(%ip, what, "the peer is told of our addresses"),
+        // The peer does without it, or an earlier change is under way and its answer brings us here again.
+        Err(error) => tracing::debug!(%ip, what, %error, "the peer is not told of our addresses"),
+    }
+}
