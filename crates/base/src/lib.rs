@@ -7,7 +7,9 @@
 
 mod net;
 mod serial;
+mod shard;
 mod time;
 
 pub use net::{Carrier, Ecn, Route};
+pub use shard::Shard;
 pub use time::Time;

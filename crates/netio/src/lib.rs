@@ -1,7 +1,7 @@
 //! SCTP packets in and out of the kernel: UDP with GSO and GRO, raw IP, addresses and routes.
 //!
 //! Sends and receives whole SCTP packets and reports what ICMP says about them. Never looks inside an SCTP
-//! packet, decides nothing of the protocol, starts no thread and reads no clock. Everything belongs to the
+//! packet but to choose among shards (`steering`), decides nothing of the protocol, starts no thread and reads no clock. Everything belongs to the
 //! network namespace of the thread that opened it, and must be used by threads in the same one: sending over
 //! IPv6 by a given interface opens a socket the first time, for [`SENDERS_MAX`] interfaces at most.
 //!
@@ -22,6 +22,7 @@ mod pair;
 mod raw;
 mod sockaddr;
 mod socket;
+mod steering;
 mod sys;
 mod train;
 mod udp;

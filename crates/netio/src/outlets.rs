@@ -54,6 +54,11 @@ impl Watched {
 
 impl Outlets {
     /// Starts with the main socket alone, which is bound to `port`.
+    /// The port that all have.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> Outlets {
         Outlets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
     }

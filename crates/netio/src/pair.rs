@@ -7,7 +7,7 @@ use base::{Ecn, Route};
 
 use crate::counters::Counters;
 use crate::error::{PathError, SendError, SendErrorKind};
-use crate::socket::{Kind, Received, Socket};
+use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::train::Train;
 
 /// An IPv4 and an IPv6 socket. Invariant: at least one is there.
@@ -18,13 +18,21 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Opens both on the unspecified address; a host without one family gets the other alone.
-    pub(crate) fn open(kind: Kind, port: u16) -> io::Result<Pair> {
-        let v4 = optional(Socket::open(kind, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)))?;
-        let v6 = optional(Socket::open(kind, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)))?;
+    pub(crate) fn open(kind: Kind, port: u16, sharing: Sharing) -> io::Result<Pair> {
+        let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        let v4 = optional(Socket::open(kind, v4, sharing))?;
+        let port = v4.as_ref().map_or(port, Socket::port);
+        let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+        let v6 = optional(Socket::open(kind, v6, sharing))?;
         if v4.is_none() && v6.is_none() {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
         Ok(Pair { v4, v6 })
+    }
+
+    /// The port that both have.
+    pub(crate) fn port(&self) -> u16 {
+        self.v4.as_ref().or(self.v6.as_ref()).map_or(0, Socket::port)
     }
 
     pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {

@@ -11,7 +11,7 @@ use base::{Ecn, Route};
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::pair::Pair;
-use crate::socket::{Kind, Received};
+use crate::socket::{Kind, Received, Sharing};
 use crate::train::Train;
 
 /// An IPv4 and an IPv6 raw socket for protocol 132, on all addresses.
@@ -25,7 +25,7 @@ impl RawCarrier {
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW, and the other errors of socket(2).
     pub fn open() -> io::Result<RawCarrier> {
-        Ok(RawCarrier { pair: Pair::open(Kind::Raw, 0)? })
+        Ok(RawCarrier { pair: Pair::open(Kind::Raw, 0, Sharing::No)? })
     }
 
     /// Sends the packets of a [`Train`], as in [`UdpCarrier::send`](crate::UdpCarrier::send).

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU8;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use base::{Carrier, Ecn, Route};
@@ -20,6 +21,7 @@ use crate::inbound::{open_datagram, open_error};
 use crate::options;
 use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
+use crate::steering;
 use crate::sys::{self, Slot};
 use crate::train::Train;
 
@@ -39,6 +41,13 @@ const ATTEMPTS: usize = 4;
 pub(crate) enum Kind {
     Udp,
     Raw,
+}
+
+/// Whether other sockets of this user may have the same port (SO_REUSEPORT).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    No,
+    Yes,
 }
 
 /// What a `recv` call has done.
@@ -76,10 +85,13 @@ impl Socket {
     ///
     /// # Errors
     /// Those of socket(2), setsockopt(2) and bind(2); raw sockets need CAP_NET_RAW.
-    pub(crate) fn open(kind: Kind, address: SocketAddr) -> io::Result<Socket> {
+    pub(crate) fn open(kind: Kind, address: SocketAddr, sharing: Sharing) -> io::Result<Socket> {
         let is_v4 = address.is_ipv4();
         let socket = new_socket(kind, is_v4)?;
         options::set_all(socket.as_fd(), is_v4)?;
+        if sharing == Sharing::Yes {
+            socket.set_reuse_port(true)?;
+        }
         if kind == Kind::Udp {
             // Kernels before 5.0 have no GRO on sockets; packets then come one by one.
             let _ = sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
@@ -90,6 +102,16 @@ impl Socket {
         let outlets = Outlets::new(socket, kind, port);
         let (refusals, counters) = Default::default();
         Ok(Socket { outlets, kind, is_v4, slots, refusals, errors_waiting: false, counters })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.outlets.port()
+    }
+
+    /// Has the kernel choose among the sockets of this port by what their SCTP packets say. A kernel that cannot chooses by
+    /// addresses and ports; then more packets have to be handed on.
+    pub(crate) fn steer(&self, shards: NonZeroU8) {
+        let _ = sys::steer(self.outlets.main(), &steering::program(shards, self.is_v4));
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -362,7 +384,7 @@ mod tests {
     use super::*;
 
     fn on_loopback() -> (Socket, u16) {
-        let socket = Socket::open(Kind::Udp, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = Socket::open(Kind::Udp, "127.0.0.1:0".parse().unwrap(), Sharing::No).unwrap();
         let port = socket2::SockRef::from(&socket.outlets.main()).local_addr().unwrap();
         (socket, port.as_socket().unwrap().port())
     }

@@ -99,6 +99,23 @@ pub(crate) fn set_int(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_in
     check(result as isize).map(drop)
 }
 
+/// Has a program of classic BPF choose among the sockets that share this one's port.
+pub(crate) fn steer(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies `len` instructions, which live through the call, and writes nothing.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast::<c_void>(),
+            size_of::<libc::sock_fprog>() as socklen_t,
+        )
+    };
+    check(result as isize).map(drop)
+}
+
 /// The IP MTU of an interface in bytes; `fd` is any socket of its network namespace.
 pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32> {
     // SAFETY: ifreq is plain old data; all zeroes is a valid request.

@@ -1,6 +1,7 @@
 //! SCTP in UDP (RFC 6951): the fast path, thanks to GSO and GRO.
 
 use std::io;
+use std::num::NonZeroU8;
 
 use base::{Ecn, Route};
 
@@ -8,7 +9,7 @@ use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::gso;
 use crate::pair::Pair;
-use crate::socket::{Kind, Received};
+use crate::socket::{Kind, Received, Sharing};
 use crate::train::Train;
 
 /// The port of SCTP in UDP (RFC 6951 section 5.1).
@@ -28,7 +29,26 @@ impl UdpCarrier {
     /// # Errors
     /// Those of socket(2) and bind(2), `AddrInUse` above all: another program holds the port.
     pub fn bind(port: u16) -> io::Result<UdpCarrier> {
-        Ok(UdpCarrier { pair: Pair::open(Kind::Udp, port)? })
+        Ok(UdpCarrier { pair: Pair::open(Kind::Udp, port, Sharing::No)? })
+    }
+
+    /// Binds `port` once for each of `count` shards, in order; port 0 lets the kernel choose one for all. Where the kernel
+    /// can (4.5 and later), it hands each datagram to the socket of the shard that [`Shard`] names for its first SCTP
+    /// packet. A train that GRO put together may hold packets of other shards behind it, and a packet whose T bit is set
+    /// may belong to any: the caller looks at each (`wire::steer`) and hands it on.
+    ///
+    /// # Errors
+    /// Those of socket(2) and bind(2), `AddrInUse` above all: another program, or another user's, holds the port.
+    pub fn bind_shards(port: u16, count: NonZeroU8) -> io::Result<Vec<UdpCarrier>> {
+        let mut carriers: Vec<UdpCarrier> = Vec::new();
+        for _ in 0..count.get() {
+            let port = carriers.first().map_or(port, |first| first.pair.port());
+            carriers.push(UdpCarrier { pair: Pair::open(Kind::Udp, port, Sharing::Yes)? });
+        }
+        if let Some(first) = carriers.first_mut() {
+            first.pair.sockets().for_each(|socket| socket.steer(count));
+        }
+        Ok(carriers)
     }
 
     /// The bytes that go into one system call at most, for packets of `segment_size` bytes: up to 64 packets

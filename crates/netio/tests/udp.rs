@@ -2,9 +2,13 @@
 
 mod common;
 
-use base::Ecn;
+use std::io::ErrorKind;
+use std::num::NonZeroU8;
+
+use base::{Ecn, Shard};
 use common::*;
-use netio::{PathErrorKind, SendErrorKind, Unreachable};
+use netio::{PathErrorKind, SendErrorKind, UdpCarrier, Unreachable};
+use wire::{Steer, steer};
 
 #[test]
 fn a_packet_crosses_with_its_route_in_both_families() {
@@ -208,4 +212,41 @@ fn a_broadcast_is_thrown_away() {
     });
     assert_eq!(packets(&mut receiver, 1)[0].2, b"one");
     assert_eq!(receiver.counters().discarded, 1);
+}
+
+/// The common header and a chunk's: what the kernel and `wire::steer` look at.
+fn sctp_packet(ports: (u16, u16), tag: u32) -> Vec<u8> {
+    let head = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
+    [&head[..], &tag.to_be_bytes(), &[0; 4], &[1, 0, 0, 4]].concat()
+}
+
+#[test]
+fn each_shards_socket_gets_the_packets_of_its_tags_and_its_share_of_inits() {
+    let (a, b) = pair();
+    let mut sender = a.udp();
+    let count = NonZeroU8::new(3).unwrap();
+    let mut shards =
+        b.within(|| UdpCarrier::bind_shards(netio::SCTP_OVER_UDP_PORT, count)).expect("a free port");
+    for (from, to) in families(1) {
+        let tags = (1..40u32).map(|n| sctp_packet((1, 2), n.wrapping_mul(0x0fed_cba9)));
+        let inits = (1..40).map(|n| sctp_packet((n * 1009, n), 0));
+        let all: Vec<Vec<u8>> = tags.chain(inits).collect();
+        for packet in &all {
+            sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, packet)).unwrap();
+        }
+        for (carrier, shard) in shards.iter_mut().zip(Shard::all(count)) {
+            let is_its = |p: &&Vec<u8>| steer(p, from.parse().unwrap(), shard) == Steer::To(shard);
+            let expected: Vec<&Vec<u8>> = all.iter().filter(is_its).collect();
+            assert!(expected.len() > 10, "{} for {shard:?}", expected.len());
+            let arrived = packets(carrier, expected.len());
+            assert_eq!(arrived.iter().map(|p| &p.2).collect::<Vec<_>>(), expected, "{from} {shard:?}");
+        }
+    }
+}
+
+#[test]
+fn a_port_of_shards_is_closed_to_other_carriers() {
+    let a = Namespace::new();
+    let _shards = a.within(|| UdpCarrier::bind_shards(9899, NonZeroU8::MIN)).unwrap();
+    assert_eq!(a.within(|| UdpCarrier::bind(9899).err().map(|e| e.kind())), Some(ErrorKind::AddrInUse));
 }

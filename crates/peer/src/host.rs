@@ -4,8 +4,9 @@
 //! [`Host::open`]; then call [`Host::turn`] until done, and act on [`Host::engine`]'s events between the turns.
 
 use crate::options::{CarrierKind, Options};
-use anyhow::{Context, Result, bail};
-use base::{Carrier, Ecn, Route, Time};
+use crate::shards::Post;
+use anyhow::{Context, Result, bail, ensure};
+use base::{Carrier, Ecn, Route, Shard, Time};
 use mio::{Events, Poll, Token};
 use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
@@ -13,6 +14,7 @@ use sctp::{
     IncomingInit, InitDecision, Listener, PathError, Timing, Transmit, Unreachable,
 };
 use std::net::IpAddr;
+use std::num::NonZeroU8;
 use std::time::{Duration, Instant};
 
 /// Octets of packets that go to the kernel in one call.
@@ -35,6 +37,8 @@ pub struct Host {
     batch: Box<[u8]>,
     /// What of the batch waits for room, from which octet on.
     waiting: Option<(Transmit, usize)>,
+    /// The way to the other shards of this host, if there are any.
+    post: Option<Post>,
 }
 
 /// Lets INITs in that ask for the one port.
@@ -59,7 +63,7 @@ impl Host {
     /// # Errors
     /// When the UDP port is taken, rights are missing, or the kernel's own SCTP would answer in our place.
     pub fn open(options: &Options, port: Option<u16>) -> Result<Host> {
-        let mut carriers = match options.carrier {
+        let carriers = match options.carrier {
             CarrierKind::Udp => {
                 let udp = UdpCarrier::bind(options.udp_port);
                 Carriers::new(Some(udp.with_context(|| format!("UDP port {}", options.udp_port))?), None)
@@ -71,20 +75,51 @@ impl Host {
                 Carriers::new(None, Some(RawCarrier::open().context("IP protocol 132 (needs root)")?))
             }
         };
-        let poll = Poll::new()?;
+        Host::around(options, port, carriers, Poll::new()?, Shard::WHOLE)
+    }
+
+    /// Opens `count` hosts on one UDP port, each for its part of the associations and for a thread of its own; they hand
+    /// packets on to each other.
+    ///
+    /// # Errors
+    /// As [`Host::open`].
+    pub fn open_shards(options: &Options, port: u16, count: NonZeroU8) -> Result<Vec<Host>> {
+        ensure!(options.carrier == CarrierKind::Udp, "shards need --carrier udp");
+        let carriers = UdpCarrier::bind_shards(options.udp_port, count);
+        let carriers = carriers.with_context(|| format!("UDP port {}", options.udp_port))?;
+        let shards: Vec<Shard> = Shard::all(count).collect();
+        let polls = shards.iter().map(|_| Poll::new()).collect::<std::io::Result<Vec<_>>>()?;
+        let posts = Post::between(&shards, &polls, Token(Carriers::TOKENS))?;
+        let mut hosts = Vec::new();
+        for (((carrier, poll), post), shard) in carriers.into_iter().zip(polls).zip(posts).zip(shards) {
+            let host = Host::around(options, Some(port), Carriers::new(Some(carrier), None), poll, shard)?;
+            hosts.push(Host { post: Some(post), ..host });
+        }
+        Ok(hosts)
+    }
+
+    fn around(
+        options: &Options,
+        port: Option<u16>,
+        mut carriers: Carriers,
+        poll: Poll,
+        shard: Shard,
+    ) -> Result<Host> {
         carriers.register(poll.registry(), Token(0))?;
         let start = clock();
-        let config = EndpointConfig { association: association_config(options), ..EndpointConfig::default() };
+        let association = association_config(options);
+        let config = EndpointConfig { association, shard, ..EndpointConfig::default() };
         Ok(Host {
             engine: Endpoint::new(Time::ZERO, config, rand::random()),
             carriers,
             interfaces: netio::addresses(&[] as &[&str]).context("cannot list addresses")?,
             door: Door { port, local_addresses: options.local.clone() },
             poll,
-            ready: Events::with_capacity(Carriers::TOKENS),
+            ready: Events::with_capacity(Carriers::TOKENS + 1),
             start,
             batch: vec![0; BATCH].into(),
             waiting: None,
+            post: None,
         })
     }
 
@@ -116,12 +151,17 @@ impl Host {
 
     fn receive(&mut self) -> Result<()> {
         let now = self.now();
-        let (engine, door) = (&mut self.engine, &mut self.door);
+        let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
+        while let Some(mail) = post.as_ref().and_then(Post::next) {
+            engine.handle_datagram(now, &mail.route, mail.ecn, &mail.packet, door);
+        }
         for _ in 0..RECEIVES_PER_TURN {
             let received = self
                 .carriers
                 .recv(|route: &Route, ecn: Ecn, packet: &[u8]| {
-                    engine.handle_datagram(now, route, ecn, packet, door)
+                    if post.as_ref().is_none_or(|post| post.keeps(route, ecn, packet)) {
+                        engine.handle_datagram(now, route, ecn, packet, door);
+                    }
                 })
                 .context("receiving failed")?;
             if received.errors_waiting {

@@ -11,6 +11,7 @@ pub mod host;
 mod measure;
 pub mod modes;
 pub mod options;
+mod shards;
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;

@@ -13,6 +13,7 @@ use sctp::{AssociationId, CloseReason, Event, Ppid, SendError, SendOptions, Stre
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
+use std::num::NonZeroU8;
 use std::time::Duration;
 
 /// Accepts one association and counts what comes until it ends; prints "BYTES MICROSECONDS", the time from the first to
@@ -94,9 +95,23 @@ struct Talk {
 ///
 /// # Errors
 /// When sockets fail. An association that ends badly is only forgotten.
-pub(crate) fn serve(options: &Options, port: u16) -> Result<()> {
-    let mut host = Host::open(options, Some(port))?;
+pub(crate) fn serve(options: &Options, port: u16, shards: NonZeroU8) -> Result<()> {
+    let hosts = match shards.get() {
+        1 => vec![Host::open(options, Some(port))?],
+        _ => Host::open_shards(options, port, shards)?,
+    };
     println!("listening");
+    // Each ends by an error only; the first one ends the program.
+    let (tell, failure) = std::sync::mpsc::channel();
+    for host in hosts {
+        let tell = tell.clone();
+        std::thread::spawn(move || tell.send(answer_all(host)));
+    }
+    failure.recv()?
+}
+
+/// Answers all associations of one host, for ever.
+fn answer_all(mut host: Host) -> Result<()> {
     let mut talks: BTreeMap<AssociationId, Talk> = BTreeMap::new();
     loop {
         host.turn(Time::NEVER)?;

@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<()> {
         Mode::Client { host, port, load } => client(options, host, port, load),
         Mode::Receive { port } => measure::receive(options, port),
         Mode::Send { host, port, seconds, size } => measure::send(options, host, port, seconds, size),
-        Mode::Serve { port } => measure::serve(options, port),
+        Mode::Serve { port, shards } => measure::serve(options, port, shards),
         Mode::Ping { host, port, count, size } => measure::ping(options, host, port, count, size),
         Mode::Connects { host, port, count } => measure::connects(options, host, port, count),
     }
@@ -196,6 +196,7 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
         AddressChange::Add(address) => host.engine.add_local_address(now, id, address)?,
         AddressChange::Remove(address) => host.engine.remove_local_address(now, id, address)?,
         AddressChange::SetPrimary(address) => host.engine.set_peer_primary(now, id, address)?,
+        AddressChange::MoveTo(address) => host.engine.move_to_local_address(now, id, address)?,
     }
     let answer = |event: &Event| matches!(event, Event::AddressChange { change: c, .. } if *c == change);
     await_event(host, |event| {

@@ -3,6 +3,7 @@
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
+use std::num::NonZeroU8;
 
 /// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip, and a kernel without SCTP of its own.
 #[derive(Debug, Parser)]
@@ -79,6 +80,9 @@ pub enum Mode {
     Serve {
         /// The SCTP port.
         port: u16,
+        /// Divide the associations among so many threads, each with a socket of its own. Needs --carrier udp.
+        #[arg(long, default_value = "1")]
+        shards: NonZeroU8,
     },
     /// Connect, send a message and wait until it is back, again and again; print each round trip in microseconds.
     Ping {

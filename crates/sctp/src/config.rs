@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base::Shard;
+
 use crate::extension::Extensions;
 use crate::extension::auth::AuthConfig;
 use crate::extension::reconfig::ReconfigPolicy;
@@ -13,6 +15,10 @@ pub struct EndpointConfig {
     pub cookie_lifetime: Duration,
     /// How often the key that signs cookies is replaced; the previous one stays good for as long again.
     pub cookie_key_lifetime: Duration,
+    /// Which part of a host's associations this endpoint has: its verification tags say so, by which packets are led to it
+    /// (see [`Shard`]). The driver gives it the packets of its part only, and begins an association where
+    /// [`Shard::of_peer`] says.
+    pub shard: Shard,
     /// What accepted associations get; [`Connect`](crate::Connect) brings its own.
     pub association: AssociationConfig,
     /// Bounds on memory and work.
@@ -24,6 +30,7 @@ impl Default for EndpointConfig {
         EndpointConfig {
             cookie_lifetime: Duration::from_secs(60),
             cookie_key_lifetime: Duration::from_secs(600),
+            shard: Shard::WHOLE,
             association: AssociationConfig::default(),
             limits: Limits::default(),
         }

@@ -23,6 +23,7 @@ mod list;
 mod packet;
 mod parameter;
 mod reader;
+mod steer;
 #[cfg(test)]
 mod test_support;
 mod tlv;
@@ -43,5 +44,6 @@ pub use packet::{
     COMMON_HEADER_LEN, ChecksumMode, Chunks, CommonHeader, Packet, PacketError, RawChunk, RawChunks,
 };
 pub use parameter::{Parameter, ParameterError, Parameters, ParametersIter, ReconfigResult};
+pub use steer::{Steer, steer};
 pub use tlv::{CHUNK_HEADER_LEN, Tlv, TlvError, Tlvs, padded};
 pub use writer::{AuthPlan, NoRoom, PacketWriter, WriteChunk, Writer};

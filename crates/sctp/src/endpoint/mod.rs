@@ -160,10 +160,10 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// A verification tag that no association has.
+    /// A verification tag of our shard that no association has.
     fn new_tag(&mut self) -> wire::VerificationTag {
         loop {
-            let tag = self.random.tag();
+            let tag = wire::VerificationTag(self.config.shard.tag_near(self.random.tag().0));
             if self.slots.by_tag(tag).is_none() {
                 return tag;
             }

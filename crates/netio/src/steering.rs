@@ -1,0 +1,46 @@
+//! The program by which the kernel chooses among the sockets of shards: `wire::steer` in classic BPF.
+//!
+//! It runs on the first SCTP packet of a UDP datagram, whose data begins behind the UDP header.
+
+use std::num::NonZeroU8;
+
+use libc::sock_filter;
+
+/// Where the verification tag stands in the common header.
+const TAG: u32 = 4;
+/// Of an address beyond this, offsets are from the network header (SKF_NET_OFF).
+const NETWORK_HEADER: u32 = libc::SKF_NET_OFF as u32;
+/// Where an IPv4 source address stands, and the last four octets of an IPv6 one.
+const SOURCE_V4: u32 = 12;
+const SOURCE_V6_TAIL: u32 = 20;
+
+/// The program: the number of the socket for a datagram, in the order in which the sockets were bound.
+pub(crate) fn program(shards: NonZeroU8, is_v4: bool) -> [sock_filter; 11] {
+    let source = NETWORK_HEADER.wrapping_add(if is_v4 { SOURCE_V4 } else { SOURCE_V6_TAIL });
+    [
+        load(libc::BPF_W, TAG),
+        // A tag leads straight to the end.
+        sock_filter { code: code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), jt: 0, jf: 7, k: 0 },
+        load(libc::BPF_H, 0),
+        plain(libc::BPF_MISC | libc::BPF_TAX, 0),
+        load(libc::BPF_H, 2),
+        plain(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_X, 0),
+        plain(libc::BPF_MISC | libc::BPF_TAX, 0),
+        load(libc::BPF_W, source),
+        plain(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_X, 0),
+        plain(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, u32::from(shards.get())),
+        plain(libc::BPF_RET | libc::BPF_A, 0),
+    ]
+}
+
+fn load(size: u32, offset: u32) -> sock_filter {
+    plain(libc::BPF_LD | size | libc::BPF_ABS, offset)
+}
+
+fn plain(what: u32, k: u32) -> sock_filter {
+    sock_filter { code: code(what), jt: 0, jf: 0, k }
+}
+
+fn code(bits: u32) -> u16 {
+    bits as u16
+}

@@ -1,0 +1,81 @@
+//! Packets between the shards of one host: each thread has its own sockets and engine, and the kernel leads nearly every
+//! packet to the right one; the rest is handed on here.
+//!
+//! Invariant: a full mailbox loses packets, as a full socket buffer does, and never blocks.
+
+use base::{Ecn, Route, Shard};
+use mio::{Poll, Token, Waker};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use wire::{Steer, steer};
+
+/// Packets that may wait for one shard.
+const WAITING: usize = 1024;
+
+/// A packet that came to another shard's socket.
+pub(crate) struct Mail {
+    pub(crate) route: Route,
+    pub(crate) ecn: Ecn,
+    pub(crate) packet: Box<[u8]>,
+}
+
+/// How to reach one shard.
+#[derive(Clone)]
+struct Address {
+    mailbox: SyncSender<Mail>,
+    waker: Arc<Waker>,
+}
+
+/// One shard's mailbox, and the others' addresses.
+pub(crate) struct Post {
+    shard: Shard,
+    inbox: Receiver<Mail>,
+    /// In the order of the shards, itself included.
+    addresses: Vec<Address>,
+}
+
+impl Post {
+    /// One for each shard, whose poll, in order, is woken with `token` when mail comes.
+    pub(crate) fn between(shards: &[Shard], polls: &[Poll], token: Token) -> io::Result<Vec<Post>> {
+        let (mut addresses, mut inboxes) = (Vec::new(), Vec::new());
+        for poll in polls {
+            let (mailbox, inbox) = sync_channel(WAITING);
+            addresses.push(Address { mailbox, waker: Arc::new(Waker::new(poll.registry(), token)?) });
+            inboxes.push(inbox);
+        }
+        let post = |(&shard, inbox)| Post { shard, inbox, addresses: addresses.clone() };
+        Ok(shards.iter().zip(inboxes).map(post).collect())
+    }
+
+    /// Whether the packet is for this shard; if it is for another, too or instead, it is sent there.
+    pub(crate) fn keeps(&self, route: &Route, ecn: Ecn, packet: &[u8]) -> bool {
+        match steer(packet, route.remote, self.shard) {
+            Steer::To(shard) if shard == self.shard => true,
+            Steer::To(shard) => {
+                self.hand_on(shard, route, ecn, packet);
+                false
+            }
+            Steer::All => {
+                let others = Shard::all(self.shard.count()).filter(|shard| *shard != self.shard);
+                others.for_each(|shard| self.hand_on(shard, route, ecn, packet));
+                true
+            }
+        }
+    }
+
+    fn hand_on(&self, shard: Shard, route: &Route, ecn: Ecn, packet: &[u8]) {
+        let Some(address) = self.addresses.get(usize::from(shard.index())) else { return };
+        let mail = Mail { route: *route, ecn, packet: packet.into() };
+        match address.mailbox.try_send(mail) {
+            // A shard that cannot be woken finds its mail with the next packet or timer.
+            Ok(()) => drop(address.waker.wake()),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+
+    /// The next packet that another shard handed on.
+    pub(crate) fn next(&self) -> Option<Mail> {
+        self.inbox.try_recv().ok()
+    }
+}

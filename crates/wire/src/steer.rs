@@ -1,0 +1,77 @@
+//! To which of several engines a packet goes, before it is parsed or its checksum verified.
+//!
+//! Reads the common header and the head of the first chunk; what is too short goes to the first shard, which refuses it.
+
+use std::net::IpAddr;
+
+use base::Shard;
+
+use crate::ChunkType;
+
+/// The T bit of ABORT and SHUTDOWN COMPLETE.
+const FLAG_T: u8 = 1;
+
+/// Where a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Steer {
+    /// To this shard.
+    To(Shard),
+    /// To every one: the tag is not ours but the one that we sent (the T bit, RFC 9260 section 8.5.1), so that only the
+    /// association itself knows it.
+    All,
+}
+
+/// The shard, among as many as `shard` is one of, for a packet that came from `source`.
+pub fn steer(packet: &[u8], source: IpAddr, shard: Shard) -> Steer {
+    let Some(header) = packet.first_chunk::<14>() else { return Steer::To(shard.of_tag(0)) };
+    let [s0, s1, d0, d1, t0, t1, t2, t3, _, _, _, _, kind, flags] = *header;
+    let tag = u32::from_be_bytes([t0, t1, t2, t3]);
+    let kind = ChunkType(kind);
+    if matches!(kind, ChunkType::ABORT | ChunkType::SHUTDOWN_COMPLETE) && flags & FLAG_T != 0 {
+        return Steer::All;
+    }
+    if tag == 0 {
+        let ports = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+        return Steer::To(shard.of_peer(ports, source));
+    }
+    Steer::To(shard.of_tag(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU8;
+
+    fn of_three(index: usize) -> Shard {
+        Shard::all(NonZeroU8::new(3).unwrap()).nth(index).unwrap()
+    }
+
+    fn packet(tag: u32, kind: u8, flags: u8) -> Vec<u8> {
+        let mut bytes = vec![0, 9, 0, 1];
+        bytes.extend(tag.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend([kind, flags, 0, 4]);
+        bytes
+    }
+
+    fn steered(bytes: &[u8]) -> Steer {
+        steer(bytes, IpAddr::from([0, 0, 0, 1]), of_three(0))
+    }
+
+    #[test]
+    fn a_tag_leads_to_its_shard_and_an_init_goes_by_ports_and_source() {
+        assert_eq!(steered(&packet(5, 0, 3)), Steer::To(of_three(2)));
+        assert_eq!(steered(&packet(6, 6, 0)), Steer::To(of_three(0)));
+        // 9 + 1 + 1
+        assert_eq!(steered(&packet(0, 1, 0)), Steer::To(of_three(2)));
+    }
+
+    #[test]
+    fn a_reflected_tag_goes_to_all_and_what_is_cut_off_to_the_first() {
+        assert_eq!(steered(&packet(5, 6, 1)), Steer::All);
+        assert_eq!(steered(&packet(5, 14, 1)), Steer::All);
+        // The same bit means "end of message" in DATA.
+        assert_eq!(steered(&packet(5, 0, 1)), Steer::To(of_three(2)));
+        assert_eq!(steered(&packet(5, 6, 1)[..13]), Steer::To(of_three(0)));
+    }
+}
