@@ -7,6 +7,7 @@ use base::Shard;
 use crate::extension::Extensions;
 use crate::extension::auth::AuthConfig;
 use crate::extension::reconfig::ReconfigPolicy;
+use crate::multipath::Multipath;
 
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
@@ -72,6 +73,8 @@ pub struct AssociationConfig {
     pub scheduler: Scheduler,
     /// Congestion control of each path.
     pub congestion: CongestionAlgorithm,
+    /// Whether new data goes by one path or by all at once.
+    pub multipath: Multipath,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
 }
@@ -111,6 +114,7 @@ impl Default for AssociationConfig {
             zero_checksum: None,
             scheduler: Scheduler::default(),
             congestion: CongestionAlgorithm::default(),
+            multipath: Multipath::default(),
             max_init_retransmits: 8,
         }
     }

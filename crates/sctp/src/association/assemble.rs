@@ -13,7 +13,6 @@ use wire::{
 use super::heartbeat::info;
 use super::{Association, Context, Control, State, WindowProbe};
 use crate::extension::Extension;
-use crate::info::PathState;
 use crate::path::PathIndex;
 use crate::tx::{Fragment, Taken};
 
@@ -119,20 +118,7 @@ impl Association {
         if let Some(path) = self.retransmission_path() {
             return self.window_allows(path).then_some(path);
         }
-        let path = self.paths.current();
-        self.next_new_length(path).map(|_| path)
-    }
-
-    /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
-    /// every other one goes another way; not all, for that way may be the dead one.
-    fn sack_path(&self) -> PathIndex {
-        let path = self.data_path;
-        let deviates = self.inbound.has_duplicates() && self.sack_deviates;
-        if self.paths.get(path).state() == PathState::Active && !deviates {
-            path
-        } else {
-            self.paths.alternate(path)
-        }
+        self.new_data_path()
     }
 
     /// Later packets of a train may be given less room than the path has: `is_full_size` says that this one was not.
@@ -241,15 +227,8 @@ impl Association {
         }
     }
 
-    /// The path for the earliest lost chunk.
-    pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
-        let (_, _, last) = self.outstanding.first_lost()?;
-        let active = self.paths.get(last).state() == PathState::Active;
-        Some(if active { last } else { self.paths.alternate(last) })
-    }
-
     /// Whether congestion window and pacing let data leave.
-    fn window_allows(&self, path: PathIndex) -> bool {
+    pub(super) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
         to.is_confirmed() && to.sending.allows(self.outstanding.flight(path))
     }
@@ -280,14 +259,16 @@ impl Association {
 
     /// A chunk of `length` bytes leaves: the peer's window shrinks, or the chunk probes it.
     fn take_window(&mut self, length: usize) {
-        if self.peer_rwnd < length && self.window_probe == WindowProbe::No {
+        // With more in flight the answer comes anyhow: then it is no probe.
+        let is_alone = self.outstanding.total_flight() <= length;
+        if self.peer_rwnd < length && is_alone && self.window_probe == WindowProbe::No {
             self.window_probe = WindowProbe::Sent;
         }
         self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
     }
 
     /// The length of the next new chunk, if windows and pacing allow it on `path`.
-    fn next_new_length(&self, path: PathIndex) -> Option<usize> {
+    pub(super) fn next_new_length(&self, path: PathIndex) -> Option<usize> {
         self.next_length_in_window(path).filter(|_| self.window_allows(path))
     }
 
@@ -299,13 +280,13 @@ impl Association {
 
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
-        if path != self.paths.current() || self.outstanding.has_lost() || !self.state.sends_data() {
+        if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
         let length = self.queue.next_length(self.fragment_size())?;
         // With nothing in flight one chunk may probe a closed window.
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
-        window_open.then_some(length)
+        (window_open && !self.is_detour(path)).then_some(length)
     }
 
     fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {

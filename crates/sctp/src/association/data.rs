@@ -20,7 +20,7 @@ impl Association {
             let reason = data.tsn.0.to_be_bytes().to_vec().into();
             return self.abort(crate::event::AbortCause { code: cause.code(), reason }, ctx);
         }
-        self.data_path = path;
+        self.note_data_path(path);
         let had_ready = self.inbound.has_ready();
         if data.stream.0 >= self.inbound_streams {
             self.on_data_of_no_stream(path, data, ctx);
@@ -83,6 +83,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) {
         let advanced = first > self.outstanding.first();
+        let is_stale = self.outstanding.is_stale(first, gaps);
         let flights: SmallVec<[usize; 8]> =
             self.paths.indices().map(|i| self.outstanding.flight(i)).collect();
         let Ok(acks) = self.outstanding.on_sack(first, gaps, ctx.now) else {
@@ -93,8 +94,11 @@ impl Association {
         }
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.counters.bytes_acknowledged += acknowledged as u64;
-        self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
-        self.on_window(acknowledged > 0, a_rwnd as usize);
+        // One that was overtaken by another, perhaps on another path, knows an older window.
+        if !is_stale {
+            self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
+            self.on_window(acknowledged > 0, a_rwnd as usize);
+        }
         // Answers to window probes prove that the peer lives (RFC 9260 section 6.1 A).
         if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
             self.errors = 0;
@@ -151,6 +155,9 @@ impl Association {
         if let Some((seq, rtt)) = acks.newest {
             path.on_round_trip(seq, rtt, next, &self.config.timing);
         }
+        // A path's own earliest chunk stands for the cumulative TSN where others may hold that back ("pseudo cumack").
+        let earliest = acks.earliest || (self.is_concurrent() && acks.front_moved);
+        let cumulative_advanced = cumulative_advanced || earliest;
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
         let outcome = self.paths.get_mut(index).sending.on_acks(acks, &seen);
         self.count_recovery(index, outcome);
@@ -158,7 +165,7 @@ impl Association {
         // RFC 9260 section 6.3.2, R2 and R3.
         if seen.flight == 0 {
             self.paths.get_mut(index).stop_data_timers();
-        } else if acks.earliest || self.paths.get(index).t3.is_none() {
+        } else if earliest || self.paths.get(index).t3.is_none() {
             self.restart_t3(index, ctx.now);
         }
         if acks.bytes > 0 {

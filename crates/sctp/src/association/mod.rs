@@ -14,6 +14,7 @@ mod opening;
 mod partial;
 mod reconfig;
 mod recovery;
+mod schedule;
 mod shutdown;
 mod state;
 mod table;
@@ -521,8 +522,7 @@ impl Association {
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {
-        let current = self.paths.current();
-        let path = |(i, p): (PathIndex, &Path)| p.info(i == current, self.outstanding.flight(i));
+        let path = |(i, p): (PathIndex, &Path)| p.info(self.carries_new_data(i), self.outstanding.flight(i));
         AssociationInfo {
             state: self.state.name(),
             local_port: self.local_port,

@@ -159,14 +159,22 @@ impl Association {
         if !self.state.sends_data() {
             return;
         }
-        let current = self.paths.current();
-        let retransmission = self.retransmission_path();
-        let waits = retransmission.or_else(|| self.waiting_length(current).map(|_| current));
-        if let Some(index) = waits {
+        if let Some(index) = self.retransmission_path() {
             let flight = self.outstanding.flight(index);
-            self.paths.get_mut(index).sending.on_waiting(flight, now);
-        } else if self.queue.is_empty() {
-            self.outstanding.on_app_limited(current);
+            return self.paths.get_mut(index).sending.on_waiting(flight, now);
+        }
+        for index in self.paths.indices() {
+            if !self.carries_new_data(index) {
+                continue;
+            }
+            if self.waiting_length(index).is_some() {
+                // Room that is not enough for a train is none.
+                let flight = if self.may_begin(index) { self.outstanding.flight(index) } else { usize::MAX };
+                self.paths.get_mut(index).sending.on_waiting(flight, now);
+            } else if self.queue.is_empty() || self.is_detour(index) {
+                // There is nothing to send, or nothing that this path should take.
+                self.outstanding.on_app_limited(index);
+            }
         }
     }
 }

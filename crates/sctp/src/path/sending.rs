@@ -17,6 +17,9 @@ use crate::tx::{Losses, PathAcks};
 /// Least time before a tail-loss probe: below it, the scheduling of both hosts looks like loss.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
+/// Trains that a window is sent in where trains are wanted.
+const TRAINS_IN_WINDOW: usize = 16;
+
 /// The state of an association around a SACK, or a loss, on one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
@@ -114,6 +117,11 @@ impl Sending {
     /// Whether the window has room. RFC 9260 section 6.1 B: it may be passed by less than one packet.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
         self.credit != Credit::No || flight < self.window
+    }
+
+    /// Whether the window has room for a train, unless losses are being mended.
+    pub(crate) fn has_train_window(&self, flight: usize) -> bool {
+        self.prr.is_some() || self.has_window(flight + self.window / TRAINS_IN_WINDOW)
     }
 
     /// Whether data may leave now.

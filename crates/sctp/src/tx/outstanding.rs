@@ -12,11 +12,15 @@ use base::Time;
 use smallvec::SmallVec;
 
 use super::lane::{Lane, RateSample};
+use super::rack::DUP_THRESHOLD;
 use super::{Fragment, Seq};
 use crate::path::PathIndex;
 
 /// Retransmitted chunks that are remembered until the peer reports them as duplicates.
 const MAX_REMEMBERED: usize = 4096;
+
+/// Gap blocks in a SACK from which on it may have had more to report. Linux sends no more than 16, others what fits.
+const MAYBE_CUT_SHORT: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
@@ -33,6 +37,8 @@ enum Sent {
     Once,
     /// Again after it was given up.
     Again,
+    /// Again, and not always by one path: what is acknowledged may be what another path has carried.
+    Moved,
     /// Again to probe for the loss of a tail.
     AsProbe,
     /// Once or more; the peer acknowledged it and took that back.
@@ -80,6 +86,9 @@ pub(crate) struct PathAcks {
     pub(crate) newest_sent_at: Option<Time>,
     /// Whether chunks of the path were acknowledged cumulatively: the earliest outstanding one is another now.
     pub(crate) earliest: bool,
+    /// Whether the earliest sent chunk in flight on the path was acknowledged, whatever others hold back the cumulative
+    /// TSN.
+    pub(crate) front_moved: bool,
     /// Chunks newly found lost.
     pub(crate) lost: Losses,
     /// Chunks that had been given up too early.
@@ -113,6 +122,8 @@ pub(crate) struct Outstanding {
     again: BTreeMap<Seq, PathIndex>,
     /// Ranges acknowledged by gap blocks, ends included.
     gaps: Vec<(Seq, Seq)>,
+    /// The last chunk that the last SACK can speak of, if it may have been cut short: what lies above may have arrived.
+    horizon: Option<Seq>,
 }
 
 impl Outstanding {
@@ -180,7 +191,7 @@ impl Outstanding {
         let given_up_on = std::mem::replace(&mut chunk.path, path);
         chunk.fate = Fate::InFlight;
         chunk.sent_at = now;
-        chunk.sent = Sent::Again;
+        chunk.sent = if given_up_on == path && chunk.sent != Sent::Moved { Sent::Again } else { Sent::Moved };
         let length = chunk.fragment.payload.len();
         self.lane(path).on_sent(seq, length, now);
         if given_up_on != path {
@@ -345,6 +356,11 @@ impl Outstanding {
         self.lane(path).rack.on_recovery();
     }
 
+    /// Whether a SACK with these gap blocks is older than one already seen: it knows less of what came above `first`.
+    pub(crate) fn is_stale(&self, first: Seq, gaps: &[(Seq, Seq)]) -> bool {
+        first == self.first && gaps.last().map(|g| g.1) < self.gaps.last().map(|g| g.1)
+    }
+
     /// Applies a SACK: everything before `first` is acknowledged, and the ranges of `gaps` (ends included).
     ///
     /// A SACK older than one already seen changes nothing. Gap blocks that are reversed, overlap or reach beyond what
@@ -359,13 +375,22 @@ impl Outstanding {
             return Ok(acks);
         }
         let advanced = first > self.first;
+        let fronts: SmallVec<[Option<(Seq, Time)>; 2]> =
+            (0..self.lanes.len()).map(|i| self.earliest_of(PathIndex(i))).collect();
         if advanced {
             self.renege(first, gaps, now);
+        }
+        if !self.is_stale(first, gaps) {
+            // With one path there are that many gaps only where there are as many losses.
+            let several = self.lanes.iter().filter(|lane| lane.flight + lane.above > 0).count() > 1;
+            let is_cut = several && gaps.len() >= MAYBE_CUT_SHORT;
+            self.horizon = gaps.last().filter(|_| is_cut).map(|last| last.1);
         }
         self.acknowledge_cumulative(first, now, &mut acks);
         self.acknowledge_gaps(gaps, now, &mut acks);
         self.note_gaps(gaps, advanced);
         for (index, acks) in acks.iter_mut().enumerate() {
+            acks.front_moved = acks.bytes > 0 && self.earliest_of(PathIndex(index)) != fronts[index];
             self.finish_acks(PathIndex(index), acks, now);
         }
         Ok(acks)
@@ -445,14 +470,16 @@ impl Outstanding {
         if sent == Sent::Reneged {
             return;
         }
-        lane.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
+        if sent != Sent::Moved || !lane.rack.is_sooner_than_others(now - sent_at) {
+            lane.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
+        }
         match (fate, sent) {
             (Fate::Lost, _) => {
                 acks.timeout_was_spurious |= lane.timed_out_too_early(now);
                 self.note_spurious(path);
             }
             (_, Sent::Once) => acks.newest = Some((seq, now - sent_at)),
-            (_, Sent::Again | Sent::AsProbe | Sent::Reneged) => {
+            (_, Sent::Again | Sent::Moved | Sent::AsProbe | Sent::Reneged) => {
                 self.on_repeated_delivered(seq, path, sent, now - sent_at, acks);
             }
         }
@@ -471,7 +498,7 @@ impl Outstanding {
         if too_soon {
             acks.timeout_was_spurious |= self.lanes[path.0].timed_out_at.is_some();
             if let Some(given_up_on) = self.again.remove(&seq)
-                && sent == Sent::Again
+                && matches!(sent, Sent::Again | Sent::Moved)
             {
                 self.note_spurious(given_up_on);
             }
@@ -499,8 +526,11 @@ impl Outstanding {
     pub(crate) fn find_lost(&mut self, path: PathIndex, now: Time) -> Losses {
         let mut losses = Losses::default();
         while let Some((seq, at)) = self.front_of(path) {
+            if self.horizon.is_some_and(|horizon| seq > horizon) {
+                break;
+            }
+            let Some(deadline) = self.deadline_of(path, seq, at) else { break };
             let lane = &mut self.lanes[path.0];
-            let Some(deadline) = lane.rack.deadline(seq, at, lane.above) else { break };
             if deadline > now {
                 losses.next_at = Some(deadline);
                 break;
@@ -514,6 +544,30 @@ impl Outstanding {
             losses.newest = at;
         }
         losses
+    }
+
+    /// When the earliest sent chunk in flight on `path` counts as lost; `None` if nothing sent after it was delivered.
+    fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
+        let lane = &self.lanes[path.0];
+        lane.rack.deadline(seq, at, || {
+            // With one path, all that was acknowledged by gap blocks lies above its first hole.
+            if self.lanes.len() == 1 { lane.above } else { self.delivered_above(path, seq) }
+        })
+    }
+
+    /// Chunks that `path` delivered above `seq`; counts no further than loss detection cares.
+    fn delivered_above(&self, path: PathIndex, seq: Seq) -> usize {
+        let from = self.index(seq).unwrap_or(self.chunks.len());
+        let above = self.chunks.range(from..).filter(|c| c.path == path && c.fate == Fate::Acknowledged);
+        above.take(DUP_THRESHOLD).count()
+    }
+
+    /// The earliest sent chunk in flight on `path`.
+    fn earliest_of(&self, path: PathIndex) -> Option<(Seq, Time)> {
+        self.lanes[path.0].bursts.iter().find_map(|burst| {
+            let seqs = (burst.first.max(self.first).0..burst.end.0).map(Seq);
+            seqs.into_iter().find(|&s| self.is_live(s, path, burst.at)).map(|s| (s, burst.at))
+        })
     }
 
     /// The earliest sent chunk in flight on `path`; forgets the transmissions before it, which do not count any more.

@@ -11,7 +11,7 @@ use super::Seq;
 
 /// Chunks acknowledged above a hole after which it needs no reordering window, as long as the path has never reordered
 /// (DupThresh, RFC 8985 section 6.2 step 4).
-const DUP_THRESHOLD: usize = 3;
+pub(super) const DUP_THRESHOLD: usize = 3;
 
 /// How long the least round trip is remembered: between one and two of these.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
@@ -87,6 +87,11 @@ impl Rack {
         self.min_rtt.get().is_none_or(|least| after < least * 3 / 4)
     }
 
+    /// The same for a chunk that another path has carried, too: it must not be sooner than the path's last deliveries.
+    pub(super) fn is_sooner_than_others(&self, after: Duration) -> bool {
+        after < self.rtt * 3 / 4 || self.is_too_soon(after)
+    }
+
     /// A chunk was given up too early: the path reorders, or reorders by more than was thought. Widens the window once a
     /// round trip (RFC 8985 section 6.2 step 4).
     pub(super) fn on_spurious(&mut self, round: u64) {
@@ -108,9 +113,9 @@ impl Rack {
         }
     }
 
-    /// How long a chunk may come later than one sent after it. `above` chunks were acknowledged out of order.
-    fn reordering_window(&self, above: usize) -> Duration {
-        if !self.reordering_seen && above >= DUP_THRESHOLD {
+    /// How long a chunk may come later than one sent after it. `above` counts the chunks delivered out of order.
+    fn reordering_window(&self, above: impl FnOnce() -> usize) -> Duration {
+        if !self.reordering_seen && above() >= DUP_THRESHOLD {
             return Duration::ZERO;
         }
         let least = self.min_rtt.get().unwrap_or(self.rtt);
@@ -118,7 +123,7 @@ impl Rack {
     }
 
     /// When a chunk counts as lost; `None` if nothing sent after it was delivered.
-    pub(super) fn deadline(&self, seq: Seq, sent_at: Time, above: usize) -> Option<Time> {
+    pub(super) fn deadline(&self, seq: Seq, sent_at: Time, above: impl FnOnce() -> usize) -> Option<Time> {
         self.newest.filter(|&newest| (sent_at, seq) < newest)?;
         Some(sent_at + self.rtt + self.reordering_window(above))
     }
@@ -140,38 +145,38 @@ mod tests {
     #[test]
     fn what_was_sent_before_the_newest_delivery_has_a_deadline_and_what_was_sent_after_has_none() {
         let rack = rack();
-        assert_eq!(rack.deadline(Seq(8), MS(10), 1), Some(MS(60)));
-        assert_eq!(rack.deadline(Seq(10), MS(10), 1), None);
-        assert_eq!(rack.deadline(Seq(3), MS(11), 1), None);
+        assert_eq!(rack.deadline(Seq(8), MS(10), || 1), Some(MS(60)));
+        assert_eq!(rack.deadline(Seq(10), MS(10), || 1), None);
+        assert_eq!(rack.deadline(Seq(3), MS(11), || 1), None);
     }
 
     #[test]
     fn three_chunks_above_close_the_reordering_window_and_two_do_not() {
         let rack = rack();
-        assert_eq!(rack.deadline(Seq(8), MS(9), 2), Some(MS(59)));
-        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(49)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 2), Some(MS(59)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 3), Some(MS(49)));
     }
 
     #[test]
     fn once_reordering_was_seen_the_window_stays_open() {
         let mut rack = rack();
         rack.on_delivered(Seq(5), MS(12), true, MS(52));
-        assert_eq!(rack.deadline(Seq(8), MS(9), 30), Some(MS(59)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 30), Some(MS(59)));
     }
 
     #[test]
     fn spurious_losses_widen_the_window_once_a_round_trip_up_to_the_round_trip_itself() {
         let mut rack = rack();
         rack.on_spurious(1);
-        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(59)), "the first only opens it");
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 3), Some(MS(59)), "the first only opens it");
         rack.on_spurious(1);
-        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(59)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 3), Some(MS(59)));
         rack.on_spurious(2);
-        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(69)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 3), Some(MS(69)));
         (3..30).for_each(|round| rack.on_spurious(round));
-        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(89)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 3), Some(MS(89)));
         (0..16).for_each(|_| rack.on_recovery());
-        assert_eq!(rack.deadline(Seq(8), MS(9), 3), Some(MS(59)));
+        assert_eq!(rack.deadline(Seq(8), MS(9), || 3), Some(MS(59)));
     }
 
     #[test]

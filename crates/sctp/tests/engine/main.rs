@@ -13,6 +13,7 @@ mod grid;
 mod hostile;
 mod many;
 mod mtu;
+mod multipath;
 mod partial;
 mod paths;
 mod reconfig;

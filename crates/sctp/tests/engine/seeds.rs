@@ -10,7 +10,10 @@ use base::{Carrier, Time};
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sctp::{AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Scheduler, Timing};
+use sctp::{
+    AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Multipath, PathScheduler,
+    Scheduler, Timing,
+};
 use sim::{
     Change, Close, Conversation, Direction, HostId, LinkConfig, LinkId, Loss, Outgoing, Reading, World,
 };
@@ -97,7 +100,10 @@ fn build(seed: u64) -> Run {
         list.extend((0..links).filter(|_| dual).map(|i| format!("fd00:{i}::{host}")));
         list
     };
-    let config = random_config(r);
+    let mut config = random_config(r);
+    if seed % 2 == 1 {
+        config.multipath = Multipath::Concurrent { scheduler: PathScheduler::LowestRtt };
+    }
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut world = World::new(seed);
     let [a, b] = [1, 2].map(|host| {

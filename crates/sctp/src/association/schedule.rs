@@ -1,0 +1,134 @@
+//! Which path takes the next packet: of new data, of what was lost, and of SACKs.
+//!
+//! With [`Multipath::Off`] new data goes by [`Paths::current`](crate::path::Paths::current) alone. Else every active
+//! path carries new data, and the scheduler picks among those that have room. A path may have room and yet be passed
+//! over: a chunk on a slow path holds back, at the receiver, all that was sent after it, and once that fills the smaller
+//! of the two ends' buffers the quick paths stand still ("buffer blocking"). So a slow path is used only as far as the
+//! buffers have room beside what the quicker paths send meanwhile. Begin at [`Association::new_data_path`].
+
+use std::time::Duration;
+
+use super::Association;
+use crate::info::PathState;
+use crate::multipath::{Multipath, PathScheduler};
+use crate::path::PathIndex;
+
+impl Association {
+    /// Whether new data goes by all paths at once.
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.config.multipath != Multipath::Off
+    }
+
+    /// Whether `path` is one of those that new data goes by. The path in use always is: when no path is active, it is
+    /// the only one.
+    pub(super) fn carries_new_data(&self, path: PathIndex) -> bool {
+        path == self.paths.current()
+            || (self.is_concurrent() && self.paths.get(path).state() == PathState::Active)
+    }
+
+    /// The path of the next packet of new data, if there is such data and a path that it may leave by now.
+    pub(super) fn new_data_path(&self) -> Option<PathIndex> {
+        match self.config.multipath {
+            Multipath::Off => {
+                let current = self.paths.current();
+                self.next_new_length(current).map(|_| current)
+            }
+            Multipath::Concurrent { scheduler: PathScheduler::LowestRtt } => {
+                let ready =
+                    self.paths.indices().filter(|&i| self.next_new_length(i).is_some() && self.may_begin(i));
+                ready.min_by_key(|&i| self.slowness(i))
+            }
+        }
+    }
+
+    /// Whether new data may begin to leave by `path`. Slow paths wait for room for a train: each train of theirs is a hole
+    /// that SACKs must report until it arrives, and of many holes they can report but some (Linux: 16).
+    pub(super) fn may_begin(&self, path: PathIndex) -> bool {
+        let flight = self.outstanding.flight(path);
+        !self.is_concurrent()
+            || self.is_quickest(path)
+            || self.paths.get(path).sending.has_train_window(flight)
+    }
+
+    fn is_quickest(&self, path: PathIndex) -> bool {
+        let quickest = self.paths.indices().filter(|&i| self.carries_new_data(i));
+        quickest.min_by_key(|&i| self.slowness(i)) == Some(path)
+    }
+
+    /// Orders paths: quick before slow before unmeasured.
+    fn slowness(&self, path: PathIndex) -> Duration {
+        self.paths.get(path).srtt().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether new data sent by `path` would arrive so late that it is better left to quicker paths, though they have no
+    /// room now.
+    ///
+    /// Until the chunk is acknowledged, the quicker paths send what their windows let them in that time. All of it waits
+    /// for the chunk, together with what `path` carries already. This is the estimate of the blocking estimation
+    /// scheduler (BLEST), made for any number of paths; and where the program has no more to give, that of earliest
+    /// completion first (ECF).
+    pub(super) fn is_detour(&self, path: PathIndex) -> bool {
+        if !self.is_concurrent() {
+            return false;
+        }
+        let Some(slow) = self.paths.get(path).srtt() else { return false };
+        let meanwhile = self.sent_meanwhile(path, slow);
+        if meanwhile == 0 {
+            return false;
+        }
+        let room = self.config.send_buffer.min(self.outstanding.bytes() + self.peer_rwnd);
+        let packet = self.paths.get(path).packet_size();
+        let blocks = meanwhile + self.outstanding.flight(path) + packet > room;
+        // With the send buffer full there is more to come than is seen here.
+        let is_all = !self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4;
+        blocks || (is_all && self.queue.bytes() < meanwhile)
+    }
+
+    /// Bytes that the paths quicker than `path` can send in a round trip of it.
+    fn sent_meanwhile(&self, path: PathIndex, slow: Duration) -> usize {
+        let quicker = self.paths.iter().filter(|&(i, p)| i != path && p.state() == PathState::Active);
+        let sent = quicker.filter_map(|(_, p)| {
+            let quick = p.srtt().filter(|&quick| quick < slow)?;
+            let bytes = p.sending.cwnd() as u128 * slow.as_nanos() / quick.as_nanos().max(1);
+            usize::try_from(bytes).ok()
+        });
+        sent.fold(0, usize::saturating_add)
+    }
+
+    /// The path for the earliest lost chunk: the one it was lost on while that is active, else another. Where several
+    /// carry data, the quickest that has room, for everything behind the chunk waits for it: but none that takes longer
+    /// than a round trip of the quickest to get room, and another to deliver.
+    pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
+        let (_, _, last) = self.outstanding.first_lost()?;
+        if self.is_concurrent() {
+            let carrying = || self.paths.indices().filter(|&i| self.carries_new_data(i));
+            let least = carrying().map(|i| self.slowness(i)).min()?;
+            let paths = carrying().filter(|&i| self.slowness(i) <= least.saturating_mul(2));
+            return paths.min_by_key(|&i| (!self.window_allows(i), self.slowness(i)));
+        }
+        let active = self.paths.get(last).state() == PathState::Active;
+        Some(if active { last } else { self.paths.alternate(last) })
+    }
+
+    /// DATA came by `path`. The SACK for it will go back by the path that DATA last came by (RFC 9260 section 6.4). Where
+    /// data comes by several at once, it takes the quickest of those that brought some since the last SACK: these have
+    /// just proved that they work, and the sender's windows wait for the answer.
+    pub(super) fn note_data_path(&mut self, path: PathIndex) {
+        let is_first = !self.inbound.ack.is_pending();
+        if is_first || !self.is_concurrent() || self.slowness(path) < self.slowness(self.data_path) {
+            self.data_path = path;
+        }
+    }
+
+    /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
+    /// every other one goes another way; not all, for that way may be the dead one.
+    pub(super) fn sack_path(&self) -> PathIndex {
+        let path = self.data_path;
+        let deviates = self.inbound.has_duplicates() && self.sack_deviates;
+        if self.paths.get(path).state() == PathState::Active && !deviates {
+            path
+        } else {
+            self.paths.alternate(path)
+        }
+    }
+}

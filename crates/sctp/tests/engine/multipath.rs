@@ -1,0 +1,245 @@
+//! New data on all paths at once (concurrent multipath transfer).
+
+use std::time::Duration;
+
+use base::{Carrier, Time};
+use sctp::{AssociationConfig, CloseReason, EndpointConfig, Multipath, PathScheduler};
+use sim::{Change, Conversation, Fate, LinkConfig, LinkId, World};
+use wire::{ChecksumMode, Chunk, CommonHeader, GapBlock, Packet, Sack};
+
+use crate::support::{Two, messages, seconds, sends_then_closes};
+
+const MBIT: u64 = 1_000_000;
+
+const BOTH: Multipath = Multipath::Concurrent { scheduler: PathScheduler::LowestRtt };
+
+/// A link with a queue of one bandwidth-delay product, but at least 30 kB.
+fn link(mbit: u64, rtt_ms: u64) -> LinkConfig {
+    LinkConfig {
+        rate: mbit * MBIT,
+        delay: Duration::from_micros(rtt_ms * 500),
+        queue_bytes: ((mbit * MBIT * rtt_ms / 8000) as usize).max(30_000),
+        queue_packets: usize::MAX,
+        ..LinkConfig::default()
+    }
+}
+
+/// A link whose queue holds all that the buffers let out: it loses nothing.
+fn roomy(mbit: u64, rtt_ms: u64) -> LinkConfig {
+    LinkConfig { queue_bytes: usize::MAX, ..link(mbit, rtt_ms) }
+}
+
+/// Two hosts with a path over each of these links and no others.
+fn hosts(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
+    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+    let mut world = World::new(seed);
+    let name = |link: usize, end: usize| format!("10.0.{}.{end}", link + 1);
+    let names = |end: usize| -> Vec<String> { (0..links.len()).map(|l| name(l, end)).collect() };
+    let [ours, theirs] = [names(1), names(2)];
+    let [a, b] = [&ours, &theirs]
+        .map(|names| world.add_host(&names.iter().map(String::as_str).collect::<Vec<_>>(), endpoint.clone()));
+    let join = |(l, config): (usize, &LinkConfig)| {
+        let link = world.add_link(config.clone());
+        world.join(link, &ours[l], &theirs[l]);
+        link
+    };
+    let links: Vec<LinkId> = links.iter().enumerate().map(join).collect();
+    Two { world, a, b, links }
+}
+
+fn config(multipath: Multipath, buffer: usize) -> AssociationConfig {
+    AssociationConfig {
+        send_buffer: buffer,
+        receive_buffer: buffer,
+        multipath,
+        ..AssociationConfig::default()
+    }
+}
+
+/// Sends without end over these links.
+fn busy(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
+    let mut t = hosts(seed, links, config);
+    t.world.checks = false;
+    t.world.host_mut(t.b).app.template.keeps = false;
+    t.connect_with(config.clone(), Conversation { bulk: 1 << 40, ..Conversation::default() });
+    t.run_to_established();
+    t
+}
+
+/// Mbit/s of user data in the next `time`.
+fn rate(t: &mut Two, time: Duration) -> f64 {
+    let before = t.talk(t.b).received_bytes;
+    t.world.run_for(time);
+    (t.talk(t.b).received_bytes - before) as f64 * 8.0 / time.as_secs_f64() / 1e6
+}
+
+/// Mbit/s of user data in ten seconds, after one.
+fn goodput(links: &[LinkConfig], multipath: Multipath, buffer: usize) -> f64 {
+    let mut t = busy(1, links, &config(multipath, buffer));
+    t.world.run_for(seconds(1));
+    rate(&mut t, seconds(10))
+}
+
+#[test]
+fn two_equal_paths_carry_nearly_twice_what_one_does() {
+    for (one, buffer) in [(link(20, 20), 1 << 20), (link(20, 100), 4 << 20)] {
+        let alone = goodput(std::slice::from_ref(&one), Multipath::Off, buffer);
+        let both = goodput(&[one.clone(), one], BOTH, buffer);
+        assert!(both >= 1.8 * alone, "{both} Mbit/s, one path alone {alone}");
+    }
+}
+
+#[test]
+fn a_slow_path_never_makes_a_quick_one_slower_however_small_the_buffers() {
+    for (slow, buffer) in [(link(20, 200), 128 << 10), (link(2, 100), 128 << 10), (link(20, 100), 512 << 10)]
+    {
+        let quick = link(20, 20);
+        let alone = goodput(std::slice::from_ref(&quick), Multipath::Off, buffer);
+        for links in [[quick.clone(), slow.clone()], [slow.clone(), quick.clone()]] {
+            let both = goodput(&links, BOTH, buffer);
+            assert!(both >= 0.97 * alone, "{both} Mbit/s with {slow:?}, the quick path alone {alone}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_path_adds_to_a_quick_one_where_the_buffers_have_room_for_both() {
+    let (quick, slow) = (link(20, 20), link(20, 100));
+    let alone = goodput(std::slice::from_ref(&quick), Multipath::Off, 2 << 20);
+    let both = goodput(&[quick, slow], BOTH, 2 << 20);
+    assert!(both >= 1.7 * alone, "{both} Mbit/s, the quick path alone {alone}");
+}
+
+#[test]
+fn without_loss_nothing_is_sent_again_however_much_the_paths_differ() {
+    for (quick, slow) in [(5, 150), (20, 21), (100, 40)] {
+        let links = [roomy(20, quick), roomy(20, slow)];
+        let mut t = busy(1, &links, &config(BOTH, 1 << 20));
+        t.world.run_for(seconds(20));
+        let (ours, theirs) = (t.info(t.a), t.info(t.b));
+        assert!(ours.paths.iter().filter(|p| p.bytes_sent > 1_000_000).count() == 2);
+        assert_eq!(ours.counters.data_retransmitted, 0, "{quick} and {slow} ms");
+        assert_eq!((ours.counters.timeouts, ours.counters.fast_recoveries), (0, 0));
+        assert_eq!((theirs.counters.data_duplicate, theirs.counters.data_dropped), (0, 0));
+    }
+}
+
+#[test]
+fn with_losses_only_what_was_lost_is_sent_again() {
+    let mut t = busy(1, &[link(20, 20), link(20, 100)], &config(BOTH, 4 << 20));
+    t.world.run_for(seconds(20));
+    let lost: u64 = t.links.iter().map(|&l| t.world.link(l).counters.lost).sum();
+    let (ours, theirs) = (t.info(t.a).counters, t.info(t.b).counters);
+    assert!(lost > 20, "the queues overflowed");
+    assert!(ours.data_retransmitted <= lost, "{} again for {lost} lost", ours.data_retransmitted);
+    assert_eq!((theirs.data_duplicate, ours.timeouts), (0, 0));
+}
+
+#[test]
+fn acknowledgements_of_but_sixteen_gaps_as_linux_sends_them_cause_no_needless_repeats_but_probes() {
+    let mut t = busy(1, &[link(20, 10), link(20, 100)], &config(BOTH, 4 << 20));
+    t.world.set_filter(|record| match cut_sack(&record.packet) {
+        Some(shorter) => Fate::Replace(shorter),
+        None => Fate::Pass,
+    });
+    t.world.run_for(seconds(20));
+    let (ours, theirs) = (t.info(t.a).counters, t.info(t.b).counters);
+    assert!(ours.data_retransmitted > 20, "the queues overflowed");
+    assert!(
+        theirs.data_duplicate <= ours.tail_probes,
+        "{} needless, {} probes",
+        theirs.data_duplicate,
+        ours.tail_probes
+    );
+}
+
+/// A packet with a SACK alone, of more than 16 gap blocks: the same with the first 16.
+fn cut_sack(packet: &[u8]) -> Option<Vec<u8>> {
+    let header = CommonHeader::peek(packet)?;
+    let Some(Ok(Chunk::Sack(sack))) = Packet::parse(packet, ChecksumMode::Ignore).ok()?.chunks().next()
+    else {
+        return None;
+    };
+    let gaps: Vec<GapBlock> = sack.gaps().take(17).collect();
+    if gaps.len() < 17 {
+        return None;
+    }
+    let cut = Sack { gaps: (&gaps[..16]).into(), ..sack };
+    Some(sim::packet(header.source_port, header.destination_port, header.tag.0, &[Chunk::Sack(cut)]))
+}
+
+#[test]
+fn the_death_of_one_path_in_mid_transfer_leaves_the_other_at_full_rate() {
+    for dead in 0..2 {
+        let mut t = busy(1, &[link(20, 20), link(20, 40)], &config(BOTH, 1 << 20));
+        t.world.run_for(seconds(3));
+        let now = t.world.now();
+        t.world.at(now, Change::CutBoth(t.links[dead], true));
+        t.world.run_for(seconds(3));
+        let after = rate(&mut t, seconds(5));
+        assert!(after >= 18.0, "{after} Mbit/s with path {dead} dead");
+        let silence = t.talk(t.b).longest_silence;
+        assert!(silence <= Duration::from_millis(1600), "silence of {silence:?} with path {dead} dead");
+        let now = t.world.now();
+        t.world.at(now, Change::CutBoth(t.links[dead], false));
+        t.world.run_for(seconds(40));
+        let mended = rate(&mut t, seconds(5));
+        assert!(mended >= 34.0, "{mended} Mbit/s with path {dead} mended");
+    }
+}
+
+#[test]
+fn a_flapping_path_does_not_stop_the_other() {
+    let mut t = busy(1, &[link(20, 20), link(20, 40)], &config(BOTH, 1 << 20));
+    let begin = t.world.now();
+    for n in 0..20 {
+        let at = begin + Duration::from_millis(3000 * n + 500);
+        t.world.at(at, Change::CutBoth(t.links[1], true));
+        t.world.at(at + Duration::from_millis(1500), Change::CutBoth(t.links[1], false));
+    }
+    let mean = rate(&mut t, seconds(60));
+    assert!(mean >= 12.0, "{mean} Mbit/s");
+}
+
+#[test]
+fn a_short_message_goes_by_the_quick_path_alone() {
+    let mut t = hosts(1, &[link(20, 20), link(20, 200)], &config(BOTH, 1 << 20));
+    t.connect_with(config(BOTH, 1 << 20), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(5));
+    let before: Vec<u64> = t.info(t.a).paths.iter().map(|p| p.bytes_sent).collect();
+    let id = t.id(t.a);
+    for message in messages(200, 1000, 1) {
+        let now = t.world.now();
+        let sent = t.world.host_mut(t.a).endpoint.send(
+            now,
+            id,
+            sctp::StreamId(0),
+            sctp::Ppid(0),
+            message.bytes,
+            sctp::SendOptions::default(),
+        );
+        sent.expect("room for a message");
+        t.world.run_for(Duration::from_millis(5));
+    }
+    let info = t.info(t.a);
+    let sent: Vec<u64> = info.paths.iter().zip(before).map(|(p, b)| p.bytes_sent - b).collect();
+    assert!(sent[0] > 195_000 && sent[1..].iter().all(|&bytes| bytes < 8000), "{sent:?}");
+}
+
+#[test]
+fn everything_arrives_in_order_and_the_association_ends_well() {
+    let config = config(BOTH, 256 << 10);
+    let mut t = hosts(1, &[link(10, 20), link(5, 120)], &config);
+    let outgoing = messages(400, 3000, 4);
+    let carrier = Carrier::Udp { peer_port: 9899 };
+    let (a, b) = (t.a, t.b);
+    t.world.connect(a, b, carrier, config, sends_then_closes(outgoing.clone()));
+    assert_eq!(t.run_to_end(seconds(60)), (CloseReason::Graceful, CloseReason::Graceful));
+    for stream in 0..4 {
+        let sent = outgoing.iter().filter(|m| m.stream == stream).map(|m| &m.bytes);
+        let received = t.talk(t.b).received.iter().filter(|m| m.stream == stream).map(|m| &m.bytes);
+        assert!(sent.eq(received), "stream {stream}");
+    }
+    assert!(t.world.now() < Time::ZERO + seconds(60));
+}
