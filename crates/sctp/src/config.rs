@@ -8,6 +8,7 @@ use crate::extension::Extensions;
 use crate::extension::auth::AuthConfig;
 use crate::extension::reconfig::ReconfigPolicy;
 use crate::multipath::Multipath;
+use crate::extension::send_buffer::SendBufferConfig;
 
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
@@ -66,6 +67,9 @@ pub struct AssociationConfig {
     ///
     /// [`Extension::StreamReconfiguration`]: crate::Extension::StreamReconfiguration
     pub reconfig: ReconfigPolicy,
+    /// Whether and how routers are told how much waits to be sent; `None`: not. It shows to all on the way what the
+    /// application has to say and when it pauses. Chunks of the peer are noticed only where this is set.
+    pub advertisement: Option<SendBufferConfig>,
     /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
     /// as 1 for DTLS. Where both ends have the same, packets carry a checksum of zero. Neither IP nor UDP is such a layer.
     pub zero_checksum: Option<u32>,
@@ -111,6 +115,7 @@ impl Default for AssociationConfig {
             extensions: Extensions::NONE,
             auth: AuthConfig::default(),
             reconfig: ReconfigPolicy::default(),
+            advertisement: None,
             zero_checksum: None,
             scheduler: Scheduler::default(),
             congestion: CongestionAlgorithm::default(),

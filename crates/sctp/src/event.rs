@@ -9,6 +9,7 @@ use wire::{Cause, Ppid, StreamId};
 
 use crate::extension::asconf::AddressChange;
 use crate::extension::reconfig::{ReconfigOutcome, StreamDirection};
+use crate::extension::send_buffer::PeerSendBuffer;
 use crate::info::PathState;
 
 /// Something that happened to an association.
@@ -104,6 +105,8 @@ pub enum Event {
         /// How it went.
         outcome: ReconfigOutcome,
     },
+    /// The peer says something new of its send buffer. It changes nothing; only where advertisements are on.
+    PeerSendBuffer(PeerSendBuffer),
     /// Messages were given up, as their [`Reliability`] says.
     Abandoned {
         /// Messages of which nothing had been sent.

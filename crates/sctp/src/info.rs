@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::Route;
 
 use crate::extension::Extensions;
+use crate::extension::send_buffer::PeerSendBuffer;
 
 /// The state of an association (RFC 9260 section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,6 +117,8 @@ pub struct AssociationInfo {
     pub receive_buffered: usize,
     /// The peer's receive window as we know it, in bytes.
     pub peer_rwnd: usize,
+    /// What the peer last said of its send buffer, if advertisements are on here.
+    pub peer_send_buffer: Option<PeerSendBuffer>,
     /// What was counted.
     pub counters: Counters,
 }
@@ -165,6 +168,10 @@ pub struct Counters {
     pub reconfigs_sent: u64,
     /// RE-CONFIGs received, again ones included.
     pub reconfigs_received: u64,
+    /// Advertisements of our send buffer sent.
+    pub advertisements_sent: u64,
+    /// Advertisements of the peer's send buffer received.
+    pub advertisements_received: u64,
     /// Chunks dropped because they must be authenticated and were not.
     pub unauthenticated: u64,
     /// Times that the MTU of a path proved smaller than what was sent: by ICMP, or as a black hole (RFC 8899 section 4.3).

@@ -39,6 +39,7 @@ pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability,
 pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};
 pub use extension::reconfig::{ReconfigOutcome, ReconfigPolicy, StreamDirection};
+pub use extension::send_buffer::{PeerSendBuffer, SendBufferCadence, SendBufferConfig, SendBufferForm};
 pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, PathInfo, PathState, StateName};
 pub use multipath::{Multipath, PathScheduler};

@@ -408,7 +408,8 @@ impl Shard {
                 Event::Abandoned { .. }
                 | Event::StreamReset { .. }
                 | Event::AssociationReset { .. }
-                | Event::StreamsChanged { .. },
+                | Event::StreamsChanged { .. }
+                | Event::PeerSendBuffer(_),
                 _,
             ) => {}
             (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}

@@ -34,7 +34,7 @@ pub use cause::{Cause, CauseError, Causes, CausesIter};
 pub use chunk::{
     Abort, Asconf, AsconfAck, Auth, Chunk, ChunkError, ChunkSet, ChunkType, CookieEcho, Cwr, DATA_HEADER_LEN,
     Data, Ecne, ErrorChunk, ForwardTsn, ForwardTsnStream, Fragment, GapBlock, Heartbeat, IDATA_HEADER_LEN,
-    IData, IForwardTsn, IForwardTsnStream, Init, Pad, ReConfig, Sack, Shutdown, ShutdownComplete,
+    IData, IForwardTsn, IForwardTsnStream, Init, Pad, ReConfig, Sack, SendBuffer, Shutdown, ShutdownComplete,
     UnknownChunk,
 };
 pub use crc::crc32c;

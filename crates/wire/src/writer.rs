@@ -115,6 +115,8 @@ pub struct PacketWriter<'b> {
     auth: Option<AuthPlan>,
     /// Where the AUTH chunk begins, once it is there.
     auth_at: Option<usize>,
+    /// Octets kept for a chunk that will be put in front.
+    kept: usize,
 }
 
 /// Which chunks a packet's AUTH chunk must come before, and what it says (RFC 4895 section 6.2).
@@ -156,7 +158,7 @@ impl<'b> PacketWriter<'b> {
             *head = header.to_bytes();
             out.len = COMMON_HEADER_LEN;
         }
-        PacketWriter { out, auth: None, auth_at: None }
+        PacketWriter { out, auth: None, auth_at: None, kept: 0 }
     }
 
     /// Puts an AUTH chunk before the first chunk that `plan` lists; [`PacketWriter::sign`] completes it. To be called
@@ -165,6 +167,35 @@ impl<'b> PacketWriter<'b> {
     pub fn with_auth(mut self, plan: AuthPlan) -> PacketWriter<'b> {
         self.auth = Some(plan);
         self
+    }
+
+    /// Keeps room for a chunk of `len` octets, a multiple of four, that [`PacketWriter::push_front`] may add.
+    #[must_use]
+    pub fn with_room_in_front(mut self, len: usize) -> PacketWriter<'b> {
+        self.kept = len;
+        self
+    }
+
+    /// Adds a chunk before all others, AUTH included, into the room kept for it; to be called before
+    /// [`PacketWriter::sign`].
+    ///
+    /// # Errors
+    /// [`NoRoom`] if no room was kept, or too little; the packet is then as it was before.
+    pub fn push_front(&mut self, chunk: &impl WriteChunk) -> Result<(), NoRoom> {
+        let mut buf = [0; 16];
+        let mut out = Writer::new(&mut buf);
+        chunk.write(&mut out)?;
+        out.pad()?;
+        let (len, end) = (out.len, self.out.len);
+        if len > self.kept || end < COMMON_HEADER_LEN || end + len > self.out.buf.len() {
+            return Err(NoRoom);
+        }
+        self.kept = 0;
+        self.out.buf.copy_within(COMMON_HEADER_LEN..end, COMMON_HEADER_LEN + len);
+        self.out.buf[COMMON_HEADER_LEN..COMMON_HEADER_LEN + len].copy_from_slice(out.written());
+        self.out.len = end + len;
+        self.auth_at = self.auth_at.map(|at| at + len);
+        Ok(())
     }
 
     /// Fills in the AUTH chunk, if there is one: `hmac` is given what it covers, from the AUTH chunk with a zeroed HMAC
@@ -180,7 +211,7 @@ impl<'b> PacketWriter<'b> {
 
     /// Octets a further chunk may take, header and padding included, if it brings no AUTH chunk along.
     pub fn remaining(&self) -> usize {
-        self.out.buf.len() - self.out.len
+        (self.out.buf.len() - self.out.len).saturating_sub(self.kept)
     }
 
     /// Octets a further chunk of this type may take, header and padding included.
@@ -211,11 +242,17 @@ impl<'b> PacketWriter<'b> {
     pub fn push(&mut self, chunk: &impl WriteChunk) -> Result<(), NoRoom> {
         let before = self.out.len;
         let written = chunk.write(&mut self.out).and_then(|()| self.out.pad());
-        let result = written.and_then(|()| self.insert_auth(before));
+        let result = written.and_then(|()| self.insert_auth(before)).and_then(|()| self.check_room());
         if result.is_err() {
             self.out.len = before;
+            self.auth_at = self.auth_at.filter(|&at| at < before);
         }
         result
+    }
+
+    /// Whether the room in front is still there.
+    fn check_room(&self) -> Result<(), NoRoom> {
+        if self.out.len + self.kept > self.out.buf.len() { Err(NoRoom) } else { Ok(()) }
     }
 
     /// Puts the AUTH chunk before the chunk at `at`, if that needs it and none is there yet.
@@ -313,6 +350,47 @@ mod tests {
         writer.push(&Chunk::CookieAck).unwrap();
         writer.sign(|_| -> [u8; 32] { panic!("nothing to sign") });
         assert_eq!(writer.finish(), 16);
+    }
+
+    #[test]
+    fn a_chunk_put_in_front_comes_before_auth_and_is_not_covered() {
+        let front = crate::SendBuffer { chunk_type: crate::SendBuffer::TYPE, occupancy: 50, backlog: None };
+        let mut buf = [0xff; 200];
+        let mut writer = packet(&mut buf).with_room_in_front(4);
+        writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 3] })).unwrap();
+        writer.push_front(&front).unwrap();
+        assert_eq!(writer.push_front(&front), Err(NoRoom), "room was kept for one");
+        let mut covered = Vec::new();
+        writer.sign(|bytes| {
+            covered = bytes.to_vec();
+            [0xaa; 32]
+        });
+        let length = writer.finish();
+        let packet = Packet::parse(&buf[..length], ChecksumMode::Verify).unwrap();
+        let raw: Vec<_> = packet.raw_chunks().map(Result::unwrap).collect();
+        let types = [crate::SendBuffer::TYPE, ChunkType::AUTH, ChunkType::HEARTBEAT];
+        assert_eq!(raw.iter().map(|r| r.chunk_type).collect::<Vec<_>>(), types);
+        assert_eq!(covered.len(), 40 + 8);
+        let Ok(Chunk::Auth(auth)) = raw[1].parse() else { panic!("no AUTH") };
+        assert_eq!(auth.hmac, [0xaa; 32]);
+    }
+
+    #[test]
+    fn the_room_in_front_is_kept_from_all_other_chunks() {
+        let front =
+            crate::SendBuffer { chunk_type: crate::SendBuffer::TYPE, occupancy: 50, backlog: Some(1) };
+        let heartbeat = Chunk::Heartbeat(Heartbeat { info: &[] });
+        let mut buf = [0; 12 + 40 + 8 + 8];
+        let mut writer = packet(&mut buf).with_room_in_front(8);
+        assert_eq!(writer.remaining_for(ChunkType::HEARTBEAT), 8);
+        writer.push(&heartbeat).unwrap();
+        assert_eq!(writer.push(&Chunk::CookieAck), Err(NoRoom));
+        writer.push_front(&front).unwrap();
+        let mut short = [0; 12 + 40 + 4 + 8];
+        let mut writer = packet(&mut short).with_room_in_front(8);
+        assert_eq!(writer.push(&heartbeat), Err(NoRoom));
+        writer.push(&Chunk::CookieAck).unwrap();
+        assert_eq!(writer.len(), 16, "the refused AUTH has left no trace");
     }
 
     #[test]

@@ -123,7 +123,25 @@ impl Association {
 
     /// Later packets of a train may be given less room than the path has: `is_full_size` says that this one was not.
     fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
-        let mut packet = PacketWriter::new(buf, self.header());
+        self.kept = self.room_for_advertisement(path, now);
+        let written = self.write_packet_keeping(path, buf, is_full_size, now);
+        // A chunk that leaves no room for an advertisement goes without.
+        if std::mem::take(&mut self.kept) > 0 && written == 0 {
+            return self.write_packet_keeping(path, buf, is_full_size, now);
+        }
+        written
+    }
+
+    /// The same, with room kept for an advertisement.
+    fn write_packet_keeping(
+        &mut self,
+        path: PathIndex,
+        buf: &mut [u8],
+        is_full_size: bool,
+        now: Time,
+    ) -> usize {
+        let mut packet = PacketWriter::new(buf, self.header()).with_room_in_front(self.kept);
+        let sent = self.counters.data_sent + self.counters.data_retransmitted;
         if let Some(auth) = &self.auth {
             packet = packet.with_auth(auth.plan());
         }
@@ -139,6 +157,9 @@ impl Association {
         }
         if packet.is_empty() {
             return 0;
+        }
+        if self.advertiser.is_some() && self.counters.data_sent + self.counters.data_retransmitted > sent {
+            self.advertise(path, &mut packet, now, self.kept);
         }
         self.finish_packet(packet)
     }
@@ -283,7 +304,7 @@ impl Association {
         if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        let length = self.queue.next_length(self.fragment_size())?;
+        let length = self.queue.next_length(self.fragment_size_now())?;
         // With nothing in flight one chunk may probe a closed window.
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
         (window_open && !self.is_detour(path)).then_some(length)
@@ -292,7 +313,7 @@ impl Association {
     fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let flight = self.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
-        let (max, header, kind) = (self.fragment_size(), self.data_header_len(), self.data_chunk_type());
+        let (max, header, kind) = (self.fragment_size_now(), self.data_header_len(), self.data_chunk_type());
         let mut next = self.next_new_length(path);
         while let Some(length) = next {
             if packet.remaining_for(kind) < wire::padded(header + length) || !self.queue.fits_packet() {

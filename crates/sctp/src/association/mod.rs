@@ -2,9 +2,10 @@
 //!
 //! Begins where both sides' INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
 //! ([`Association::from_cookie`]). Its parts: `table` says which chunk does what in which state; `data` takes DATA and SACK;
-//! `reconfig` resets and adds streams; `shutdown` and `timers` are what their names say; `assemble` writes packets.
+//! `reconfig` resets and adds streams, `advertising` advertises the send buffer; `shutdown` and `timers` are what their names say; `assemble` writes packets.
 
 mod addresses;
+mod advertising;
 mod assemble;
 mod authentication;
 mod data;
@@ -37,6 +38,7 @@ use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptio
 use crate::extension::asconf::Asconf;
 use crate::extension::auth::Auth;
 use crate::extension::reconfig::Reconfig;
+use crate::extension::send_buffer::{Advertiser, PeerSendBuffer};
 use crate::extension::{Extension, Extensions};
 use crate::info::{AssociationInfo, Counters, StateName};
 use crate::negotiation::{Agreed, PeerInit};
@@ -110,6 +112,11 @@ pub(crate) struct Association {
     zero_checksum: bool,
     asconf: Option<Box<Asconf>>,
     reconfig: Option<Box<Reconfig>>,
+    /// Advertises our send buffer, if the driver wants that.
+    advertiser: Option<Advertiser>,
+    peer_send_buffer: Option<PeerSendBuffer>,
+    /// Octets kept for an advertisement in the packet in hand.
+    kept: usize,
     /// The peer's addresses changed: the endpoint must find the association by the new ones.
     names_changed: bool,
     outbound_streams: u16,
@@ -239,6 +246,9 @@ impl Association {
             extensions: birth.agreed.extensions,
             asconf,
             reconfig,
+            advertiser: birth.config.advertisement.map(Advertiser::new),
+            peer_send_buffer: None,
+            kept: 0,
             names_changed: false,
             zero_checksum: birth.agreed.zero_checksum,
             auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, &birth.config.auth))),
@@ -423,7 +433,12 @@ impl Association {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
         let headers = wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead();
-        packet.saturating_sub(headers).max(4)
+        packet.saturating_sub(headers + self.advertisement_len()).max(4)
+    }
+
+    /// User bytes that fit into one DATA chunk of the packet in hand: more where it has no advertisement.
+    fn fragment_size_now(&self) -> usize {
+        self.fragment_size() + self.advertisement_len().saturating_sub(self.kept)
     }
 
     /// Octets of AUTH before user data.
@@ -538,6 +553,7 @@ impl Association {
             send_buffered: self.queue.bytes() + self.outstanding.bytes(),
             receive_buffered: self.inbound.held(),
             peer_rwnd: self.peer_rwnd,
+            peer_send_buffer: self.peer_send_buffer,
             counters: self.counters,
         }
     }

@@ -139,6 +139,7 @@ impl Association {
             // RFC 4820 section 3: the receiver "MUST silently discard this chunk and continue processing the rest".
             Chunk::Pad(_) => {}
             // Not negotiated by us, so the peer must not send them.
+            Chunk::Unknown(_) if self.is_advertisement(raw) => self.on_advertisement(raw),
             Chunk::Asconf(_)
             | Chunk::AsconfAck(_)
             | Chunk::Ecne(_)

@@ -6,6 +6,7 @@
 pub(crate) mod asconf;
 pub(crate) mod auth;
 pub(crate) mod reconfig;
+pub(crate) mod send_buffer;
 
 use smallvec::SmallVec;
 use wire::{ChunkType, Parameter};
@@ -130,7 +131,12 @@ impl Offer {
     pub(crate) fn new(config: &AssociationConfig, nonce: auth::Nonce) -> Offer {
         let extensions = config.extensions.consistent();
         let asconf = extensions.has(Extension::AddressReconfiguration);
-        let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&config.auth, asconf, nonce));
+        let mut auth = config.auth.clone();
+        // An advertisement comes before AUTH, if at all: asked for behind AUTH it would never come.
+        if let Some(send_buffer) = &config.advertisement {
+            auth.chunks.remove(send_buffer.chunk_type);
+        }
+        let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&auth, asconf, nonce));
         let zero_checksum = config.zero_checksum;
         Offer { extensions, chunk_types: extensions.chunk_types(), zero_checksum, auth }
     }

@@ -3,6 +3,7 @@
 mod support;
 
 mod addresses;
+mod advertising;
 mod authentication;
 mod basics;
 mod data;

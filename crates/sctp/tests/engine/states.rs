@@ -80,13 +80,18 @@ impl Subject {
 
     /// Gives the subject a packet with `tag`; returns what it answers.
     pub(crate) fn answer_to(&mut self, tag: u32, chunk: &Chunk<'_>) -> Vec<String> {
+        self.answer_to_all(tag, &[*chunk])
+    }
+
+    /// The same with several chunks.
+    pub(crate) fn answer_to_all(&mut self, tag: u32, chunks: &[Chunk<'_>]) -> Vec<String> {
         let before = self.t.world.records.len();
         let mut sender = "10.0.1.1";
         if self.host == self.t.b {
             sender = "10.0.1.2";
-            self.t.inject_to_b(tag, &[*chunk]);
+            self.t.inject_to_b(tag, chunks);
         } else {
-            self.t.inject_to_a(tag, &[*chunk]);
+            self.t.inject_to_a(tag, chunks);
         }
         self.t.world.run_for(Duration::from_micros(1));
         sent_by(&self.t.world, before, sender)

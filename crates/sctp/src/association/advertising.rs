@@ -1,0 +1,84 @@
+//! Send-buffer advertisement: the chunk goes first into packets with DATA, and what comes of the peer's is reported.
+//!
+//! Begin at [`Association::room_for_advertisement`].
+
+use base::Time;
+use wire::{PacketWriter, RawChunk, SendBuffer};
+
+use super::{Association, Control};
+use crate::event::Event;
+use crate::extension::send_buffer::{Fill, PeerSendBuffer};
+use crate::path::PathIndex;
+
+impl Association {
+    /// Octets to keep for the chunk in the packet that is about to be filled; 0 if it is to have none. COOKIE ECHO and
+    /// COOKIE ACK must come first (RFC 9260 sections 5.1 and 6.10): the chunk stays away from them.
+    pub(super) fn room_for_advertisement(&self, path: PathIndex, now: Time) -> usize {
+        let Some(advertiser) = &self.advertiser else { return 0 };
+        let has_cookie =
+            self.control.iter().any(|(_, c)| matches!(c, Control::CookieEcho | Control::CookieAck));
+        let goes = self.state.sends_data() && !has_cookie && !self.peer_wants_it_signed();
+        if goes && advertiser.is_due(&self.send_buffer_fill(path), now) { advertiser.config.len() } else { 0 }
+    }
+
+    /// A peer that takes the chunk only behind AUTH would drop it unseen; behind AUTH it could not come first.
+    fn peer_wants_it_signed(&self) -> bool {
+        match (&self.advertiser, &self.auth) {
+            (Some(advertiser), Some(auth)) => auth.plan().chunks.contains(advertiser.config.chunk_type),
+            _ => false,
+        }
+    }
+
+    /// Octets of full packets that the chunk takes, if it may be in them.
+    pub(super) fn advertisement_len(&self) -> usize {
+        self.advertiser.as_ref().filter(|_| !self.peer_wants_it_signed()).map_or(0, |a| a.config.len())
+    }
+
+    /// A packet has got its DATA.
+    pub(super) fn advertise(
+        &mut self,
+        path: PathIndex,
+        packet: &mut PacketWriter<'_>,
+        now: Time,
+        room: usize,
+    ) {
+        let fill = self.send_buffer_fill(path);
+        let Some(advertiser) = &mut self.advertiser else { return };
+        if room == 0 {
+            return advertiser.on_packet_without();
+        }
+        let pushed = packet.push_front(&advertiser.advertise(&fill, now));
+        debug_assert!(pushed.is_ok(), "the room was kept");
+        self.counters.advertisements_sent += 1;
+    }
+
+    fn send_buffer_fill(&self, path: PathIndex) -> Fill {
+        let outstanding = self.outstanding.bytes();
+        let rwnd = self.peer_rwnd + self.outstanding.total_flight();
+        Fill {
+            queued: self.queue.bytes(),
+            outstanding,
+            capacity: self.config.send_buffer,
+            window: rwnd.min(self.paths.get(path).sending.cwnd()),
+        }
+    }
+
+    /// The peer's chunk: counted and reported, and without any influence.
+    pub(super) fn on_advertisement(&mut self, raw: &RawChunk<'_>) {
+        let Some(SendBuffer { occupancy, backlog, .. }) = SendBuffer::parse(raw) else { return };
+        self.counters.advertisements_received += 1;
+        let said = PeerSendBuffer { occupancy, backlog };
+        if self.peer_send_buffer.replace(said) == Some(said) {
+            return;
+        }
+        match self.events.back_mut() {
+            Some(Event::PeerSendBuffer(last)) => *last = said,
+            _ => self.events.push_back(Event::PeerSendBuffer(said)),
+        }
+    }
+
+    /// Whether the chunk is an advertisement, of the type that this end knows.
+    pub(super) fn is_advertisement(&self, raw: &RawChunk<'_>) -> bool {
+        self.advertiser.as_ref().is_some_and(|a| a.config.chunk_type == raw.chunk_type)
+    }
+}
