@@ -71,7 +71,8 @@ pub struct AssociationConfig {
     /// application has to say and when it pauses. Chunks of the peer are noticed only where this is set.
     pub advertisement: Option<SendBufferConfig>,
     /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
-    /// as 1 for DTLS. Where both ends have the same, packets carry a checksum of zero. Neither IP nor UDP is such a layer.
+    /// as 1 for DTLS. Packets with a checksum of zero are then taken, and sent if the peer
+    /// has named the same. Neither IP nor UDP is such a layer.
     pub zero_checksum: Option<u32>,
     /// Which stream sends next.
     pub scheduler: Scheduler,
@@ -96,7 +97,7 @@ pub enum Scheduler {
     RoundRobinPerPacket,
     /// The stream of the least priority number first (SCTP_SS_PRIO); streams of one priority take turns.
     Priority,
-    /// Each stream gets as many bytes as the others (SCTP_SS_FB).
+    /// Each stream gets as many bytes as the others (fair capacity, SCTP_SS_FC).
     FairBandwidth,
     /// Each stream gets bytes in proportion to its weight (SCTP_SS_WFQ).
     WeightedFair,

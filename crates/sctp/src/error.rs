@@ -135,6 +135,9 @@ pub enum AddressError {
     /// The association is closing.
     #[error("the association is closed for sending")]
     Closed,
+    /// The peer has said that it does not understand such a change.
+    #[error("the peer does not understand such a change of addresses")]
+    NotUnderstood,
     /// The address cannot be a host's own.
     #[error("{0} is no unicast address")]
     NotUnicast(IpAddr),

@@ -144,7 +144,7 @@ pub struct Counters {
     pub sacks_sent: u64,
     /// SACKs received.
     pub sacks_received: u64,
-    /// Messages given up before any part of them was sent (RFC 7496 section 4.3).
+    /// Messages given up before any part of them was sent (RFC 7496 section 4.4).
     pub abandoned_unsent: u64,
     /// Messages given up after a part of them was sent.
     pub abandoned_sent: u64,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use wire::{Cause, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
+use wire::{Cause, ChunkType, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
 
 use crate::config::{AssociationConfig, Limits};
 use crate::extension::auth::{KeyVectors, PeerOffer};
@@ -25,6 +25,8 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) auth: PeerOffer<'a>,
     /// The error detection method with which it takes a checksum of zero.
     pub(crate) zero_checksum: Option<u32>,
+    /// Whether it lists I-FORWARD-TSN.
+    pub(crate) i_forward_tsn: bool,
     /// The cookie of an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
     /// Parameters to be reported back, whole.
@@ -53,6 +55,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
         extensions: Extensions::NONE,
         auth: PeerOffer::default(),
         zero_checksum: None,
+        i_forward_tsn: false,
         cookie: None,
         unrecognized: SmallVec::new(),
         cookie_preservative: 0,
@@ -87,7 +90,7 @@ pub(crate) struct Agreed {
     pub(crate) extensions: Extensions,
     /// For the keys of authentication, if that is agreed on.
     pub(crate) key_vectors: Option<KeyVectors>,
-    /// Whether packets may carry a checksum of zero, both ways.
+    /// Whether our packets may carry a checksum of zero: the peer takes them, by a method that we have too.
     pub(crate) zero_checksum: bool,
 }
 
@@ -98,7 +101,13 @@ impl Agreed {
         offer: &Offer,
         peer: &PeerInit<'_>,
     ) -> Result<Agreed, InitFault> {
-        let extensions = config.extensions.consistent().and(peer.extensions).consistent();
+        let mut extensions = config.extensions.consistent().and(peer.extensions).consistent();
+        //= rfc8260#section-2.3.1
+        //# The partial reliability extension is negotiated and can be used in combination with user message interleaving only
+        //# if both endpoints indicated their support of user message interleaving and the I-FORWARD-TSN chunk.
+        if extensions.has(Extension::Interleaving) && !peer.i_forward_tsn {
+            extensions = extensions.without(Extension::PartialReliability);
+        }
         let key_vectors = match &offer.auth {
             Some(auth) if extensions.has(Extension::Auth) => {
                 Some(KeyVectors { local: auth.key_vector(), peer: peer.auth.key_vector()? })
@@ -121,6 +130,7 @@ impl<'a> PeerInit<'a> {
             Parameter::AdaptationLayerIndication(code) => self.adaptation = Some(*code),
             Parameter::SupportedExtensions(types) => {
                 let listed = Extensions::from_chunk_types(types);
+                self.i_forward_tsn |= types.contains(&ChunkType::I_FORWARD_TSN.0);
                 self.extensions = self.extensions.iter().chain(listed.iter()).collect();
             }
             // RFC 3758 section 3.1: the older way to offer partial reliability.
@@ -155,5 +165,42 @@ pub(crate) fn address_parameter(address: IpAddr) -> Parameter<'static> {
     match address {
         IpAddr::V4(a) => Parameter::Ipv4Address(a),
         IpAddr::V6(a) => Parameter::Ipv6Address(a),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Parameters;
+
+    /// What comes of an offer of both to a peer that lists these chunk types.
+    fn agreed(listed: &[u8]) -> Extensions {
+        let both = Extensions::NONE.with(Extension::Interleaving).with(Extension::PartialReliability);
+        let config = AssociationConfig { extensions: both, ..AssociationConfig::default() };
+        let (mut bytes, mut buf) = (Vec::new(), [0; 16]);
+        for parameter in [Parameter::SupportedExtensions(listed), Parameter::ForwardTsnSupported] {
+            let mut out = wire::Writer::new(&mut buf);
+            parameter.write(&mut out).expect("it fits");
+            bytes.extend_from_slice(out.written());
+            bytes.resize(wire::padded(bytes.len()), 0);
+        }
+        let init = Init {
+            tag: VerificationTag(1),
+            a_rwnd: 10_000,
+            outbound_streams: 1,
+            inbound_streams: 1,
+            initial_tsn: Tsn(1),
+            parameters: Parameters::from_wire(&bytes),
+        };
+        let peer = read(&init, &Limits::default()).expect("a good INIT");
+        Agreed::new(&config, &Offer::new(&config, [0; 32]), &peer).expect("no fault").extensions
+    }
+
+    #[test]
+    fn messages_that_interleave_are_given_up_only_if_the_peer_knows_the_chunk_for_that() {
+        let interleaving = Extensions::NONE.with(Extension::Interleaving);
+        assert_eq!(agreed(&[64, 194, 192]), interleaving.with(Extension::PartialReliability));
+        assert_eq!(agreed(&[64, 192]), interleaving);
+        assert_eq!(agreed(&[192]), Extensions::NONE.with(Extension::PartialReliability));
     }
 }

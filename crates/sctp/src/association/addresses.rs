@@ -30,6 +30,9 @@ impl Association {
             return Err(AddressError::Closed);
         }
         let asconf = self.asconf.as_deref_mut().ok_or(AddressError::NotNegotiated)?;
+        if !asconf.is_understood(change) {
+            return Err(AddressError::NotUnderstood);
+        }
         let (AddressChange::Add(address)
         | AddressChange::Remove(address)
         | AddressChange::SetPrimary(address)
@@ -133,7 +136,7 @@ impl Association {
         self.asconf.as_ref().and_then(|a| a.pending).map_or(Time::NEVER, |p| p.deadline)
     }
 
-    /// T4-rto (RFC 5061 section 5.1.1): the timeout doubles, the errors count, another address is tried.
+    /// T4-rto (RFC 5061 section 5.1, B1 to B5): the timeout doubles, the errors count, another address is tried.
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
         let path = self.paths.get_mut(pending.path);
@@ -156,7 +159,7 @@ impl Association {
     pub(super) fn on_asconf_ack(&mut self, ack: &AsconfAck<'_>, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
         let Some(pending) = asconf.pending.filter(|p| p.serial == ack.serial) else {
-            // RFC 5061 section 5.1.1: an ASCONF-ACK "greater than or equal to the next serial number to be used but no
+            // RFC 5061 section 5.3, F0: an ASCONF-ACK "greater than or equal to the next Sequence Number to be used but no
             // ASCONF Chunk is outstanding": "the endpoint MUST ABORT the association".
             if asconf.pending.is_none() && asconf.was_never_used(ack.serial) {
                 let code = Cause::IllegalAsconfAck.code();
@@ -172,9 +175,46 @@ impl Association {
             self.report_transition(pending.path, transition);
         }
         let refusal = refusal_in(ack);
-        self.finish_change(pending.change, refusal, ctx);
-        self.events.push_back(Event::AddressChange { change: pending.change, refusal });
+        let unrecognized = Cause::UnrecognizedParameters(&[]).code();
+        if refusal == Some(unrecognized)
+            && let Some(asconf) = &mut self.asconf
+        {
+            let given_up = asconf.on_not_understood(pending.change);
+            self.end_change(pending.change, refusal, ctx);
+            self.events.extend(given_up.into_iter().map(|change| Event::AddressChange { change, refusal }));
+        } else {
+            self.end_change(pending.change, refusal, ctx);
+        }
         self.ask_next(ctx.now);
+    }
+
+    /// RFC 5061 section 5.1, A9: "If the peer responds to an ASCONF with an ERROR Chunk reporting that it did not recognize
+    /// the ASCONF Chunk Type, the sender of the ASCONF MUST NOT send any further ASCONF Chunks and MUST stop its T-4 timer."
+    pub(super) fn on_asconf_not_recognized(&mut self, ctx: &mut Context<'_>) {
+        let Some(asconf) = &mut self.asconf else { return };
+        let Some(pending) = asconf.pending.take() else { return };
+        let refusal = Some(Cause::UnrecognizedChunkType(&[]).code());
+        let mut given_up = asconf.on_not_understood(pending.change);
+        given_up.extend(asconf.on_nothing_understood());
+        self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
+        self.end_change(pending.change, refusal, ctx);
+        self.events.extend(given_up.into_iter().map(|change| Event::AddressChange { change, refusal }));
+    }
+
+    fn end_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
+        self.finish_change(change, refusal, ctx);
+        self.events.push_back(Event::AddressChange { change, refusal });
+    }
+
+    /// RFC 5061 section 5.3, F4: "ABORT Chunks arriving destined to the IP address being deleted MUST be ignored".
+    pub(super) fn came_to_leaving_address(&self) -> bool {
+        let Some(asconf) = &self.asconf else { return false };
+        let came_to = asconf.source.local;
+        match asconf.pending.map(|p| p.change) {
+            Some(AddressChange::Remove(leaving)) => leaving == came_to,
+            Some(AddressChange::MoveTo(only)) => only != came_to,
+            Some(AddressChange::Add(_) | AddressChange::SetPrimary(_)) | None => false,
+        }
     }
 
     /// Our change was answered. RFC 5061 section 5.3: an added address is used as a source only from now on, and one
@@ -208,7 +248,8 @@ impl Association {
     /// The peer's addresses change. `ASCONF-ACK` goes to where the ASCONF came from.
     pub(super) fn on_asconf(&mut self, chunk: &AsconfChunk<'_>, ctx: &mut Context<'_>) {
         let Some(asconf) = &self.asconf else { return };
-        if !self.state.probes_paths() {
+        // RFC 5061 section 5.1.1, C4: the states in which ASCONF and ASCONF-ACK may be sent.
+        if !self.state.answers_requests() {
             return;
         }
         self.counters.asconfs_received += 1;
@@ -241,6 +282,9 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Option<SmallVec<[Response<'a>; 4]>> {
         let mut responses = SmallVec::new();
+        // RFC 5061 section 5.3, F11: "once a receiver begins failing any ADD or DELETE request, it must fail all subsequent
+        // ADD or DELETE requests contained in that single ASCONF."
+        let mut has_failed = false;
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (parameter, raw) = (parameter.ok()?, raw.ok()?);
             if responses.len() >= MAX_CHANGES {
@@ -248,6 +292,9 @@ impl Association {
             }
             let specified = |a: IpAddr| if a.is_unspecified() { source } else { a };
             let (correlation, refusal) = match parameter {
+                Parameter::AddIp { correlation, .. } | Parameter::DelIp { correlation, .. } if has_failed => {
+                    (correlation, Some(Cause::RefusedDueToResourceShortage(raw.bytes)))
+                }
                 Parameter::AddIp { correlation, address } => {
                     (correlation, self.add_peer_address(specified(address), &raw, ctx))
                 }
@@ -273,6 +320,7 @@ impl Association {
                     continue;
                 }
             };
+            has_failed |= refusal.is_some() && !matches!(parameter, Parameter::SetPrimary { .. });
             responses.push(Response { correlation, refusal });
         }
         Some(responses)
@@ -307,7 +355,7 @@ impl Association {
         let local = asconf.local.clone();
         // Behind a NAT a new source address comes with a UDP port of its own.
         let carrier = (asconf.source.remote == address).then_some(asconf.source.carrier);
-        // RFC 5061 section 5.3: without "the local resources to add this new address" it is refused.
+        // RFC 5061 section 5.3, F9: without "the local resources to add this new address" it is refused.
         let is_full = self.peer_addresses.len() >= ctx.limits.peer_addresses;
         if is_full || !self.add_paths(&local, &[address], carrier, ctx) {
             return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
@@ -326,8 +374,8 @@ impl Association {
         if !self.peer_addresses.contains(&address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
-        // RFC 5061 section 5.3: deleting "the last remaining IP address" and "the source address of the IP packet which
-        // contained the ASCONF Chunk" are refused, each with its own cause.
+        // RFC 5061 section 5.3, F7 and F8: deleting "the last remaining IP address" and "the source address of the IP packet
+        // that contained the ASCONF chunk" are refused, each with its own cause.
         if self.peer_addresses.len() == 1 {
             return Some(Cause::DeleteLastRemainingAddress(raw.bytes));
         }

@@ -145,6 +145,7 @@ impl Association {
         if let Some(auth) = &self.auth {
             packet = packet.with_auth(auth.plan());
         }
+        let has_asconf = self.control.iter().any(|(p, c)| *p == path && matches!(c, Control::Asconf));
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
         // A HEARTBEAT travels without data: else it would share the fate of packets that are too long for the path.
@@ -161,16 +162,16 @@ impl Association {
         if self.advertiser.is_some() && self.counters.data_sent + self.counters.data_retransmitted > sent {
             self.advertise(path, &mut packet, now, self.kept);
         }
-        self.finish_packet(packet)
+        self.finish_packet(packet, has_asconf)
     }
 
-    /// Signs a packet and writes its checksum; returns its length.
-    pub(super) fn finish_packet(&self, mut packet: PacketWriter<'_>) -> usize {
+    /// Signs a packet and writes its checksum, whatever was agreed if it has an ASCONF; returns its length.
+    pub(super) fn finish_packet(&self, mut packet: PacketWriter<'_>, has_asconf: bool) -> usize {
         if let Some(auth) = &self.auth {
             packet.sign(|covered| auth.sign(covered));
         }
-        // RFC 9653 section 5.2: a packet with a COOKIE ECHO chunk must have a correct checksum, too.
-        if self.zero_checksum && !matches!(self.state, State::CookieEchoed { .. }) {
+        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must have a correct checksum, too.
+        if self.zero_checksum && !has_asconf && !matches!(self.state, State::CookieEchoed { .. }) {
             return packet.finish_zero_checksum();
         }
         packet.finish()
@@ -351,8 +352,8 @@ impl Association {
         immediate: bool,
     ) -> Result<(), NoRoom> {
         //= rfc8260#section-2.2.1
-        //# If user message interleaving has been negotiated [...] I-DATA chunks MUST be used for all user messages and DATA
-        //# chunks MUST NOT be used.
+        //# If user message interleaving support has been negotiated for an association, I-DATA chunks MUST be used for all user
+        //# messages and DATA chunks MUST NOT be used.
         if self.extensions.has(Extension::Interleaving) {
             return packet.push(&i_data_chunk(fragment, tsn, immediate));
         }

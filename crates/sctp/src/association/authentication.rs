@@ -35,11 +35,17 @@ impl Association {
     ) -> Screened {
         let Some(auth) = &self.auth else { return Screened::Pass };
         if raw.chunk_type != ChunkType::AUTH {
-            // RFC 4895 section 6.3: "If a chunk that was requested to be authenticated is received unauthenticated, it MUST
-            // be silently discarded."
+            // RFC 4895 section 6.3: the receiver "MUST silently discard these chunks if they are not placed after an AUTH chunk
+            // in the packet."
             let held_back = auth.requires(raw.chunk_type) && !screen.is_authenticated;
             self.counters.unauthenticated += u64::from(held_back);
-            return if held_back { Screened::Skip } else { Screened::Pass };
+            return match held_back {
+                // RFC 5061 section 5.2, D5: without AUTH before an ASCONF, "the receiver MUST silently discard this chunk and
+                // the rest of the packet."
+                true if raw.chunk_type == ChunkType::ASCONF => Screened::Stop,
+                true => Screened::Skip,
+                false => Screened::Pass,
+            };
         }
         // One AUTH chunk covers all that follows it: a second one would only cost work, once for each byte behind it.
         let verdict = if screen.is_authenticated { Err(Unverified::Discard) } else { auth.verify(raw) };

@@ -108,7 +108,7 @@ pub(crate) struct Association {
     /// Those that both ends offered.
     extensions: Extensions,
     auth: Option<Box<Auth>>,
-    /// Whether packets may carry a checksum of zero (RFC 9653).
+    /// Whether our packets may carry a checksum of zero (RFC 9653).
     zero_checksum: bool,
     asconf: Option<Box<Asconf>>,
     reconfig: Option<Box<Reconfig>>,
@@ -316,9 +316,10 @@ impl Association {
         std::mem::take(&mut self.names_changed)
     }
 
-    /// Whether both ends take packets with a checksum of zero.
+    /// Whether packets with a checksum of zero are taken: RFC 9653 section 5.3 asks it of an end that has said so,
+    /// whatever the other end has said.
     pub(crate) fn takes_zero_checksum(&self) -> bool {
-        self.zero_checksum
+        self.config.zero_checksum.is_some()
     }
 
     /// Whether a path leads to `address`.

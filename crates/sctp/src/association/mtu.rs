@@ -112,7 +112,7 @@ impl Association {
         packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) })).ok()?;
         let room = packet.remaining_for(ChunkType::PAD).checked_sub(CHUNK_HEADER)?;
         packet.push(&Chunk::Pad(Pad { len: room })).ok()?;
-        let len = self.finish_packet(packet);
+        let len = self.finish_packet(packet, false);
         let counters = &mut self.paths.get_mut(index).counters;
         counters.packets_sent += 1;
         counters.bytes_sent += len as u64;

@@ -37,9 +37,9 @@ impl Association {
 
     /// Gives up less important messages until `length` bytes fit into the send buffer.
     //= rfc7496#section-3.2
-    //# The Priority Policy allows the sender of a user message to specify a priority. When storing a user message in the send
-    //# buffer while there is not enough available space, the SCTP stack at the sender side MAY abandon other user messages with
-    //# a priority lower than the provided one.
+    //# When storing a user message in the send buffer while there is not enough available space, the SCTP stack at the sender
+    //# side MAY abandon other user message(s) of the same SCTP association (with the same or a different stream) with a
+    //# priority lower than the provided one.
     pub(super) fn make_room(&mut self, length: usize, limit: Option<Limit>, now: Time) {
         if length <= self.send_capacity() {
             return;

@@ -74,8 +74,8 @@ impl State {
         self.receives_data() && !matches!(self, State::Accepting)
     }
 
-    /// Whether requests about streams are answered (RFC 6525).
-    pub(crate) fn answers_reconfig(&self) -> bool {
+    /// Whether requests about streams (RFC 6525) and addresses (RFC 5061 section 5.1.1, C4) are answered.
+    pub(crate) fn answers_requests(&self) -> bool {
         matches!(
             self,
             State::Established

@@ -4,7 +4,9 @@
 
 use base::Time;
 use bytes::Bytes;
-use wire::{Abort, Cause, Chunk, ChunkError, CommonHeader, ErrorChunk, RawChunk, UnrecognizedAction};
+use wire::{
+    Abort, Cause, Chunk, ChunkError, ChunkType, CommonHeader, ErrorChunk, RawChunk, UnrecognizedAction,
+};
 
 use super::authentication::{Screen, Screened};
 use super::{Association, Context, Control, Opening, State};
@@ -110,9 +112,13 @@ impl Association {
             Chunk::IData(data) if self.extensions.has(Extension::Interleaving) => {
                 self.on_data(path, &data.into(), ctx);
             }
+            //= rfc8260#section-2.2.3
+            //# The same applies if I-DATA support has not been negotiated for an association and an I-DATA chunk is received.
+            Chunk::IData(_) => self.violation("I-DATA that was not negotiated", ctx),
             Chunk::ForwardTsn(chunk) if self.extensions.has(Extension::PartialReliability) => {
                 //= rfc8260#section-2.3.1
-                //# If I-DATA support has been negotiated [...] I-FORWARD-TSN [...] MUST be used instead of FORWARD-TSN
+                //# If I-FORWARD-TSN support has been negotiated for an association, the reception of a FORWARD-TSN chunk is a
+                //# violation of the above rules and therefore the receiver of the FORWARD-TSN chunk MUST abort the association
                 if self.extensions.has(Extension::Interleaving) {
                     self.violation("FORWARD TSN where I-FORWARD TSN was negotiated", ctx);
                 } else {
@@ -123,11 +129,12 @@ impl Association {
             Chunk::Sack(sack) => self.on_sack(sack, ctx),
             Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat),
             Chunk::HeartbeatAck(heartbeat) => self.on_heartbeat_ack(heartbeat, ctx),
+            Chunk::Abort(_) if self.came_to_leaving_address() => {}
             Chunk::Abort(abort) => self.on_abort(abort),
             Chunk::Shutdown(shutdown) => self.on_shutdown(path, shutdown.cumulative_tsn, ctx),
             Chunk::ShutdownAck => return self.on_shutdown_ack(path, ctx),
             Chunk::ShutdownComplete(_) => self.on_shutdown_complete(),
-            Chunk::Error(error) => return self.on_error_chunk(error, ctx.now),
+            Chunk::Error(error) => return self.on_error_chunk(error, ctx),
             Chunk::CookieAck => self.on_cookie_ack(ctx),
             Chunk::Asconf(asconf) if self.asconf.is_some() => self.on_asconf(asconf, ctx),
             Chunk::AsconfAck(ack) if self.asconf.is_some() => self.on_asconf_ack(ack, ctx),
@@ -147,7 +154,6 @@ impl Association {
             | Chunk::Auth(_)
             | Chunk::ReConfig(_)
             | Chunk::ForwardTsn(_)
-            | Chunk::IData(_)
             | Chunk::IForwardTsn(_)
             | Chunk::Unknown(_) => return self.on_unrecognized(path, raw, ctx),
         }
@@ -197,17 +203,22 @@ impl Association {
         self.close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
     }
 
-    /// RFC 9260 section 3.3.10: only a stale cookie asks for more than to be noted.
-    fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, now: Time) -> Next {
+    /// RFC 9260 section 3.3.10: only a stale cookie and an ASCONF that nobody knows ask for more than to be noted.
+    fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, ctx: &mut Context<'_>) -> Next {
         for cause in error.causes.iter().map_while(Result::ok) {
             if let (Cause::StaleCookie { staleness }, State::CookieEchoed { .. }) = (cause, &self.state) {
-                return match self.after_stale_cookie(staleness, now) {
+                return match self.after_stale_cookie(staleness, ctx.now) {
                     Some(opening) => Next::Stop(Verdict::BeginAgain(Box::new(opening))),
                     None => {
                         self.close(CloseReason::NoAnswer);
                         Next::Stop(Verdict::Done)
                     }
                 };
+            }
+            if let Cause::UnrecognizedChunkType([kind, ..]) = cause
+                && *kind == ChunkType::ASCONF.0
+            {
+                self.on_asconf_not_recognized(ctx);
             }
         }
         Next::Go

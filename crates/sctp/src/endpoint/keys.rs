@@ -1,4 +1,4 @@
-//! Commands about the keys of authentication (RFC 4895, RFC 6458 sections 8.1.19 to 8.1.22 and 8.3.4 to 8.3.5).
+//! Commands about the keys of authentication (RFC 4895, RFC 6458 sections 8.1.18 and 8.3.3 to 8.3.5).
 
 use base::Time;
 

@@ -70,6 +70,10 @@ pub(crate) struct Asconf {
     /// The last request of the peer that was answered.
     peer_serial: AsconfSerial,
     answer: Option<Bytes>,
+    /// Whether the peer has said that it does not understand that addresses come and go.
+    refuses_changes: bool,
+    /// Whether it does not understand that one of them is to be its primary one.
+    refuses_primary: bool,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
     /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
@@ -79,7 +83,7 @@ pub(crate) struct Asconf {
 }
 
 impl Asconf {
-    /// RFC 5061 section 4.1.1: serial numbers begin with the initial TSNs.
+    /// RFC 5061 section 5.1, A2: serial numbers begin with the initial TSNs.
     pub(crate) fn new(tsns: (Tsn, Tsn), local: SmallVec<[IpAddr; 4]>, source: Route) -> Asconf {
         Asconf {
             next_serial: AsconfSerial(tsns.0.0),
@@ -87,6 +91,8 @@ impl Asconf {
             pending: None,
             peer_serial: AsconfSerial(tsns.1.0.wrapping_sub(1)),
             answer: None,
+            refuses_changes: false,
+            refuses_primary: false,
             local,
             known: source.local,
             source,
@@ -119,6 +125,40 @@ impl Asconf {
         self.waiting.iter().any(|c| matches!(c, AddressChange::MoveTo(_)))
     }
 
+    /// The peer does not understand such a change. Returns those that waited and will not be asked for.
+    //= rfc5061#section-5.3
+    //# F3a) If an endpoint receives an Error Cause TLV indicating that the IP address Add or IP address Deletion parameters
+    //# was not understood, the endpoint MUST consider the operation failed and MUST NOT attempt to send any subsequent Add or
+    //# Delete requests to the peer.
+    pub(crate) fn on_not_understood(&mut self, change: AddressChange) -> Vec<AddressChange> {
+        match change {
+            AddressChange::Add(_) | AddressChange::Remove(_) | AddressChange::MoveTo(_) => {
+                self.refuses_changes = true;
+            }
+            AddressChange::SetPrimary(_) => self.refuses_primary = true,
+        }
+        let (keep, gone): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|c| self.is_understood(*c));
+        self.waiting = keep;
+        gone.into()
+    }
+
+    /// The peer understands no change at all.
+    pub(crate) fn on_nothing_understood(&mut self) -> Vec<AddressChange> {
+        (self.refuses_changes, self.refuses_primary) = (true, true);
+        std::mem::take(&mut self.waiting).into()
+    }
+
+    /// Whether the peer may still be asked for such a change.
+    pub(crate) fn is_understood(&self, change: AddressChange) -> bool {
+        match change {
+            AddressChange::Add(_) | AddressChange::Remove(_) | AddressChange::MoveTo(_) => {
+                !self.refuses_changes
+            }
+            AddressChange::SetPrimary(_) => !self.refuses_primary,
+        }
+    }
+
     /// Whether a change that waits or is out concerns this address.
     pub(crate) fn is_changing(&self, address: IpAddr) -> bool {
         let concerns = |c: &AddressChange| match *c {
@@ -128,8 +168,8 @@ impl Asconf {
         self.waiting.iter().any(concerns) || self.pending.as_ref().is_some_and(|p| concerns(&p.change))
     }
 
-    /// The next change, if it may be asked for now. RFC 5061 section 5.1: "there MUST NOT be more than one ASCONF Chunk
-    /// outstanding".
+    /// The next change, if it may be asked for now. RFC 5061 section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF
+    /// Chunk(s) MAY be in transit and unacknowledged at any one time."
     pub(crate) fn begin_next(&mut self, path: PathIndex, deadline: Time) -> Option<AddressChange> {
         if self.pending.is_some() {
             return None;
@@ -215,6 +255,17 @@ mod tests {
         a.pending = None;
         assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), Some(add(2)));
         assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(0)));
+    }
+
+    #[test]
+    fn what_the_peer_does_not_understand_is_asked_for_no_more() {
+        let mut a = asconf();
+        let primary = AddressChange::SetPrimary(IpAddr::from([10, 0, 0, 1]));
+        [add(1), primary, add(2)].into_iter().for_each(|c| assert!(a.request(c)));
+        assert_eq!(a.on_not_understood(add(9)), [add(1), add(2)]);
+        assert!(!a.is_understood(add(3)) && a.is_understood(primary));
+        assert_eq!(a.on_nothing_understood(), [primary]);
+        assert!(!a.is_understood(primary));
     }
 
     #[test]

@@ -156,8 +156,8 @@ impl Offer {
     }
 }
 
-/// RFC 4895 section 3.2: INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH "MUST NOT be listed [...]. However, if a CHUNKS
-/// parameter is received then the types for [these] chunks MUST be ignored."
+/// RFC 4895 section 3.2: INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH "MUST NOT be listed in the CHUNKS parameter. However, if
+/// a CHUNKS parameter is received then the types for INIT, INIT-ACK, SHUTDOWN-COMPLETE, and AUTH chunks MUST be ignored."
 fn without_unauthenticable(chunks: &mut ChunkSet) {
     let never = [ChunkType::INIT, ChunkType::INIT_ACK, ChunkType::SHUTDOWN_COMPLETE, ChunkType::AUTH];
     never.into_iter().for_each(|t| chunks.remove(t));
@@ -177,7 +177,7 @@ impl<'a> PeerOffer<'a> {
     pub(crate) fn take(&mut self, parameter: &Parameter<'a>, raw: &'a [u8]) {
         let mut faulty = |cause| self.fault = self.fault.or(Some(cause));
         match parameter {
-            // RFC 4895 section 6.1: "If the random number is not 32 bytes long, the association MUST be aborted. The ABORT
+            // RFC 4895 section 6.1: "If the Random Number is not 32 bytes, the association MUST be aborted. The ABORT
             // chunk SHOULD contain the error cause 'Protocol Violation'."
             Parameter::Random(random) if random.len() != RANDOM_LEN => {
                 faulty(Cause::ProtocolViolation(b"RANDOM of other than 32 bytes"));
@@ -250,7 +250,8 @@ fn chunks_in(vector: &[u8]) -> ChunkSet {
     set
 }
 
-/// The best HMAC that the vector's end accepts and we have: "the first HMAC algorithm listed" (RFC 4895 section 6.2).
+/// The best HMAC that the vector's end accepts and we have. RFC 4895 section 6.1: it "SHOULD use the first listed
+/// algorithm it supports."
 fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
     let ids = value_in(vector, HMAC_ALGO).unwrap_or_default().as_chunks::<2>().0;
     ids.iter().find_map(|id| HmacAlgorithm::from_id(u16::from_be_bytes(*id))).unwrap_or(HmacAlgorithm::Sha1)
@@ -348,7 +349,7 @@ impl Auth {
     pub(crate) fn verify(&self, raw: &RawChunk<'_>) -> Result<(), Unverified> {
         let Ok(wire::Chunk::Auth(auth)) = raw.parse() else { return Err(Unverified::Discard) };
         // RFC 4895 section 6.3: "If this algorithm was not specified by the receiver in the HMAC-ALGO parameter [...],
-        // the AUTH chunk and all chunks after it MUST be discarded and an ERROR chunk SHOULD be sent".
+        // the AUTH chunk and all the chunks after it MUST be discarded and an ERROR chunk SHOULD be sent".
         let algorithm = HmacAlgorithm::from_id(auth.hmac_id).ok_or(Unverified::UnknownHmac(auth.hmac_id))?;
         // "If no endpoint pair shared key has been configured for that Shared Key Identifier, all authenticated chunks
         // MUST be silently discarded."

@@ -11,8 +11,11 @@ use sctp::{
     AddressChange, AddressError, AssociationConfig, AuthConfig, CloseReason, EndpointConfig, Event,
     Extension, Extensions, PathState, StateName,
 };
-use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names};
-use wire::{Asconf, AsconfAck, AsconfSerial, Cause, Chunk, Parameter, Parameters};
+use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names, packet};
+use wire::{
+    Abort, Asconf, AsconfAck, AsconfSerial, Cause, Causes, Chunk, ErrorChunk, Heartbeat, Parameter,
+    Parameters,
+};
 
 use crate::forge::Forger;
 use crate::support::{Two, describe, drop_all, messages, route, seconds, sends};
@@ -267,9 +270,76 @@ fn the_last_the_source_and_a_strange_address_are_not_deleted() {
     let mut t = established(9);
     assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[delete("10.0.1.1")]), Some(vec![Some(0xa0)]));
     assert_eq!(answer_to(&mut t, "10.0.1.1", 1, &[add("10.0.2.1")]), Some(vec![]));
-    let both = [delete("10.0.1.1"), delete("10.0.9.9"), add("255.255.255.255"), delete("10.0.2.1")];
-    let expected = vec![Some(0xa2), Some(5), Some(5), None];
-    assert_eq!(answer_to(&mut t, "10.0.1.1", 2, &both), Some(expected));
+    let single = [(delete("10.0.1.1"), 0xa2), (delete("10.0.9.9"), 5), (add("255.255.255.255"), 5)];
+    for (n, (request, code)) in (2..).zip(single) {
+        assert_eq!(answer_to(&mut t, "10.0.1.1", n, &[request]), Some(vec![Some(code)]));
+    }
+    // Once one fails, those that follow in the same chunk fail too.
+    let both = [delete("10.0.9.9"), delete("10.0.2.1"), add("10.0.3.1")];
+    let expected = vec![Some(5), Some(0xa1), Some(0xa1)];
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 5, &both), Some(expected));
+    assert_eq!(wishes(&t, t.b), [AddressChange::Add(ip("10.0.2.1"))]);
+}
+
+#[test]
+fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
+    let mut t = established(17);
+    drop_all(&mut t.world, |names, _| names == "AUTH ASCONF");
+    let changes = [AddressChange::Add(ip("10.0.2.1")), AddressChange::Add(ip("10.0.3.1"))];
+    changes.into_iter().for_each(|c| change(&mut t, c).unwrap());
+    let causes = [Cause::UnrecognizedChunkType(&[0xc1, 0, 0, 4])];
+    let error = Chunk::Error(ErrorChunk { causes: Causes::from(&causes[..]) });
+    let tag = t.info(t.a).local_tag;
+    t.inject_to_a(tag, &[error]);
+    let from = t.world.records.len();
+    t.world.run_for(seconds(20));
+    assert_eq!(answers(&t, t.a), changes.map(|c| (c, Some(6))));
+    assert!(t.world.records[from..].iter().all(|r| !chunk_names(&r.packet).contains("ASCONF")));
+    assert_eq!(change(&mut t, changes[0]), Err(AddressError::NotUnderstood));
+    // Nothing was asked for: the same error is passed over.
+    t.inject_to_a(tag, &[error]);
+    assert_eq!(t.state(t.a), StateName::Established);
+}
+
+#[test]
+fn what_comes_behind_an_unsigned_asconf_is_dropped_with_it() {
+    let mut t = established(18);
+    let (tag, from) = (t.info(t.b).local_tag, t.world.records.len());
+    let parameters = [add("10.0.2.1")];
+    let serial = AsconfSerial(peer_initial_tsn(&t));
+    let asconf = Asconf { serial, address: ip("10.0.1.1"), parameters: Parameters::from(&parameters[..]) };
+    let heartbeat = Chunk::Heartbeat(Heartbeat { info: b"abcdefgh" });
+    t.inject_to_b(tag, &[Chunk::Asconf(asconf), heartbeat]);
+    assert!(t.world.records[from..].is_empty());
+    t.inject_to_b(tag, &[heartbeat]);
+    assert_eq!(chunk_names(&t.world.records[from].packet), "HEARTBEAT ACK");
+}
+
+#[test]
+fn an_abort_to_an_address_that_is_leaving_is_ignored() {
+    let mut t = established(19);
+    change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
+    t.world.run_for(seconds(1));
+    drop_all(&mut t.world, |names, _| names.contains("ASCONF"));
+    change(&mut t, AddressChange::Remove(ip("10.0.1.1"))).unwrap();
+    let info = t.info(t.a);
+    let abort = Chunk::Abort(Abort { tag_reflected: false, causes: Causes::EMPTY });
+    let bytes = packet(info.remote_port, info.local_port, info.local_tag, &[abort]);
+    t.world.inject(t.a, route("10.0.1.1", "10.0.1.2"), &bytes);
+    assert_eq!(t.state(t.a), StateName::Established);
+    t.world.inject(t.a, route("10.0.2.1", "10.0.1.2"), &bytes);
+    assert_eq!(t.state(t.a), StateName::Closed);
+}
+
+#[test]
+fn a_request_is_answered_although_shutdown_was_sent() {
+    let mut t = established(20);
+    drop_all(&mut t.world, |names, _| names.contains("SHUTDOWN"));
+    let (now, id) = (t.world.now(), t.id(t.b));
+    t.world.host_mut(t.b).endpoint.shutdown(now, id);
+    t.world.run_for(seconds(1) / 10);
+    assert_eq!(t.state(t.b), StateName::ShutdownSent);
+    assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[add("10.0.2.1")]), Some(vec![]));
 }
 
 #[test]

@@ -285,6 +285,15 @@ fn data_where_i_data_was_negotiated_ends_the_association() {
 }
 
 #[test]
+fn i_data_that_was_not_negotiated_ends_the_association() {
+    let mut t = up(&config(Extensions::NONE, Scheduler::FirstCome), slow());
+    let (tag, tsn) = tag_and_tsn(&t);
+    t.inject_to_b(tag, &[i_data(tsn, 0, Fragment::First(Ppid(0)), true)]);
+    t.world.run_for(seconds(1));
+    assert!(matches!(t.talk(t.b).closed, Some(CloseReason::Aborted(_))));
+}
+
+#[test]
 fn crafted_message_and_fragment_numbers_hold_no_more_than_the_limits_and_spoil_nothing() {
     let mut t = up(&config(INTERLEAVED, Scheduler::FirstCome), slow());
     let (tag, tsn) = tag_and_tsn(&t);

@@ -1,7 +1,7 @@
 //! Error causes of ABORT and ERROR
 //! ([RFC 9260 section 3.3.10](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.10),
 //! [RFC 5061 section 4.3](https://www.rfc-editor.org/rfc/rfc5061.html#section-4.3),
-//! [RFC 4895 section 4.2](https://www.rfc-editor.org/rfc/rfc4895.html#section-4.2)).
+//! [RFC 4895 section 4.1](https://www.rfc-editor.org/rfc/rfc4895.html#section-4.1)).
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
@@ -76,7 +76,7 @@ pub enum Cause<'a> {
     IllegalAsconfAck,
     /// 0xa4: the change is not allowed, with the change asked for (RFC 5061 section 4.3.5).
     RefusedNoAuthorization(&'a [u8]),
-    /// 0x105: an AUTH chunk with an HMAC that the receiver does not take (RFC 4895 section 4.2).
+    /// 0x105: an AUTH chunk with an HMAC that the receiver does not take (RFC 4895 section 4.1).
     UnsupportedHmacIdentifier {
         /// The HMAC asked for.
         hmac_id: u16,

@@ -1,4 +1,4 @@
-//! AUTH, [RFC 4895 section 4.1](https://www.rfc-editor.org/rfc/rfc4895.html#section-4.1).
+//! AUTH, [RFC 4895 section 5.1](https://www.rfc-editor.org/rfc/rfc4895.html#section-5.1).
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+

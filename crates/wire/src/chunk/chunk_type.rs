@@ -53,7 +53,7 @@ chunk_types! {
     CWR = 13, "CWR";
     /// RFC 9260 section 3.3.13.
     SHUTDOWN_COMPLETE = 14, "SHUTDOWN COMPLETE";
-    /// RFC 4895 section 4.1.
+    /// RFC 4895 section 5.1.
     AUTH = 15, "AUTH";
     /// RFC 8260 section 2.1.
     I_DATA = 64, "I-DATA";

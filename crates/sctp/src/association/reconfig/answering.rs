@@ -18,7 +18,7 @@ type Requests<'a> = SmallVec<[Parameter<'a>; 2]>;
 
 impl Association {
     pub(crate) fn on_reconfig(&mut self, path: PathIndex, chunk: &ReConfig<'_>, ctx: &mut Context<'_>) {
-        if !self.state.answers_reconfig() {
+        if !self.state.answers_requests() {
             return;
         }
         //= rfc6525#section-3.1

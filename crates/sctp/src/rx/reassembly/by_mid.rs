@@ -206,8 +206,8 @@ impl ByMid {
     }
 
     //= rfc8260#section-2.3.1
-    //# Message Identifier (MID): 32 bits (unsigned integer). This field holds the largest MID for the stream indicated by the
-    //# Stream Identifier field that was skipped for either ordered or unordered messages signaled by the U bit.
+    //# This field holds the largest Message Identifier for ordered or unordered messages indicated by the U bit that was
+    //# skipped for the stream specified by the Stream Identifier.
     pub(super) fn forward(
         &mut self,
         skips: impl Iterator<Item = Skip>,
