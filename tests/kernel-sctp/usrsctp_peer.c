@@ -12,6 +12,10 @@
  *   -g SECONDS         client: pause before each message
  *   -u LOCAL -U REMOTE UDP ports; without -u, packets go out as IP protocol 132 (needs root)
  *   -i                 ask for I-DATA
+ *   -r                 fulfil requests about streams; client: after half of the messages, reset streams 0 and 1 of both
+ *                      directions, and add streams
+ *   -a                 authenticate DATA by SHA-1 under the key of the other peers, and offer ASCONF
+ *   -A ADDRESS         client: add this address before the first message, and remove it behind the last one
  *   -f                 small timers (RTO 50 to 2000 ms, one retransmission fails a path): for tests that cut one
  *
  * It prints "listening" or "connected" when it is. echo and sink serve one association. The exit status is 0 only when it ended with nothing lost.
@@ -41,7 +45,8 @@ struct message {
 };
 
 static double gap;
-static int remote_udp, idata, unordered, streams = 1, window = 1;
+static int remote_udp, idata, reconf, auth, unordered, streams = 1, window = 1;
+static const char *added;
 static struct sockaddr_storage local[4];
 static int locals;
 
@@ -175,6 +180,43 @@ static void ask_for_idata(struct socket *s)
 		fail("SCTP_INTERLEAVING_SUPPORTED");
 }
 
+static void allow_resets(struct socket *s)
+{
+	struct sctp_assoc_value value = {
+		.assoc_id = SCTP_FUTURE_ASSOC,
+		.assoc_value = SCTP_ENABLE_RESET_STREAM_REQ | SCTP_ENABLE_RESET_ASSOC_REQ | SCTP_ENABLE_CHANGE_ASSOC_REQ,
+	};
+
+	if (usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_ENABLE_STREAM_RESET, &value, sizeof value))
+		fail("SCTP_ENABLE_STREAM_RESET");
+}
+
+/* DATA only in packets with AUTH, under the known key number 1. */
+static void ask_for_auth(struct socket *s)
+{
+	static const char key_bytes[] = "sctpify golden key";
+	char hmac_room[sizeof(struct sctp_hmacalgo) + sizeof(uint16_t)];
+	char key_room[sizeof(struct sctp_authkey) + sizeof key_bytes];
+	struct sctp_hmacalgo *hmac = (struct sctp_hmacalgo *)hmac_room;
+	struct sctp_authkey *key = (struct sctp_authkey *)key_room;
+	struct sctp_authchunk chunk = { .sauth_chunk = 0 };
+	struct sctp_authkeyid active = { .scact_assoc_id = SCTP_FUTURE_ASSOC, .scact_keynumber = 1 };
+
+	memset(hmac_room, 0, sizeof hmac_room);
+	hmac->shmac_number_of_idents = 1;
+	hmac->shmac_idents[0] = SCTP_AUTH_HMAC_ID_SHA1;
+	memset(key_room, 0, sizeof key_room);
+	key->sca_assoc_id = SCTP_FUTURE_ASSOC;
+	key->sca_keynumber = 1;
+	key->sca_keylength = sizeof key_bytes - 1;
+	memcpy(key->sca_key, key_bytes, sizeof key_bytes - 1);
+	if (usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_AUTH_CHUNK, &chunk, sizeof chunk) ||
+	    usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_HMAC_IDENT, hmac, sizeof *hmac + sizeof(uint16_t)) ||
+	    usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_AUTH_KEY, key, sizeof *key + sizeof key_bytes - 1) ||
+	    usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_AUTH_ACTIVE_KEY, &active, sizeof active))
+		fail("AUTH");
+}
+
 static struct socket *open_socket(int family, int port)
 {
 	struct socket *s = usrsctp_socket(family, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
@@ -193,6 +235,10 @@ static struct socket *open_socket(int family, int port)
 	}
 	if (idata)
 		ask_for_idata(s);
+	if (reconf)
+		allow_resets(s);
+	if (auth)
+		ask_for_auth(s);
 	usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_INITMSG, &init, sizeof init);
 	usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_NODELAY, &on, sizeof on);
 	if (usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on))
@@ -325,6 +371,42 @@ static int take_back(const struct message *got, struct message *want, char *wait
 	return 0;
 }
 
+static void step(struct socket *s, int option, const void *value, socklen_t size, const char *what)
+{
+	if (usrsctp_setsockopt(s, IPPROTO_SCTP, option, value, size))
+		fail(what);
+	usleep(500000);
+}
+
+/* Streams 0 and 1 of both directions, three more to send on and two more to receive on. Not the whole association: the
+ * library often stops sending afterwards, also when its peer is itself. */
+static void reset_streams(struct socket *s)
+{
+	char room[sizeof(struct sctp_reset_streams) + 2 * sizeof(uint16_t)];
+	struct sctp_reset_streams *both = (struct sctp_reset_streams *)room;
+	struct sctp_add_streams more = { .sas_outstrms = 3 };
+
+	memset(room, 0, sizeof room);
+	both->srs_flags = SCTP_STREAM_RESET_INCOMING | SCTP_STREAM_RESET_OUTGOING;
+	both->srs_number_streams = 2;
+	both->srs_stream_list[1] = 1;
+	step(s, SCTP_RESET_STREAMS, both, sizeof room, "SCTP_RESET_STREAMS");
+	step(s, SCTP_ADD_STREAMS, &more, sizeof more, "SCTP_ADD_STREAMS");
+	more.sas_outstrms = 0;
+	more.sas_instrms = 2;
+	step(s, SCTP_ADD_STREAMS, &more, sizeof more, "SCTP_ADD_STREAMS");
+}
+
+static void change_address(struct socket *s, int how)
+{
+	struct sockaddr_storage it;
+
+	address(&it, added, 0);
+	if (usrsctp_bindx(s, (struct sockaddr *)&it, 1, how))
+		fail("bindx");
+	usleep(500000);
+}
+
 static int client(const char *host, int port, long count, long size, int back)
 {
 	struct sockaddr_storage to;
@@ -334,15 +416,22 @@ static int client(const char *host, int port, long count, long size, int back)
 	char *waiting = calloc(count + 1, 1);
 	struct sha256 digest;
 	long sent = 0, done = 0;
+	int half_done = 0;
 	double start, last, longest = 0;
 
 	sha256_start(&digest);
 	if (usrsctp_connect(s, (struct sockaddr *)&to, to_size))
 		fail("connect");
 	printf("connected\n");
+	if (added)
+		change_address(s, SCTP_BINDX_ADD_ADDR);
 	start = last = now();
 	while (done < count) {
-		for (; sent < count && sent - done < window; sent++) {
+		if (reconf && !half_done && done == count / 2) {
+			reset_streams(s);
+			half_done = 1;
+		}
+		for (; sent < (reconf && !half_done ? count / 2 : count) && sent - done < window; sent++) {
 			content(&m, sent, size);
 			sha256_add(&digest, m.data, size);
 			if (gap > 0)
@@ -367,6 +456,8 @@ static int client(const char *host, int port, long count, long size, int back)
 		last = now();
 		done++;
 	}
+	if (added)
+		change_address(s, SCTP_BINDX_REM_ADDR);
 	usrsctp_shutdown(s, SHUT_WR);
 	while (receive_message(s, &got))
 		;
@@ -392,7 +483,7 @@ int main(int argc, char **argv)
 	int c, udp = 0, tries, fast = 0, status = 2;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while ((c = getopt(argc, argv, "u:U:s:w:l:g:oif")) != -1)
+	while ((c = getopt(argc, argv, "u:U:s:w:l:g:A:oifra")) != -1)
 		switch (c) {
 		case 'u': udp = atoi(optarg); break;
 		case 'U': remote_udp = atoi(optarg); break;
@@ -402,6 +493,9 @@ int main(int argc, char **argv)
 		case 'o': unordered = 1; break;
 		case 'i': idata = 1; break;
 		case 'f': fast = 1; break;
+		case 'r': reconf = 1; break;
+		case 'a': auth = 1; break;
+		case 'A': added = optarg; break;
 		case 'l':
 			if (locals == 4)
 				return 2;

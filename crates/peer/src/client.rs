@@ -123,8 +123,16 @@ mod tests {
     use crate::options::Load;
     use base::Time;
 
-    const LOAD: Load =
-        Load { count: 4, size: 10, streams: 2, window: 3, gap: 0.0, unordered: false, add: None };
+    const LOAD: Load = Load {
+        count: 4,
+        size: 10,
+        streams: 2,
+        window: 3,
+        gap: 0.0,
+        unordered: false,
+        add: None,
+        reset: false,
+    };
 
     fn all_sent(load: Load) -> Client {
         let mut client = Client::new(load, Time::ZERO);

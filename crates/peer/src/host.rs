@@ -11,7 +11,7 @@ use mio::{Events, Poll, Token};
 use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
-    IncomingInit, InitDecision, Listener, PathError, Timing, Transmit, Unreachable,
+    IncomingInit, InitDecision, Listener, PathError, ReconfigPolicy, Timing, Transmit, Unreachable,
 };
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -231,19 +231,20 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
     } else {
         Timing::default()
     };
-    let (extensions, auth) = match options.auth {
-        None => (Extensions::NONE, AuthConfig::default()),
-        Some(hmac) => (
-            Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),
-            auth_config(hmac),
-        ),
-    };
+    let offered = [
+        (options.auth.is_some(), Extension::Auth),
+        (options.auth.is_some(), Extension::AddressReconfiguration),
+        (options.reconf, Extension::StreamReconfiguration),
+        (options.idata, Extension::Interleaving),
+    ];
+    let extensions: Extensions = offered.into_iter().filter(|(on, _)| *on).map(|(_, e)| e).collect();
     AssociationConfig {
         timing,
         send_buffer: BUFFER,
         receive_buffer: BUFFER,
         extensions,
-        auth,
+        auth: options.auth.map(auth_config).unwrap_or_default(),
+        reconfig: ReconfigPolicy::default().everything(),
         ..AssociationConfig::default()
     }
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use base::Time;
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    AddressChange, AssociationId, CloseReason, Connect, ConnectError, Event, Ppid, SendError, SendOptions,
-    StreamId,
+    AddressChange, AssociationId, CloseReason, Connect, ConnectError, Event, Ppid, ReconfigOutcome,
+    SendError, SendOptions, StreamDirection, StreamId,
 };
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -170,7 +170,13 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
         change_address(&mut host, id, AddressChange::SetPrimary(address))?;
     }
     let start = host.now();
-    let mut client = Client::new(load, start);
+    let before = if load.reset { load.count / 2 } else { 0 };
+    if load.reset {
+        let mut client = Client::new(Load { count: before, ..load }, start);
+        exchange(&mut host, id, &mut client, load.unordered)?;
+        reset(&mut host, id)?;
+    }
+    let mut client = Client::new(Load { count: load.count - before, ..load }, host.now());
     exchange(&mut host, id, &mut client, load.unordered)?;
     if let Some(address) = load.add {
         change_address(&mut host, id, AddressChange::Remove(address))?;
@@ -187,6 +193,50 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
         digest(load.count, load.size)
     );
     Ok(())
+}
+
+/// Resets and adds streams, and resets the association; each step must be done before the next.
+fn reset(host: &mut Host, id: AssociationId) -> Result<()> {
+    let streams = [StreamId(0), StreamId(1)];
+    for direction in [StreamDirection::Outgoing, StreamDirection::Incoming] {
+        let now = host.now();
+        host.engine.reset_streams(now, id, direction, &streams)?;
+        await_done(host, |event| match event {
+            Event::StreamReset { direction: d, outcome, .. } if *d == direction => Some(*outcome),
+            _ => None,
+        })?;
+    }
+    for (outgoing, incoming) in [(3, 0), (0, 2)] {
+        let now = host.now();
+        host.engine.add_streams(now, id, outgoing, incoming)?;
+        await_done(host, |event| match event {
+            Event::StreamsChanged { outcome, .. } => Some(*outcome),
+            _ => None,
+        })?;
+    }
+    let now = host.now();
+    host.engine.reset_association(now, id)?;
+    await_done(host, |event| match event {
+        Event::AssociationReset { outcome, .. } => Some(*outcome),
+        _ => None,
+    })
+}
+
+/// Waits for a wish about streams to be done.
+fn await_done(host: &mut Host, outcome: impl Fn(&Event) -> Option<ReconfigOutcome>) -> Result<()> {
+    let seen = std::cell::Cell::new(None);
+    await_event(host, |event| {
+        let outcome = outcome(event);
+        if outcome.is_some() {
+            println!("{event:?}");
+            seen.set(outcome);
+        }
+        outcome.is_some()
+    })?;
+    match seen.get() {
+        Some(ReconfigOutcome::Done) => Ok(()),
+        other => bail!("the peer did not do it: {other:?}"),
+    }
 }
 
 /// Changes our addresses, and waits until the peer has agreed.

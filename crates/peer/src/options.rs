@@ -27,6 +27,12 @@ pub struct Options {
     /// Authenticate DATA by HMAC 1 (SHA-1) or 3 (SHA-256), under the key of the kernel's peer, and offer ASCONF.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub auth: Option<u8>,
+    /// Offer RE-CONFIG, and fulfil every request of the peer about streams.
+    #[arg(long)]
+    pub reconf: bool,
+    /// Offer I-DATA.
+    #[arg(long)]
+    pub idata: bool,
     /// What to do.
     #[command(subcommand)]
     pub mode: Mode,
@@ -132,6 +138,10 @@ pub struct Load {
     /// Send without order.
     #[arg(long)]
     pub unordered: bool,
+    /// After half of the messages: reset streams 0 and 1 of both directions, add streams, reset the association. Needs
+    /// --reconf.
+    #[arg(long)]
+    pub reset: bool,
     /// Add this address of ours and ask the peer to prefer it before the first message; remove it behind the last one.
     /// Needs --auth.
     #[arg(long)]

@@ -33,13 +33,17 @@ pub(crate) enum Carrier {
     Raw,
 }
 
-/// The paths between the two.
+/// The paths between the two, and what is tried on them beside sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paths {
     /// One.
     One,
     /// Two; the first falls silent in mid-transfer.
     FirstOfTwoCut,
+    /// One; the client resets and adds streams in mid-transfer; ours also resets the association.
+    StreamsReset,
+    /// One; messages travel in I-DATA.
+    Interleaved,
     /// One; the client adds another of its addresses and removes it, with all DATA and ASCONFs under AUTH.
     SecondAdded,
 }
@@ -79,6 +83,11 @@ const LOADS: &[Load] = &[
 ];
 /// What travels under AUTH.
 const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };
+/// What travels around a reset of streams.
+const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDERED };
+/// What travels in I-DATA: in one piece, for Linux numbers fragments otherwise than RFC 8260 does; and in many.
+const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
+const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
 /// What travels while a path is cut: 2.4 s of it.
 const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: "0.04", ..ORDERED };
 
@@ -117,6 +126,8 @@ impl Cell {
         };
         let what = match self.paths {
             Paths::One => "echoes_every_size_of_message_to",
+            Paths::StreamsReset => "resets_and_adds_streams_with",
+            Paths::Interleaved => "interleaves_messages_with",
             Paths::SecondAdded => "authenticates_and_learns_an_address_of",
             Paths::FirstOfTwoCut => "keeps_a_transfer_alive_on_the_second_path_with",
         };
@@ -132,12 +143,22 @@ impl Cell {
         let remark = match self.paths {
             Paths::One => self.every_load(world)?,
             Paths::FirstOfTwoCut => self.cut_in_transfer(world, mended.0)?,
-            Paths::SecondAdded => self.transfer(world, &SIGNED)?,
+            Paths::StreamsReset => self.transfer(world, &RESET, "with RE-CONFIG")?,
+            Paths::Interleaved => {
+                let has_kernel = [self.client, self.server].contains(&Stack::Kernel);
+                self.transfer(world, if has_kernel { &WHOLE } else { &PIECES }, "in I-DATA")?
+            }
+            Paths::SecondAdded => self.transfer(world, &SIGNED, "under AUTH")?,
         };
         let types = world.judge(first, port[0]).context("packets of the first path")?;
         if self.paths == Paths::FirstOfTwoCut {
             let types = world.judge(second, port[1]).context("packets of the second path")?;
             ensure!(types.split(' ').any(|kind| kind == "0"), "no DATA on the second path, only {types}");
+        } else if self.paths == Paths::StreamsReset {
+            ensure!(types.split(' ').any(|kind| kind == "130"), "no RE-CONFIG, only {types}");
+        } else if self.paths == Paths::Interleaved {
+            let has = |wanted: &str| types.split(' ').any(|kind| kind == wanted);
+            ensure!(has("64") && !has("0"), "DATA in place of I-DATA: {types}");
         } else if self.paths == Paths::SecondAdded {
             for kind in ["15", "128", "193"] {
                 ensure!(types.split(' ').any(|k| k == kind), "no chunk of type {kind}, only {types}");
@@ -152,7 +173,7 @@ impl Cell {
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         world.kernel_over_udp(self.carrier == Carrier::Udp)?;
         let timers = match self.paths {
-            Paths::One | Paths::SecondAdded => {
+            Paths::One | Paths::StreamsReset | Paths::Interleaved | Paths::SecondAdded => {
                 "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000"
             }
             Paths::FirstOfTwoCut => "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500",
@@ -160,6 +181,9 @@ impl Cell {
         world.in_guest(&format!("sysctl -qw net.sctp.{}", timers.replace(' ', " net.sctp.")))?;
         let on = u8::from(self.paths == Paths::SecondAdded);
         world.in_guest(&format!("sysctl -qw net.sctp.auth_enable={on} net.sctp.addip_enable={on}"))?;
+        let on = |paths| u8::from(self.paths == paths);
+        let (reconf, intl) = (on(Paths::StreamsReset), on(Paths::Interleaved));
+        world.in_guest(&format!("sysctl -qw net.sctp.reconf_enable={reconf} net.sctp.intl_enable={intl}"))?;
         // Never at ours: what our cards did not compute or cut is done by then.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.place(), world))
@@ -174,10 +198,10 @@ impl Cell {
         Ok(format!("{} associations", LOADS.len()))
     }
 
-    fn transfer(&self, world: &World, load: &Load) -> Result<String> {
+    fn transfer(&self, world: &World, load: &Load, remark: &str) -> Result<String> {
         let (client, server) = self.start(world, load)?;
         verdict(load, client, server)?;
-        Ok("under AUTH".to_owned())
+        Ok(remark.to_owned())
     }
 
     fn cut_in_transfer(&self, world: &World, place: Place) -> Result<String> {
@@ -208,7 +232,7 @@ impl Cell {
         let mut command = world.command(place, &stack.program(world), LIMIT);
         let is_client = words[0] == "client";
         let locals = match self.paths {
-            Paths::One => 1,
+            Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
             Paths::SecondAdded if is_client => 1,
             Paths::SecondAdded | Paths::FirstOfTwoCut => 2,
         };
@@ -222,12 +246,19 @@ impl Cell {
                 if self.paths == Paths::SecondAdded && is_client {
                     command.args(["--add", place.addresses()[1]]);
                 }
+                if self.paths == Paths::StreamsReset && is_client {
+                    command.arg("--reset");
+                }
                 if is_client {
                     load_options(&mut command, load);
                 }
             }
             Stack::Kernel => {
                 load_options(&mut command, load);
+                if self.paths == Paths::StreamsReset {
+                    command.arg("--reconf").args(is_client.then_some("--reset"));
+                }
+                command.args((self.paths == Paths::Interleaved).then_some("--idata"));
                 if self.paths == Paths::SecondAdded {
                     command.args(["--auth", "3"]);
                     command.args(is_client.then_some(["--add", place.addresses()[1]]).into_iter().flatten());
@@ -236,6 +267,10 @@ impl Cell {
             }
             Stack::Usrsctp => {
                 self.usrsctp_options(&mut command, load);
+                if self.paths == Paths::SecondAdded {
+                    command.arg("-a");
+                    command.args(is_client.then_some(["-A", place.addresses()[1]]).into_iter().flatten());
+                }
                 command.args(words);
             }
         }
@@ -245,9 +280,16 @@ impl Cell {
     fn our_options(&self, command: &mut Command) {
         command.args(["--carrier", if self.carrier == Carrier::Udp { "udp" } else { "ip" }]);
         command.args((self.paths == Paths::FirstOfTwoCut).then_some("--short-timers"));
+        command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
+        command.args((self.paths == Paths::Interleaved).then_some("--idata"));
         if self.paths == Paths::SecondAdded {
-            command.args(["--auth", "3"]);
+            command.args(["--auth", self.hmac()]);
         }
+    }
+
+    /// SHA-1 with libusrsctp, which has no other; SHA-256 with the kernel.
+    fn hmac(&self) -> &'static str {
+        if [self.client, self.server].contains(&Stack::Usrsctp) { "1" } else { "3" }
     }
 
     fn usrsctp_options(&self, command: &mut Command, load: &Load) {
@@ -255,6 +297,8 @@ impl Cell {
             command.args(["-u", "9899", "-U", "9899"]);
         }
         command.args((self.paths == Paths::FirstOfTwoCut).then_some("-f"));
+        command.args((self.paths == Paths::StreamsReset).then_some("-r"));
+        command.args((self.paths == Paths::Interleaved).then_some("-i"));
         command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
         command.args(load.unordered.then_some("-o"));
     }

@@ -15,7 +15,8 @@ mod world;
 
 use cell::{Carrier, Cell, Paths, Stack};
 
-/// All tests: ours with each of the others in every way, with the kernel under AUTH and ASCONF too, and two controls without ours.
+/// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, and with I-DATA; and
+/// two controls without ours.
 fn matrix() -> Vec<Cell> {
     use Stack::{Kernel, Ours, Usrsctp};
     let mut cells = Vec::new();
@@ -27,8 +28,11 @@ fn matrix() -> Vec<Cell> {
             }
         }
     }
-    for (client, server) in [(Ours, Kernel), (Kernel, Ours)] {
-        cells.push(Cell { client, server, carrier: Carrier::Raw, paths: Paths::SecondAdded });
+    for other in [Kernel, Usrsctp] {
+        for paths in [Paths::SecondAdded, Paths::StreamsReset, Paths::Interleaved] {
+            cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
+            cells.push(Cell { client: other, server: Ours, carrier: Carrier::Raw, paths });
+        }
     }
     cells.push(Cell { client: Kernel, server: Usrsctp, carrier: Carrier::Udp, paths: Paths::One });
     cells.push(Cell { client: Usrsctp, server: Kernel, carrier: Carrier::Raw, paths: Paths::FirstOfTwoCut });
