@@ -23,7 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("cli", 4),
     ("testbed", 4),
     ("peer", 4),
-    ("peer", 4),
+    ("rivals", 4),
     ("xtask", 5),
 ];
 

@@ -23,6 +23,11 @@ pub(crate) fn peer() -> Result<PathBuf> {
     Ok(built(&["peer"])?.join("peer"))
 }
 
+/// Builds the program that measures others' engines beside ours; gives its path.
+pub(crate) fn rivals() -> Result<PathBuf> {
+    Ok(built(&["rivals"])?.join("rivals"))
+}
+
 /// Builds the programs of some packages; gives the directory they are in, beside that of this program.
 fn built(packages: &[&str]) -> Result<PathBuf> {
     println!("building {} (the first time takes minutes)", packages.join(" and "));

@@ -34,6 +34,8 @@ pub struct Host {
     poll: Poll,
     ready: Events,
     start: Instant,
+    /// Which sockets may have packets, by their tokens.
+    unread: [bool; Carriers::TOKENS],
     batch: Box<[u8]>,
     /// What of the batch waits for room, from which octet on.
     waiting: Option<(Transmit, usize)>,
@@ -117,6 +119,7 @@ impl Host {
             poll,
             ready: Events::with_capacity(Carriers::TOKENS + 1),
             start,
+            unread: [false; Carriers::TOKENS],
             batch: vec![0; BATCH].into(),
             waiting: None,
             post: None,
@@ -134,7 +137,24 @@ impl Host {
     /// Those of epoll_wait(2) and recvmmsg(2).
     pub fn turn(&mut self, wake: Time) -> Result<()> {
         self.transmit();
-        let wait = self.engine.next_timeout().min(wake).since(self.now());
+        let until = self.engine.next_timeout().min(wake);
+        self.wait(until)?;
+        let now = self.now();
+        self.read_mail(now);
+        for place in 0..Carriers::TOKENS {
+            if self.unread[place] {
+                self.receive(now, place)?;
+            }
+        }
+        let now = self.now();
+        self.engine.handle_timeout(now);
+        self.transmit();
+        Ok(())
+    }
+
+    /// Waits until `until` at most for a socket to read.
+    fn wait(&mut self, until: Time) -> Result<()> {
+        let wait = if self.unread.contains(&true) { Duration::ZERO } else { until.since(self.now()) };
         // A millisecond is the poll's grain: rounding up spares turns in which no timer is due yet.
         let wait = wait.min(Duration::from_secs(60)).as_micros().div_ceil(1000);
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
@@ -142,23 +162,30 @@ impl Host {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
         }
-        self.receive()?;
-        let now = self.now();
-        self.engine.handle_timeout(now);
-        self.transmit();
+        for event in &self.ready {
+            // The one token beyond the sockets' wakes for mail, which each turn reads.
+            if let Some(unread) = self.unread.get_mut(event.token().0) {
+                *unread = true;
+            }
+        }
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<()> {
-        let now = self.now();
-        let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
-        while let Some(mail) = post.as_ref().and_then(Post::next) {
-            engine.handle_datagram(now, &mail.route, mail.ecn, &mail.packet, door);
+    /// Feeds the engine what other shards have handed on.
+    fn read_mail(&mut self, now: Time) {
+        while let Some(mail) = self.post.as_ref().and_then(Post::next) {
+            self.engine.handle_datagram(now, &mail.route, mail.ecn, &mail.packet, &mut self.door);
         }
+    }
+
+    /// Feeds the engine what has come to the socket at this place; edges are reported once, so what must wait for the
+    /// next turn stays noted as unread.
+    fn receive(&mut self, now: Time, place: usize) -> Result<()> {
+        let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
         for _ in 0..RECEIVES_PER_TURN {
             let received = self
                 .carriers
-                .recv(|route: &Route, ecn: Ecn, packet: &[u8]| {
+                .recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
                     if post.as_ref().is_none_or(|post| post.keeps(route, ecn, packet)) {
                         engine.handle_datagram(now, route, ecn, packet, door);
                     }
@@ -169,6 +196,7 @@ impl Host {
                     engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
                 });
             }
+            self.unread[place] = received.more;
             if !received.more {
                 break;
             }

@@ -17,11 +17,12 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 /// Accepts one association and counts what comes until it ends; prints "BYTES MICROSECONDS", the time from the first to
-/// the last of them.
+/// the last of them. With a limit in `seconds` it leaves that long after the first, without a word to the peer.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
-pub(crate) fn receive(options: &Options, port: u16) -> Result<()> {
+pub(crate) fn receive(options: &Options, port: u16, seconds: Option<f64>) -> Result<()> {
+    let limit = seconds.map(Duration::try_from_secs_f64).transpose()?;
     let mut host = Host::open(options, Some(port))?;
     println!("listening");
     let mut ours: Option<AssociationId> = None;
@@ -43,8 +44,11 @@ pub(crate) fn receive(options: &Options, port: u16) -> Result<()> {
             first.get_or_insert(now);
             last = now;
         }
+        over |= limit.is_some_and(|limit| first.is_some_and(|first| last.since(first) >= limit));
     }
-    linger(&mut host)?;
+    if limit.is_none() {
+        linger(&mut host)?;
+    }
     println!("{bytes} {}", last.since(first.unwrap_or(last)).as_micros());
     Ok(())
 }

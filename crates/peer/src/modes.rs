@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<()> {
     match options.mode {
         Mode::Echo { port } => echo(options, port),
         Mode::Client { host, port, load } => client(options, host, port, load),
-        Mode::Receive { port } => measure::receive(options, port),
+        Mode::Receive { port, seconds } => measure::receive(options, port, seconds),
         Mode::Send { host, port, seconds, size } => measure::send(options, host, port, seconds, size),
         Mode::Serve { port, shards } => measure::serve(options, port, shards),
         Mode::Ping { host, port, count, size } => measure::ping(options, host, port, count, size),

@@ -69,6 +69,9 @@ pub enum Mode {
     Receive {
         /// The SCTP port.
         port: u16,
+        /// Count for so many seconds from the first message on, then leave.
+        #[arg(long = "for", value_name = "SECONDS")]
+        seconds: Option<f64>,
     },
     /// Connect, and send messages as fast as they are taken.
     Send {

@@ -6,6 +6,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use testbed::{Daemon, Host, Lab, Process, Programs};
 
@@ -60,6 +61,11 @@ impl Pair {
     pub(crate) fn serve(&self, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.beta.command(program);
         command.args(args);
+        self.serve_command(command)
+    }
+
+    /// The same for a command of beta's.
+    pub(crate) fn serve_command(&self, command: Command) -> Result<Process> {
         let mut process = self.beta.spawn("server", command)?;
         process.wait_until("listening", START_LIMIT, |process| process.stdout().contains("listening"))?;
         Ok(process)

@@ -4,6 +4,7 @@
 //! The exit status is 0 only when every goal is met. Begin with [`table::EXPERIMENTS`]: what is measured, and the goals.
 
 mod contender;
+mod fairness;
 mod table;
 mod verdict;
 
@@ -63,11 +64,12 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench sctp`");
     let ours = optimised::peer()?;
     let tcp = optimised::bulk()?;
+    let rivals = optimised::rivals()?;
     let lab = Lab::new()?;
     let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
     let places = [Place::new(&lab, "on", Offloads::On)?, Place::new(&lab, "off", Offloads::Off)?];
     let effort = if quick { QUICK } else { FULL };
-    let bench = Bench { places, programs: Programs { ours, usrsctp, tcp }, effort };
+    let bench = Bench { places, programs: Programs { ours, usrsctp, tcp, rivals }, effort };
     println!("bench: {}", super::machine());
     println!("{}", Verdict::HEAD);
     let mut score = Score::default();
@@ -75,6 +77,10 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         |e: &&Experiment| wanted.is_empty() || wanted.iter().any(|word| e.figures[0].name.contains(&**word));
     for experiment in EXPERIMENTS.iter().filter(is_wanted) {
         bench.experiment(experiment, &mut score)?;
+    }
+    let is_fairness_wanted = wanted.is_empty() || wanted.iter().any(|word| "fairness".contains(&**word));
+    if is_fairness_wanted && !quick {
+        fairness::run(&lab, &bench.programs, &mut score)?;
     }
     drop(bench);
     let left = lab.clear_up();
@@ -118,7 +124,7 @@ impl Bench {
         let place = &self.places[usize::from(experiment.offloads == Offloads::Off)];
         let told = self.exchange(place, experiment, contender)?;
         Ok(match experiment.job {
-            Job::Bulk { .. } => vec![rate(&told)? * 8.0 / 1e9],
+            Job::Bulk { .. } | Job::Alone { .. } => vec![rate(&told)? * 8.0 / 1e9],
             Job::Messages { size } => vec![rate(&told)? / 1e6 / f64::from(size)],
             Job::Connects => vec![rate(&told)?],
             Job::Ping { .. } => {
@@ -132,19 +138,28 @@ impl Bench {
     /// Starts a server, runs a client to its end; what the one that measures printed.
     fn exchange(&self, place: &Place, experiment: &Experiment, contender: Contender) -> Result<String> {
         let way = contender::Way { link: &place.link, carrier: experiment.carrier };
-        let (program, server_words) = self.programs.server(contender, experiment.job, &way);
-        let server_words = preferred(program, server_words);
-        let server_words: Vec<&str> = server_words.iter().map(String::as_str).collect();
-        let server = place.pair.serve(Path::new("nice"), &server_words)?;
+        let server = match self.programs.server(contender, experiment.job, &way) {
+            None => None,
+            Some((program, words)) => {
+                let mut command = place.pair.beta.command("nice");
+                command.args(preferred(program, words));
+                Some(place.pair.serve_command(command)?)
+            }
+        };
         let (program, words) = self.programs.client(contender, experiment.job, &way, self.effort);
         let mut command = place.pair.alpha.command("nice");
         command.args(preferred(program, words));
         let client = place.pair.alpha.run("client", command, LIMIT)?.good()?;
-        if experiment.job.is_measured_by_server() {
-            return Ok(server.finish(LIMIT)?.good()?.stdout);
+        match server {
+            Some(server) if experiment.job.is_measured_by_server() => {
+                Ok(server.finish(LIMIT)?.good()?.stdout)
+            }
+            Some(server) => {
+                server.stop();
+                Ok(client.stdout)
+            }
+            None => Ok(client.stdout),
         }
-        server.stop();
-        Ok(client.stdout)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plain TCP program for measurements: moves bytes for a time, sends them to and fro, or connects again and again.
 //!
-//!     bulk receive PORT                      prints "listening", then "BYTES MICROSECONDS"
+//!     bulk receive PORT [SECONDS]            prints "listening", then "BYTES MICROSECONDS"; of so many seconds at most
 //!     bulk send ADDRESS:PORT SECONDS SIZE    writes of SIZE bytes for SECONDS
 //!     bulk send-now ADDRESS:PORT SECONDS SIZE  the same, with TCP_NODELAY
 //!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
@@ -26,7 +26,8 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["receive", port] => receive(port.parse()?),
+        ["receive", port] => receive(port.parse()?, Duration::MAX),
+        ["receive", port, seconds] => receive(port.parse()?, Duration::from_secs_f64(seconds.parse()?)),
         ["send", to, seconds, size] => {
             send(to.parse()?, false, Duration::from_secs_f64(seconds.parse()?), size.parse()?)
         }
@@ -39,7 +40,7 @@ fn main() -> Result<()> {
         ["echo", port] => echo(port.parse()?),
         ["ping", to, count, size] => ping(to.parse()?, count.parse()?, size.parse()?),
         _ => bail!(
-            "usage: bulk receive PORT | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | accept PORT \
+            "usage: bulk receive PORT [SECONDS] | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | accept PORT \
              | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE"
         ),
     }
@@ -52,7 +53,7 @@ fn listen(port: u16) -> Result<TcpListener> {
     Ok(listener)
 }
 
-fn receive(port: u16) -> Result<()> {
+fn receive(port: u16, time: Duration) -> Result<()> {
     let (mut stream, _) = listen(port)?.accept()?;
     let mut buffer = vec![0; READ_BYTES];
     let mut bytes = stream.read(&mut buffer)?;
@@ -61,6 +62,9 @@ fn receive(port: u16) -> Result<()> {
     while let n @ 1.. = stream.read(&mut buffer)? {
         bytes += n;
         last = now();
+        if last.duration_since(first) >= time {
+            break;
+        }
     }
     println!("{bytes} {}", last.duration_since(first).as_micros());
     Ok(())

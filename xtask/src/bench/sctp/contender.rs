@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use testbed::Link;
 
 /// SCTP port, and TCP port.
-const PORT: &str = "5001";
+pub(crate) const PORT: &str = "5001";
 /// UDP port of all contenders (RFC 6951 section 5.1).
 const UDP_PORT: &str = "9899";
 
@@ -20,6 +20,10 @@ pub(crate) enum Contender {
     Usrsctp,
     /// The kernel's TCP, with TCP_NODELAY.
     Tcp,
+    /// rtc-sctp, as an engine alone.
+    Rtc,
+    /// dcsctp as published, as an engine alone.
+    Dcsctp,
 }
 
 impl Display for Contender {
@@ -28,6 +32,8 @@ impl Display for Contender {
             Contender::Ours => "ours",
             Contender::Usrsctp => "usrsctp",
             Contender::Tcp => "tcp",
+            Contender::Rtc => "rtc-sctp",
+            Contender::Dcsctp => "dcsctp",
         })
     }
 }
@@ -38,6 +44,8 @@ pub(crate) struct Programs {
     pub(crate) ours: PathBuf,
     pub(crate) usrsctp: PathBuf,
     pub(crate) tcp: PathBuf,
+    /// Ours and others' engines alone.
+    pub(crate) rivals: PathBuf,
 }
 
 /// How they talk: from the link's left end to its right one.
@@ -67,24 +75,31 @@ impl Way<'_> {
 }
 
 impl Programs {
-    /// Program and words of the end that listens.
-    pub(crate) fn server(&self, contender: Contender, job: Job, way: &Way<'_>) -> (&Path, Vec<String>) {
-        let mode = if job.is_measured_by_server() { "receive" } else { "serve" };
-        match contender {
-            Contender::Ours => {
+    /// Program and words of the end that listens; none for an engine alone.
+    pub(crate) fn server(
+        &self,
+        contender: Contender,
+        job: Job,
+        way: &Way<'_>,
+    ) -> Option<(&Path, Vec<String>)> {
+        let mode = match job {
+            Job::Alone { .. } => return None,
+            Job::Bulk { .. } | Job::Messages { .. } => "receive",
+            Job::Ping { .. } | Job::Connects => "serve",
+        };
+        let tcp_mode = match job {
+            Job::Ping { .. } => "echo",
+            Job::Connects => "accept",
+            _ => mode,
+        };
+        Some(match contender {
+            Contender::Usrsctp => (&self.usrsctp, words([mode, PORT, way.udp_port()])),
+            Contender::Tcp => (&self.tcp, words([tcp_mode, PORT])),
+            _ => {
                 let options = way.peer_options(way.link.right_v4());
                 (&self.ours, [options, words([mode, PORT])].concat())
             }
-            Contender::Usrsctp => (&self.usrsctp, words([mode, PORT, way.udp_port()])),
-            Contender::Tcp => {
-                let mode = match job {
-                    Job::Bulk { .. } | Job::Messages { .. } => "receive",
-                    Job::Ping { .. } => "echo",
-                    Job::Connects => "accept",
-                };
-                (&self.tcp, words([mode, PORT]))
-            }
-        }
+        })
     }
 
     /// Program and words of the end that connects.
@@ -97,17 +112,20 @@ impl Programs {
     ) -> (&Path, Vec<String>) {
         let (mode, amounts) = amounts(job, effort);
         let to = way.link.right_v4().to_string();
+        if let Job::Alone { .. } = job {
+            return (&self.rivals, [words([&contender.to_string()]), amounts].concat());
+        }
         match contender {
-            Contender::Ours => {
-                let options = way.peer_options(way.link.left_v4());
-                (&self.ours, [options, words([mode, &to, PORT]), amounts].concat())
-            }
             Contender::Usrsctp => {
                 (&self.usrsctp, [words([mode, &to, PORT, way.udp_port()]), amounts].concat())
             }
             Contender::Tcp => {
                 let mode = if mode == "send" { "send-now" } else { mode };
                 (&self.tcp, [words([mode, &format!("{to}:{PORT}")]), amounts].concat())
+            }
+            _ => {
+                let options = way.peer_options(way.link.left_v4());
+                (&self.ours, [options, words([mode, &to, PORT]), amounts].concat())
             }
         }
     }
@@ -116,7 +134,7 @@ impl Programs {
 /// The client's mode and what it is to do, in the words that all programs share.
 fn amounts(job: Job, effort: Effort) -> (&'static str, Vec<String>) {
     match job {
-        Job::Bulk { size } | Job::Messages { size } => {
+        Job::Bulk { size } | Job::Messages { size } | Job::Alone { size } => {
             ("send", words([&effort.seconds.to_string(), &size.to_string()]))
         }
         Job::Ping { size } => ("ping", words([&effort.pings.to_string(), &size.to_string()])),

@@ -1,6 +1,6 @@
 //! What is measured, by whom, and the goals.
 
-use super::contender::Contender::{self, Ours, Tcp, Usrsctp};
+use super::contender::Contender::{self, Dcsctp, Ours, Rtc, Tcp, Usrsctp};
 use testbed::Offloads;
 
 /// What carries SCTP packets. TCP is the kernel's, whatever this says.
@@ -21,6 +21,8 @@ pub(crate) enum Job {
     Messages { size: u32 },
     /// Sends a message and waits for it to come back; median and 99th percentile of the round trips, microseconds.
     Ping { size: u32 },
+    /// Engines alone, both ends on one core in memory; Gbit/s.
+    Alone { size: u32 },
     /// Connects and closes, one after the other; connects per second.
     Connects,
 }
@@ -59,6 +61,7 @@ pub(crate) struct Experiment {
 
 const ALL: &[Contender] = &[Ours, Usrsctp, Tcp];
 const SCTP: &[Contender] = &[Ours, Usrsctp];
+const ENGINES: &[Contender] = &[Ours, Rtc, Dcsctp];
 
 /// Everything, in the order in which it is printed.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -126,6 +129,28 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
             name: "bulk 64 KiB, raw 132",
             unit: "Gbit/s",
             goals: &[Goal::AtLeast(Usrsctp, 3.0)],
+        }],
+    },
+    Experiment {
+        job: Job::Alone { size: 1_100 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: ENGINES,
+        figures: &[Figure {
+            name: "engine alone, 1,100 B",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Rtc, 1.5), Goal::AtLeast(Dcsctp, 1.0)],
+        }],
+    },
+    Experiment {
+        job: Job::Alone { size: 65_536 },
+        carrier: Carrier::Udp,
+        offloads: Offloads::On,
+        contenders: ENGINES,
+        figures: &[Figure {
+            name: "engine alone, 64 KiB",
+            unit: "Gbit/s",
+            goals: &[Goal::AtLeast(Rtc, 1.5), Goal::AtLeast(Dcsctp, 1.0)],
         }],
     },
     Experiment {

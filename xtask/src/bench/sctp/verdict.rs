@@ -40,7 +40,7 @@ impl Score {
 #[derive(Debug)]
 struct Row {
     contender: Contender,
-    samples: String,
+    samples: Vec<f64>,
     /// Our median as a multiple of this one's.
     ratio: f64,
     goal: Option<Goal>,
@@ -63,7 +63,7 @@ impl<'a> Verdict<'a> {
         let ours = samples.first().map_or(0.0, |samples| percentile(samples, 50));
         let row = |(contender, samples): (&Contender, &Vec<f64>)| Row {
             contender: *contender,
-            samples: spread(samples),
+            samples: samples.clone(),
             ratio: ours / percentile(samples, 50),
             goal: figure.goals.iter().find(|goal| goal.rival() == *contender).copied(),
         };
@@ -82,11 +82,15 @@ impl<'a> Verdict<'a> {
             let ratio =
                 if row.contender == Contender::Ours { String::new() } else { format!("{:.2}", row.ratio) };
             let (name, unit) = (self.figure.name, self.figure.unit);
-            let line =
-                format!("{name:<31} {unit:<7} {:<8} {:<26} {ratio:<9} {verdict}", row.contender, row.samples);
-            println!("{}", line.trim_end());
+            println!("{}", self::row(name, unit, &row.contender.to_string(), &row.samples, &ratio, &verdict));
         }
     }
+}
+
+/// One line of the table.
+pub(crate) fn row(name: &str, unit: &str, of: &str, samples: &[f64], ratio: &str, verdict: &str) -> String {
+    let line = format!("{name:<31} {unit:<7} {of:<8} {:<26} {ratio:<9} {verdict}", spread(samples));
+    line.trim_end().to_owned()
 }
 
 impl Goal {

@@ -1,0 +1,140 @@
+//! Fairness: ten flows of ours and ten of the kernel's TCP, both with CUBIC, through one link of 100 Mbit/s.
+//!
+//! A round trip of 20 ms, a tail-drop queue of one bandwidth-delay product. The receivers count for a fixed time from their
+//! first byte on. TBF cuts trains into packets, so that the queue drops packets and not trains.
+
+use super::contender::{PORT, Programs};
+use super::verdict::{Score, row};
+use super::{LIMIT, REPETITIONS};
+use crate::bench::pair::Pair;
+use crate::bench::stats::percentile;
+use anyhow::{Context, Result};
+use std::process::Command;
+use std::time::Duration;
+use testbed::{DelayedLink, Lab, Process};
+
+/// Flows of each kind.
+const FLOWS: u16 = 10;
+/// UDP port of our first flow, and TCP port of TCP's.
+const FIRST_PORT: u16 = 9_901;
+/// How long the receivers count.
+const SECONDS: &str = "10";
+/// How long the senders try to send; they are stopped before.
+const SENDERS_SECONDS: &str = "60";
+/// Octets of messages and writes: packets of all flows are of full size, for short ones slip more easily into a queue that is
+/// limited in octets.
+const SIZE: &str = "65536";
+/// Rate, depth of the bucket in bytes (just more than a packet), and octets that may queue: 20 ms.
+const TBF: [&str; 6] = ["rate", "100mbit", "burst", "1600", "limit", "250000"];
+/// The part of its fair share that each kind must get at least.
+const SHARE_MIN: f64 = 0.7;
+/// Jain's index of our flows must be this at least.
+const JAIN_MIN: f64 = 0.95;
+
+/// Where the flows run.
+struct Flows<'a> {
+    pair: Pair,
+    way: DelayedLink,
+    programs: &'a Programs,
+}
+
+/// Runs all flows a few times and judges; prints the rows.
+pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<()> {
+    let pair = Pair::new(lab, "-fair")?;
+    let one_way = Duration::from_millis(10);
+    let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way)?;
+    let name = way.link.name();
+    pair.alpha.tool("tc", &[&["qdisc", "add", "dev", &name, "root", "tbf"], &TBF[..]].concat())?;
+    let flows = Flows { pair, way, programs };
+    let [mut ours, mut tcp, mut jain] = [const { Vec::new() }; 3];
+    for repetition in 1..=REPETITIONS {
+        super::progress(&format!("fairness, run {repetition} of {REPETITIONS}"));
+        let [our_bytes, tcp_bytes] = flows.measure()?;
+        let (our_sum, tcp_sum) = (our_bytes.iter().sum::<f64>(), tcp_bytes.iter().sum::<f64>());
+        let fair = f64::midpoint(our_sum, tcp_sum);
+        ours.push(our_sum / fair);
+        tcp.push(tcp_sum / fair);
+        jain.push(jain_index(&our_bytes));
+    }
+    super::progress("");
+    judge(score, "fairness, share of 10 flows", "ours", &ours, SHARE_MIN);
+    judge(score, "fairness, share of 10 flows", "tcp", &tcp, SHARE_MIN);
+    judge(score, "fairness, Jain's index", "ours", &jain, JAIN_MIN);
+    Ok(())
+}
+
+fn judge(score: &mut Score, name: &str, of: &str, samples: &[f64], least: f64) {
+    let median = percentile(samples, 50);
+    let is_met = median >= least;
+    score.count(is_met, || format!("{name} {median:.2} of {of} (>= {least})"));
+    let goal = format!(">= {least:<6} {}", if is_met { "met" } else { "MISSED" });
+    println!("{}", row(name, "", of, samples, "", &goal));
+}
+
+/// (Σx)² / (n · Σx²): 1 where all have the same, 1/n where one has everything.
+fn jain_index(amounts: &[f64]) -> f64 {
+    let (sum, squares) = (amounts.iter().sum::<f64>(), amounts.iter().map(|x| x * x).sum::<f64>());
+    sum * sum / (amounts.len() as f64 * squares)
+}
+
+impl Flows<'_> {
+    /// All flows at once: bytes that each of ours got, and each of TCP's.
+    fn measure(&self) -> Result<[Vec<f64>; 2]> {
+        let ports: Vec<String> = (FIRST_PORT..FIRST_PORT + FLOWS).map(|port| port.to_string()).collect();
+        let serve = |make: &dyn Fn(&str) -> (Command, Command)| -> Result<Vec<(Process, Command)>> {
+            let served = ports.iter().map(|port| {
+                let (server, client) = make(port);
+                Ok((self.pair.serve_command(server)?, client))
+            });
+            served.collect()
+        };
+        let both = [serve(&|port| self.ours(port))?, serve(&|port| self.tcp(port))?];
+        let mut senders = Vec::new();
+        let mut receivers = [Vec::new(), Vec::new()];
+        for (kind, served) in receivers.iter_mut().zip(both) {
+            for (receiver, client) in served {
+                senders.push(self.pair.alpha.spawn("sender", client)?);
+                kind.push(receiver);
+            }
+        }
+        let [ours, tcp] = receivers.map(|kind| kind.into_iter().map(bytes_of).collect::<Result<Vec<f64>>>());
+        senders.into_iter().for_each(Process::stop);
+        Ok([ours?, tcp?])
+    }
+
+    fn ours(&self, port: &str) -> (Command, Command) {
+        let (left, right) = (self.way.link.left_v4().to_string(), self.way.link.right_v4().to_string());
+        let mut server = self.pair.beta.command(&self.programs.ours);
+        server.args(["--udp-port", port, "--local", &right, "receive", PORT, "--for", SECONDS]);
+        let mut client = self.pair.alpha.command(&self.programs.ours);
+        client.args(["--udp-port", port, "--peer-udp-port", port, "--local", &left]);
+        client.args(["send", &right, PORT, SENDERS_SECONDS, SIZE]);
+        (server, client)
+    }
+
+    fn tcp(&self, port: &str) -> (Command, Command) {
+        let mut server = self.pair.beta.command(&self.programs.tcp);
+        server.args(["receive", port, SECONDS]);
+        let mut client = self.pair.alpha.command(&self.programs.tcp);
+        client.args(["send", &format!("{}:{port}", self.way.link.right_v4()), SENDERS_SECONDS, SIZE]);
+        (server, client)
+    }
+}
+
+/// What a receiver counted, once it has ended.
+fn bytes_of(receiver: Process) -> Result<f64> {
+    let told = receiver.finish(LIMIT)?.good()?.stdout;
+    let bytes = told.lines().last().and_then(|line| line.split(' ').next());
+    bytes.context("a receiver told nothing")?.parse().context("a receiver told no number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jain_index;
+
+    #[test]
+    fn jains_index_tells_equal_from_unequal() {
+        assert!((jain_index(&[3.0; 10]) - 1.0).abs() < 1e-9);
+        assert!((jain_index(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-9);
+    }
+}
