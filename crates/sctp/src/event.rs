@@ -67,6 +67,13 @@ pub enum Event {
         /// Bytes of IP packet now.
         to: u16,
     },
+    /// The peer's UDP port is another now, as a heartbeat has proven (RFC 6951): a NAT between has changed it.
+    PeerPort {
+        /// The path until now.
+        from: Route,
+        /// The path from now on.
+        to: Route,
+    },
     /// The peer has answered a change of our addresses that the driver asked for (RFC 5061).
     AddressChange {
         /// What was asked for.

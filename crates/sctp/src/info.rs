@@ -176,6 +176,8 @@ pub struct Counters {
     pub unauthenticated: u64,
     /// Times that the MTU of a path proved smaller than what was sent: by ICMP, or as a black hole (RFC 8899 section 4.3).
     pub mtu_shrunk: u64,
+    /// Times that a new UDP port of the peer was proven (RFC 6951).
+    pub rebindings: u64,
     /// Tail-loss probes sent.
     pub tail_probes: u64,
     /// Recoveries and timeouts that proved needless, and were taken back.

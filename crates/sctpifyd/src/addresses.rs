@@ -17,8 +17,10 @@ const OFFERED_MAX: usize = 16;
 /// Interfaces whose addresses mean nothing to other hosts, by the beginning of their names: our own, and bridges of
 /// containers and virtual machines.
 const SKIPPED: [&str; 4] = ["shim", "docker", "br-", "virbr"];
-/// The largest MTU assumed while nothing probes for larger ones.
-const MTU_MAX: u32 = 1500;
+/// The largest MTU that is probed for: what jumbo frames of Ethernet carry.
+const MTU_MAX: u32 = 9000;
+/// The MTU of a host without links.
+const MTU_USUAL: u32 = 1500;
 /// The smallest MTU that IPv6 allows.
 const MTU_MIN: u32 = 1280;
 
@@ -35,7 +37,7 @@ impl AddressBook {
     pub(crate) fn open() -> Result<AddressBook> {
         let monitor = Monitor::open(&SKIPPED).context("cannot watch this host's addresses")?;
         let mut book =
-            AddressBook { monitor, interfaces: BTreeMap::new(), usable: Vec::new(), mtu: MTU_MAX as u16 };
+            AddressBook { monitor, interfaces: BTreeMap::new(), usable: Vec::new(), mtu: MTU_USUAL as u16 };
         book.list().context("cannot list this host's addresses")?;
         Ok(book)
     }
@@ -61,7 +63,7 @@ impl AddressBook {
         let found = netio::addresses(&SKIPPED)?;
         self.interfaces = found.iter().map(|address| (address.addr, address.ifindex)).collect();
         self.usable = found.iter().filter(|address| address.is_up).map(|address| address.addr).collect();
-        self.mtu = least_mtu(&found);
+        self.mtu = largest_mtu(&found);
         Ok(())
     }
 
@@ -91,13 +93,13 @@ impl AddressBook {
         std::iter::once(first).chain(others).take(OFFERED_MAX).collect()
     }
 
-    /// An MTU that all links have, in bytes with the IP header.
+    /// The MTU of the largest link, in bytes with the IP header; the engine finds each path's own.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu
     }
 }
 
-fn least_mtu(found: &[LocalAddress]) -> u16 {
-    let least = found.iter().filter(|address| address.is_up).map(|address| address.mtu).min();
-    u16::try_from(least.unwrap_or(MTU_MAX).clamp(MTU_MIN, MTU_MAX)).unwrap_or(MTU_MIN as u16)
+fn largest_mtu(found: &[LocalAddress]) -> u16 {
+    let largest = found.iter().filter(|address| address.is_up).map(|address| address.mtu).max();
+    u16::try_from(largest.unwrap_or(MTU_USUAL).clamp(MTU_MIN, MTU_MAX)).unwrap_or(MTU_USUAL as u16)
 }

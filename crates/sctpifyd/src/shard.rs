@@ -397,6 +397,7 @@ impl Shard {
                     self.on_path_up(association);
                 }
             }
+            (Event::PeerPort { from, to }, _) => tracing::info!(?from, ?to, "the peer's UDP port"),
             (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
             (Event::AddressChange { change, refusal }, _) => {
                 tracing::info!(?change, ?refusal, "the peer answers a change of our addresses");

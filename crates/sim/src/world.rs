@@ -32,6 +32,9 @@ const SERVER_PORT: u16 = 7;
 /// Longest train of packets.
 const TRAIN_BYTES: usize = 65_536;
 
+/// The UDP port of every host's encapsulation.
+const ENCAPSULATION_PORT: u16 = 9899;
+
 /// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
 const INPUTS_AT_ONCE: usize = 100_000;
 
@@ -73,6 +76,9 @@ pub enum Change {
     /// From now on a direction of a link takes IP packets of so many bytes at most. Whether longer ones are answered by ICMP
     /// is the link's setting.
     Mtu(LinkId, Direction, usize),
+    /// From now on the NAT before this address shows packets from its UDP port as coming from that one; packets to the port
+    /// before it are dropped.
+    Rebind(IpAddr, u16),
     /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
     Up(HostId, bool),
 }
@@ -95,6 +101,8 @@ pub struct World {
     links: Vec<Link>,
     owners: BTreeMap<IpAddr, HostId>,
     ways: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
+    /// UDP ports that NATs show, by the address behind them.
+    ports: BTreeMap<IpAddr, u16>,
     rng: ChaCha12Rng,
     filter: Option<Filter>,
     trace: u64,
@@ -120,6 +128,7 @@ impl World {
             links: Vec::new(),
             owners: BTreeMap::new(),
             ways: BTreeMap::new(),
+            ports: BTreeMap::new(),
             rng: ChaCha12Rng::seed_from_u64(seed),
             filter: None,
             trace: 0xcbf2_9ce4_8422_2325,
@@ -322,6 +331,9 @@ impl World {
             Happening::Change(Change::Mtu(link, direction, mtu)) => {
                 self.links[link.0].set_mtu(direction, mtu);
             }
+            Happening::Change(Change::Rebind(address, port)) => {
+                self.ports.insert(address, port);
+            }
             Happening::Change(Change::Up(host, up)) => {
                 self.hosts[host.0].is_up = up;
                 self.work(host);
@@ -340,7 +352,7 @@ impl World {
             self.deliver(to, route, packet);
         } else {
             let error = PathError::Unreachable(Unreachable::Port);
-            self.send_icmp(turned(route), error, packet);
+            self.send_icmp(self.seen_by_receiver(route), error, packet);
         }
     }
 
@@ -415,6 +427,10 @@ impl World {
         else {
             return;
         };
+        let seen = self.seen_by_receiver(route);
+        if matches!(route.carrier, Carrier::Udp { peer_port } if peer_port != self.port_of(route.remote)) {
+            return;
+        }
         let length = packet.len() + overhead(&route);
         let link = &mut self.links[link.0];
         let mtu = link.mtu(direction);
@@ -432,7 +448,23 @@ impl World {
             if let Some(bit) = arrival.flip.filter(|bit| bit / 8 < copy.len()) {
                 copy[bit / 8] ^= 1 << (bit % 8);
             }
-            self.plan(arrival.at, Happening::Packet { to, route: turned(route), packet: copy });
+            self.plan(arrival.at, Happening::Packet { to, route: seen, packet: copy });
+        }
+    }
+
+    /// The UDP port that the world sees of an address: that of its encapsulation, or its NAT's.
+    fn port_of(&self, address: IpAddr) -> u16 {
+        self.ports.get(&address).copied().unwrap_or(ENCAPSULATION_PORT)
+    }
+
+    /// How the receiver sees the way of a packet.
+    fn seen_by_receiver(&self, route: Route) -> Route {
+        match route.carrier {
+            Carrier::Udp { .. } => {
+                let carrier = Carrier::Udp { peer_port: self.port_of(route.local) };
+                Route { carrier, ..turned(route) }
+            }
+            Carrier::Ip => turned(route),
         }
     }
 

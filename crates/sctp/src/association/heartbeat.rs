@@ -28,7 +28,7 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
 
 impl Association {
     /// Answers on the path it came by; several may wait.
-    pub(super) fn on_heartbeat(&mut self, path: PathIndex, heartbeat: &Heartbeat<'_>) {
+    pub(super) fn on_heartbeat(&mut self, path: PathIndex, heartbeat: &Heartbeat<'_>, ctx: &mut Context<'_>) {
         let answers = match self.state {
             State::CookieWaitOver | State::Accepting | State::Closed => false,
             State::CookieEchoed { .. }
@@ -38,6 +38,9 @@ impl Association {
             | State::ShutdownReceived
             | State::ShutdownAckSent { .. } => true,
         };
+        if answers && heartbeat.info.len() <= INFO_MAX && self.answer_new_port(path, heartbeat.info, ctx) {
+            return;
+        }
         let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::HeartbeatAck(_))).count();
         if answers && heartbeat.info.len() <= INFO_MAX && waiting < MAX_WAITING {
             let info = Bytes::copy_from_slice(heartbeat.info);
@@ -49,7 +52,8 @@ impl Association {
         let Some((index, nonce)) = read_info(heartbeat.info) else { return };
         let Some(path) = self.paths.try_get_mut(index) else { return };
         let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
-            || self.on_size_answer(index, nonce, ctx.now);
+            || self.on_size_answer(index, nonce, ctx.now)
+            || self.on_port_answer(index, nonce, ctx.now);
         if is_answer {
             let path = self.paths.get_mut(index);
             let is_new = !path.is_confirmed();

@@ -14,6 +14,7 @@ mod mtu;
 mod opening;
 mod partial;
 mod reconfig;
+mod rebinding;
 mod recovery;
 mod schedule;
 mod shutdown;
@@ -509,6 +510,10 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::Unreachable(Unreachable::Protocol) if self.was_just_heard(index, ctx.now) => {}
+            // A NAT has forgotten the old port; the new one is being proven.
+            PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {}
+            // It is about a port that the peer has left.
+            PathError::Unreachable(_) if self.paths.get(index).route.carrier != route.carrier => {}
             PathError::Unreachable(what) => self.on_unreachable(index, what, ctx),
         }
     }

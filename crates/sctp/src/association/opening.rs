@@ -205,20 +205,6 @@ impl Association {
         }
     }
 
-    /// The path of a packet that belongs here; the first one if the pair of addresses is not a path.
-    pub(crate) fn path_of(&mut self, route: &Route) -> PathIndex {
-        if let Some(asconf) = &mut self.asconf {
-            asconf.source = *route;
-        }
-        match self.paths.find(route) {
-            Some(index) => {
-                self.paths.learn_port(index, route);
-                index
-            }
-            None => self.paths.current(),
-        }
-    }
-
     /// The cookie was stale: the INIT to begin again with, asking for `staleness` more time (RFC 9260 section 5.2.6).
     /// `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {

@@ -127,7 +127,7 @@ impl Association {
             }
             Chunk::IForwardTsn(chunk) if self.forwards_interleaved() => self.on_i_forward_tsn(chunk, ctx),
             Chunk::Sack(sack) => self.on_sack(sack, ctx),
-            Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat),
+            Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat, ctx),
             Chunk::HeartbeatAck(heartbeat) => self.on_heartbeat_ack(heartbeat, ctx),
             Chunk::Abort(_) if self.came_to_leaving_address() => {}
             Chunk::Abort(abort) => self.on_abort(abort),

@@ -108,7 +108,7 @@ impl Endpoint {
             return;
         }
         let verdict = self.with(id, now, |association, ctx| {
-            let path = association.path_of(route);
+            let path = association.path_of(route, ctx);
             association.on_packet(path, packet.len(), now);
             let screen = Screen { is_authenticated: begin.is_authenticated };
             association.on_chunks(path, packet.raw_chunks().skip(begin.chunk), screen, ctx)

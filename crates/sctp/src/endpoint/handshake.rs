@@ -349,7 +349,7 @@ impl Endpoint {
             // D: the same association; its COOKIE ACK was lost, or ours crossed the peer's.
             (true, true) => {
                 self.with(id, now, |a, ctx| {
-                    let path = a.path_of(route);
+                    let path = a.path_of(route, ctx);
                     a.on_duplicate_cookie(path, ctx);
                 });
                 Some(id)

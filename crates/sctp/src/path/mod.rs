@@ -8,6 +8,7 @@ mod pacer;
 mod paths;
 mod pmtu;
 mod prr;
+mod rebinding;
 mod rto;
 mod sending;
 
@@ -23,6 +24,7 @@ use crate::config::{CongestionAlgorithm, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
+use rebinding::Rebinding;
 use rto::Rto;
 
 /// The place of a path in its association.
@@ -64,6 +66,7 @@ pub(crate) struct Path {
     /// One of its addresses has left the association; it only keeps its place.
     retired: bool,
     pub(crate) pmtu: Pmtu,
+    pub(crate) rebinding: Rebinding,
     errors: u8,
     rto: Rto,
     pub(crate) sending: Sending,
@@ -105,6 +108,7 @@ impl Path {
             confirmed: false,
             retired: false,
             pmtu,
+            rebinding: Rebinding::default(),
             errors: 0,
             rto: Rto::new(timing),
             sending: Sending::new(congestion, packet),
@@ -186,6 +190,7 @@ impl Path {
         self.confirmed = false;
         self.state = PathState::Inactive;
         self.stop_data_timers();
+        self.rebinding = Rebinding::default();
         self.probe = None;
         self.next_heartbeat = Time::NEVER;
     }
@@ -320,6 +325,7 @@ impl Path {
             (true, None) => self.next_heartbeat,
         };
         let size = if heartbeats && self.may_probe_size() { self.pmtu.next_timeout() } else { Time::NEVER };
+        let size = size.min(self.rebinding.next_timeout());
         self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(size).min(self.sending.next_timeout())
     }
 

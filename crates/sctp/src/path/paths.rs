@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use base::{Carrier, Route};
+use base::Route;
 
 use super::{Path, PathIndex};
 use crate::info::PathState;
@@ -118,15 +118,6 @@ impl Paths {
         self.iter().any(|(_, p)| p.route.remote == address)
     }
 
-    /// The peer's UDP port has changed (RFC 6951 section 5.4): paths of the route's addresses follow it.
-    pub(crate) fn learn_port(&mut self, index: PathIndex, route: &Route) {
-        if let (Carrier::Udp { peer_port: port }, Carrier::Udp { peer_port }) =
-            (route.carrier, &mut self.list[index.0].route.carrier)
-        {
-            *peer_port = port;
-        }
-    }
-
     /// Chooses the path of new data anew; returns the old one if it changed.
     ///
     /// The primary path while it is active; else the path in use while that is active; else the best active one; else
@@ -197,7 +188,7 @@ mod tests {
     use super::*;
     use crate::config::{CongestionAlgorithm, Timing};
     use crate::random::Random;
-    use base::Time;
+    use base::{Carrier, Time};
 
     fn three_active() -> Paths {
         let timing = Timing::default();

@@ -18,6 +18,7 @@ mod multipath;
 mod partial;
 mod paths;
 mod reconfig;
+mod rebinding;
 mod recovery;
 mod seeds;
 mod setup;

@@ -210,6 +210,7 @@ fn run(seed: u64, t: &mut Run) {
     assert!(up, "seed {seed}: not up after 300 s\n{}", describe(&t.world));
     let expected = plan_cuts(r, t);
     plan_mtu(&mut random(seed.wrapping_add(2 << 32)), t);
+    plan_rebindings(&mut random(seed.wrapping_add(3 << 32)), t);
     let limit = t.world.now() + LIMIT;
     let (a, b, config) = (t.a, t.b, &t.config);
     let over = t.world.run_until(limit, |w| {
@@ -268,6 +269,16 @@ fn plan_mtu(r: &mut ChaCha12Rng, t: &mut Run) {
                 t.world.at(begin + lasts, Change::Mtu(link, direction, 1500));
             }
         }
+    }
+}
+
+/// A NAT before the opening host gives it other UDP ports; without UDP nothing happens.
+fn plan_rebindings(r: &mut ChaCha12Rng, t: &mut Run) {
+    for _ in 0..[0, 0, 1, 3][r.random_range(0..4)] {
+        let addresses = &t.world.host(t.a).addresses;
+        let address = addresses[r.random_range(0..addresses.len())];
+        let at = t.world.now() + Duration::from_millis(r.random_range(0..5000));
+        t.world.at(at, Change::Rebind(address, r.random_range(1024..60_000)));
     }
 }
 
