@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base::Shard;
 
-use crate::extension::Extensions;
 use crate::extension::auth::AuthConfig;
 use crate::extension::reconfig::ReconfigPolicy;
-use crate::multipath::Multipath;
 use crate::extension::send_buffer::SendBufferConfig;
+use crate::extension::{Extension, Extensions};
+use crate::multipath::Multipath;
 
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub struct AssociationConfig {
     pub mtu: u16,
     /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
-    /// Extensions to offer; those that the peer offers too are used.
+    /// Extensions to offer; those that the peer offers too are used. By default only [`Extension::Ecn`].
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
@@ -113,7 +113,7 @@ impl Default for AssociationConfig {
             receive_buffer: 1 << 20,
             mtu: 1500,
             adaptation: None,
-            extensions: Extensions::NONE,
+            extensions: Extensions::NONE.with(Extension::Ecn),
             auth: AuthConfig::default(),
             reconfig: ReconfigPolicy::default(),
             advertisement: None,

@@ -178,6 +178,12 @@ pub struct Counters {
     pub mtu_shrunk: u64,
     /// Times that a new UDP port of the peer was proven (RFC 6951).
     pub rebindings: u64,
+    /// Packets with DATA received that were marked for congestion (CE, RFC 3168).
+    pub ecn_marked_received: u64,
+    /// ECNEs received: packets of ours were marked.
+    pub ecn_echoes_received: u64,
+    /// Reductions of a window because of marks.
+    pub ecn_reductions: u64,
     /// Tail-loss probes sent.
     pub tail_probes: u64,
     /// Recoveries and timeouts that proved needless, and were taken back.

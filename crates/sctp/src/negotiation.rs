@@ -137,6 +137,7 @@ impl<'a> PeerInit<'a> {
             Parameter::ForwardTsnSupported => {
                 self.extensions = self.extensions.with(Extension::PartialReliability);
             }
+            Parameter::EcnCapable => self.extensions = self.extensions.with(Extension::Ecn),
             Parameter::ZeroChecksumAcceptable { edmid } => self.zero_checksum = Some(*edmid),
             Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
             Parameter::SupportedAddressTypes(_)

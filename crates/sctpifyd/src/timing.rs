@@ -59,6 +59,10 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     (race.min(tries), race <= tries)
 }
 
+/// Extensions that connections use: the host's addresses may change, and queues may mark.
+const EXTENSIONS: Extensions =
+    Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
+
 /// What a new association asks for, before the peer is known.
 pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
     AssociationConfig {
@@ -69,7 +73,7 @@ pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
         receive_buffer: ASSOCIATION_BUFFER,
         mtu,
         adaptation: Some(ADAPTATION),
-        extensions: Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),
+        extensions: EXTENSIONS,
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()

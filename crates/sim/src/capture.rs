@@ -94,7 +94,13 @@ mod tests {
             remote: "10.0.0.2".parse().unwrap(),
             carrier: Carrier::Udp { peer_port: 9899 },
         };
-        let record = Record { at: Time::from_millis(1500), route, packet: vec![7; 16], arrives: true };
+        let record = Record {
+            at: Time::from_millis(1500),
+            route,
+            packet: vec![7; 16],
+            ecn: base::Ecn::NotEct,
+            arrives: true,
+        };
         let mut out = Vec::new();
         write(&mut out, &[record]).unwrap();
         assert_eq!(out.len(), 24 + 16 + 20 + 8 + 16);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use base::Time;
+use base::{Ecn, Time};
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 
@@ -32,6 +32,12 @@ pub struct LinkConfig {
     pub corrupt: f64,
     /// Longest IP packet, in bytes.
     pub mtu: usize,
+    /// Bytes in the queue from which on an ECN-capable packet is marked CE (RFC 3168); `None`: never.
+    pub mark_above: Option<usize>,
+    /// Whether the link takes the ECN bits off all packets.
+    pub bleaches: bool,
+    /// Whether the link drops packets that are ECN-capable.
+    pub drops_ect: bool,
     /// Whether a packet too long is answered by ICMP; if not, it vanishes.
     pub reports_mtu: bool,
 }
@@ -49,6 +55,9 @@ impl Default for LinkConfig {
             duplicate: 0.0,
             corrupt: 0.0,
             mtu: 1500,
+            mark_above: None,
+            bleaches: false,
+            drops_ect: false,
             reports_mtu: true,
         }
     }
@@ -90,6 +99,8 @@ pub struct LinkCounters {
     pub corrupted: u64,
     /// Packets that came twice.
     pub duplicated: u64,
+    /// Packets marked CE.
+    pub marked: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -119,6 +130,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Time,
+    pub(crate) ecn: Ecn,
     pub(crate) flip: Option<usize>,
 }
 
@@ -145,35 +157,45 @@ impl Link {
         self.lanes[direction as usize].cut
     }
 
-    /// A packet of `length` bytes goes in: when it comes out, and how often.
+    /// A packet of `length` bytes goes in: when it comes out, how often, and how marked.
     pub(crate) fn offer(
         &mut self,
         now: Time,
         direction: Direction,
         length: usize,
+        ecn: Ecn,
         rng: &mut ChaCha12Rng,
     ) -> Vec<Arrival> {
         self.counters.offered += 1;
         let lane = &mut self.lanes[direction as usize];
-        let lost_by_chance = lane.loses(self.config.loss, rng);
+        let is_capable = ecn != Ecn::NotEct;
+        let lost_by_chance = lane.loses(self.config.loss, rng) || (is_capable && self.config.drops_ect);
         let sent = lane.enqueue(now, length, &self.config);
         let (Some(sent), false, false) = (sent, lane.cut, lost_by_chance) else {
             self.counters.lost += 1;
             return Vec::new();
         };
+        let is_long =
+            self.config.mark_above.is_some_and(|most| self.lanes[direction as usize].waiting_bytes > most);
+        let ecn = match ecn {
+            _ if self.config.bleaches => Ecn::NotEct,
+            Ecn::Ect0 | Ecn::Ect1 if is_long => Ecn::Ce,
+            other => other,
+        };
+        self.counters.marked += u64::from(ecn == Ecn::Ce);
         let copies = 1 + usize::from(chance(self.config.duplicate, rng));
         self.counters.duplicated += copies as u64 - 1;
-        (0..copies).map(|_| self.arrival(sent, length, rng)).collect()
+        (0..copies).map(|_| self.arrival(sent, length, ecn, rng)).collect()
     }
 
-    fn arrival(&mut self, sent: Time, length: usize, rng: &mut ChaCha12Rng) -> Arrival {
+    fn arrival(&mut self, sent: Time, length: usize, ecn: Ecn, rng: &mut ChaCha12Rng) -> Arrival {
         let mut at = sent + self.config.delay;
         if chance(self.config.reorder, rng) {
             at += self.config.reorder_by.mul_f64(rng.random::<f64>());
         }
         let flip = chance(self.config.corrupt, rng).then(|| rng.random_range(0..length * 8));
         self.counters.corrupted += u64::from(flip.is_some());
-        Arrival { at, flip }
+        Arrival { at, ecn, flip }
     }
 }
 
@@ -221,7 +243,7 @@ mod tests {
     use rand_chacha::rand_core::SeedableRng;
 
     fn offer(link: &mut Link, now: Time, rng: &mut ChaCha12Rng) -> Vec<Time> {
-        link.offer(now, Direction::Forward, 1250, rng).into_iter().map(|a| a.at).collect()
+        link.offer(now, Direction::Forward, 1250, Ecn::NotEct, rng).into_iter().map(|a| a.at).collect()
     }
 
     #[test]
@@ -241,8 +263,8 @@ mod tests {
         let mut rng = ChaCha12Rng::from_seed([1; 32]);
         let mut link = Link::new(LinkConfig::default());
         link.set_cut(Direction::Forward, true);
-        assert!(link.offer(Time::ZERO, Direction::Forward, 100, &mut rng).is_empty());
-        assert_eq!(link.offer(Time::ZERO, Direction::Backward, 100, &mut rng).len(), 1);
+        assert!(link.offer(Time::ZERO, Direction::Forward, 100, Ecn::NotEct, &mut rng).is_empty());
+        assert_eq!(link.offer(Time::ZERO, Direction::Backward, 100, Ecn::NotEct, &mut rng).len(), 1);
     }
 
     #[test]
@@ -251,7 +273,7 @@ mod tests {
         for loss in [Loss::Uniform(0.1), Loss::Bursts { begin: 1.0 / 45.0, end: 0.2 }] {
             let mut link = Link::new(LinkConfig { rate: 0, loss, ..LinkConfig::default() });
             for _ in 0..10_000 {
-                link.offer(Time::ZERO, Direction::Forward, 100, &mut rng);
+                link.offer(Time::ZERO, Direction::Forward, 100, Ecn::NotEct, &mut rng);
             }
             assert!((800..1200).contains(&link.counters.lost), "{loss:?} lost {}", link.counters.lost);
         }

@@ -47,6 +47,8 @@ pub struct Record {
     pub route: Route,
     /// The packet, from the SCTP header on.
     pub packet: Vec<u8>,
+    /// Its ECN codepoint as it was sent.
+    pub ecn: Ecn,
     /// Whether it was given to a link, and not taken out by the filter.
     pub arrives: bool,
 }
@@ -84,10 +86,17 @@ pub enum Change {
 }
 
 enum Happening {
-    Packet { to: HostId, route: Route, packet: Vec<u8> },
-    Send { route: Route, packet: Vec<u8>, may_fragment: bool },
+    Packet { to: HostId, route: Route, packet: Vec<u8>, ecn: Ecn },
+    Send { route: Route, packet: Vec<u8>, sent: Sent },
     Icmp { to: HostId, route: Route, error: PathError, quoted: Vec<u8> },
     Change(Change),
+}
+
+/// How a packet was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    may_fragment: bool,
+    ecn: Ecn,
 }
 
 type Filter = Box<dyn FnMut(&Record) -> Fate>;
@@ -257,7 +266,7 @@ impl World {
 
     /// A packet from nowhere reaches `to` now; `route` is the receiver's view.
     pub fn inject(&mut self, to: HostId, route: Route, packet: &[u8]) {
-        self.deliver(to, route, packet);
+        self.deliver(to, route, packet, Ecn::NotEct);
     }
 
     /// An ICMP error reaches `to` now.
@@ -318,8 +327,8 @@ impl World {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Packet { to, route, packet } => self.arrive(to, route, &packet),
-            Happening::Send { route, packet, may_fragment } => self.carry(route, packet, may_fragment),
+            Happening::Packet { to, route, packet, ecn } => self.arrive(to, route, &packet, ecn),
+            Happening::Send { route, packet, sent } => self.carry(route, packet, sent),
             Happening::Icmp { to, route, error, quoted } => self.inject_path_error(to, route, error, &quoted),
             Happening::Change(Change::Cut(link, direction, cut)) => {
                 self.links[link.0].set_cut(direction, cut);
@@ -347,18 +356,18 @@ impl World {
     }
 
     /// `route` is the receiver's view.
-    fn arrive(&mut self, to: HostId, route: Route, packet: &[u8]) {
+    fn arrive(&mut self, to: HostId, route: Route, packet: &[u8], ecn: Ecn) {
         if self.hosts[to.0].is_up {
-            self.deliver(to, route, packet);
+            self.deliver(to, route, packet, ecn);
         } else {
             let error = PathError::Unreachable(Unreachable::Port);
             self.send_icmp(self.seen_by_receiver(route), error, packet);
         }
     }
 
-    fn deliver(&mut self, to: HostId, route: Route, packet: &[u8]) {
+    fn deliver(&mut self, to: HostId, route: Route, packet: &[u8], ecn: Ecn) {
         let host = &mut self.hosts[to.0];
-        host.endpoint.handle_datagram(self.now, &route, Ecn::NotEct, packet, &mut host.app);
+        host.endpoint.handle_datagram(self.now, &route, ecn, packet, &mut host.app);
         self.work(to);
     }
 
@@ -388,7 +397,8 @@ impl World {
             while let Some(train) = self.hosts[id.0].endpoint.poll_transmit(now, &mut buf) {
                 sent = true;
                 for packet in buf[..train.len].chunks(train.segment_size) {
-                    self.send(train.route, packet.to_vec(), train.may_fragment);
+                    let sent = Sent { may_fragment: train.may_fragment, ecn: train.ecn };
+                    self.send(train.route, packet.to_vec(), sent);
                 }
             }
             if !sent {
@@ -401,18 +411,18 @@ impl World {
         }
     }
 
-    fn send(&mut self, route: Route, packet: Vec<u8>, may_fragment: bool) {
+    fn send(&mut self, route: Route, packet: Vec<u8>, sent: Sent) {
         self.packets += 1;
         self.note(route, &packet);
-        let mut record = Record { at: self.now, route, packet, arrives: true };
+        let mut record = Record { at: self.now, route, packet, ecn: sent.ecn, arrives: true };
         let fate = self.filter.as_mut().map_or(Fate::Pass, |filter| filter(&record));
         let packet = record.packet.clone();
         match fate {
-            Fate::Pass => self.carry(route, packet, may_fragment),
+            Fate::Pass => self.carry(route, packet, sent),
             Fate::Drop => record.arrives = false,
-            Fate::Copies(n) => (0..n).for_each(|_| self.carry(route, packet.clone(), may_fragment)),
-            Fate::Replace(other) => self.carry(route, other, may_fragment),
-            Fate::Late(delay) => self.plan(self.now + delay, Happening::Send { route, packet, may_fragment }),
+            Fate::Copies(n) => (0..n).for_each(|_| self.carry(route, packet.clone(), sent)),
+            Fate::Replace(other) => self.carry(route, other, sent),
+            Fate::Late(delay) => self.plan(self.now + delay, Happening::Send { route, packet, sent }),
         }
         if self.recording {
             self.records.push(record);
@@ -421,7 +431,7 @@ impl World {
 
     /// Puts a packet on its link. One too long for it passes only if IP may fragment it; all its fragments then share
     /// one fate.
-    fn carry(&mut self, route: Route, packet: Vec<u8>, may_fragment: bool) {
+    fn carry(&mut self, route: Route, packet: Vec<u8>, sent: Sent) {
         let (Some(&(link, direction)), Some(&to)) =
             (self.ways.get(&(route.local, route.remote)), self.owners.get(&route.remote))
         else {
@@ -434,7 +444,7 @@ impl World {
         let length = packet.len() + overhead(&route);
         let link = &mut self.links[link.0];
         let mtu = link.mtu(direction);
-        if length > mtu && !may_fragment {
+        if length > mtu && !sent.may_fragment {
             link.counters.offered += 1;
             link.counters.lost += 1;
             if link.config.reports_mtu {
@@ -443,12 +453,12 @@ impl World {
             }
             return;
         }
-        for arrival in link.offer(self.now, direction, length, &mut self.rng) {
+        for arrival in link.offer(self.now, direction, length, sent.ecn, &mut self.rng) {
             let mut copy = packet.clone();
             if let Some(bit) = arrival.flip.filter(|bit| bit / 8 < copy.len()) {
                 copy[bit / 8] ^= 1 << (bit % 8);
             }
-            self.plan(arrival.at, Happening::Packet { to, route: seen, packet: copy });
+            self.plan(arrival.at, Happening::Packet { to, route: seen, packet: copy, ecn: arrival.ecn });
         }
     }
 

@@ -3,11 +3,11 @@
 //! Begin at [`Association::poll_transmit`]. Each packet of a train has the length of the first, but the last may be
 //! shorter, so that the kernel can cut the train (GSO).
 
-use base::{Route, Time};
+use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom, PacketWriter,
-    Parameters, ReConfig, Sack, Shutdown, Tsn,
+    Causes, Chunk, ChunkType, CookieEcho, Cwr, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom,
+    PacketWriter, Parameters, ReConfig, Sack, Shutdown, Tsn,
 };
 
 use super::heartbeat::info;
@@ -26,6 +26,7 @@ pub(crate) struct Train {
     pub(crate) len: usize,
     pub(crate) segment_size: usize,
     pub(crate) may_fragment: bool,
+    pub(crate) ecn: Ecn,
 }
 
 impl Association {
@@ -49,7 +50,7 @@ impl Association {
             let probe = self.write_size_probe(index, nonce, size, buf);
             return probe.or_else(|| self.poll_transmit(buf, ctx));
         }
-        let sent = self.counters.data_sent + self.counters.data_retransmitted;
+        let (new, again) = (self.counters.data_sent, self.counters.data_retransmitted);
         let usual = self.paths.get(path).packet_size();
         let needed = self.room_for_old(path).max(usual);
         let packets_max = if needed > usual { 1 } else { TRAIN_MAX };
@@ -69,15 +70,17 @@ impl Association {
                 break;
             }
         }
-        if self.counters.data_sent + self.counters.data_retransmitted > sent {
+        let (has_new, has_old) = (self.counters.data_sent > new, self.counters.data_retransmitted > again);
+        if has_new || has_old {
             self.arm_probe(path, ctx.now);
             self.prove_mtu_if_busy(path, ctx);
         }
+        let ecn = if has_new && !has_old { self.ecn_of_new_data(path) } else { Ecn::NotEct };
         let path = self.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
         path.counters.bytes_sent += len as u64;
         let may_fragment = segment_size > usual;
-        (packets > 0).then_some(Train { route: path.route, len, segment_size, may_fragment })
+        (packets > 0).then_some(Train { route: path.route, len, segment_size, may_fragment, ecn })
     }
 
     /// How long a packet must be for the chunk that is to be sent again by `path`: it may have been cut for a larger MTU,
@@ -198,6 +201,7 @@ impl Association {
                     let cumulative_tsn = self.inbound.cumulative_tsn();
                     packet.push(&Chunk::Shutdown(Shutdown { cumulative_tsn })).is_ok()
                 }
+                Control::Cwr(tsn) => packet.push(&Chunk::Cwr(Cwr { lowest_tsn: *tsn })).is_ok(),
                 Control::Asconf => self.push_asconf(path, packet),
                 Control::Reconfig => self.push_reconfig(packet),
                 Control::ReconfigAnswer(answers) => {
@@ -234,6 +238,7 @@ impl Association {
             return;
         }
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
+        self.fill_echoes(packet);
         let room = packet.remaining_for(ChunkType::SACK).saturating_sub(16 + 4 * duplicates.len()) / 4;
         let gaps: SmallVec<[GapBlock; 32]> = self.inbound.gap_blocks(room).collect();
         let sack = Sack {

@@ -21,6 +21,9 @@ impl Association {
             return self.abort(crate::event::AbortCause { code: cause.code(), reason }, ctx);
         }
         self.note_data_path(path);
+        // A sender numbers its chunks upwards: the first one has the lowest TSN.
+        let ecn = std::mem::take(&mut self.packet_ecn);
+        self.on_marked(path, ecn, data.tsn);
         let had_ready = self.inbound.has_ready();
         if data.stream.0 >= self.inbound_streams {
             self.on_data_of_no_stream(path, data, ctx);
@@ -169,6 +172,7 @@ impl Association {
             self.restart_t3(index, ctx.now);
         }
         if acks.bytes > 0 {
+            self.paths.get_mut(index).ecn.on_acknowledged();
             self.arm_probe(index, ctx.now);
         }
         let path = self.paths.get_mut(index);

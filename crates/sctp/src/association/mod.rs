@@ -9,12 +9,13 @@ mod advertising;
 mod assemble;
 mod authentication;
 mod data;
+mod ecn;
 mod heartbeat;
 mod mtu;
 mod opening;
 mod partial;
-mod reconfig;
 mod rebinding;
+mod reconfig;
 mod recovery;
 mod schedule;
 mod shutdown;
@@ -26,7 +27,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use base::{Route, Time};
+use base::{Ecn, Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
@@ -76,6 +77,8 @@ enum Control {
     },
     /// Error causes, whole.
     Error(Bytes),
+    /// The window was reduced for a packet with this TSN that was marked.
+    Cwr(Tsn),
     /// The request of ours that is out.
     Asconf,
     /// The request of ours about streams that is out.
@@ -141,6 +144,10 @@ pub(crate) struct Association {
     inbound: Inbound,
     /// The path that DATA last came by: where SACKs go.
     data_path: PathIndex,
+    /// Marks of congestion that the peer has not reacted to.
+    echoes: ecn::Echoes,
+    /// The mark of the packet that is being handled; taken by its first DATA.
+    packet_ecn: Ecn,
     /// Whether the next SACK that reports duplicates leaves by another path.
     sack_deviates: bool,
     control: VecDeque<(PathIndex, Control)>,
@@ -268,6 +275,8 @@ impl Association {
             writable_wanted: false,
             inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, interleaves, ctx.limits),
             data_path: PathIndex(0),
+            echoes: ecn::Echoes::new(),
+            packet_ecn: Ecn::NotEct,
             sack_deviates: false,
             control: VecDeque::new(),
             errors: 0,

@@ -5,7 +5,7 @@
 //! Data that was cut for a larger MTU cannot be cut anew: it is sent again as it was, alone in its packet, which IP may
 //! fragment (RFC 9260 section 6.9). Begin at [`Association::doubt_mtu`] and [`Association::follow_mtu`].
 
-use base::Time;
+use base::{Ecn, Time};
 use wire::{Chunk, ChunkType, Heartbeat, PacketWriter, Pad};
 
 use super::assemble::Train;
@@ -116,7 +116,7 @@ impl Association {
         let counters = &mut self.paths.get_mut(index).counters;
         counters.packets_sent += 1;
         counters.bytes_sent += len as u64;
-        Some(Train { route, len, segment_size: len, may_fragment: false })
+        Some(Train { route, len, segment_size: len, may_fragment: false, ecn: Ecn::NotEct })
     }
 }
 

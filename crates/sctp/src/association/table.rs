@@ -2,7 +2,7 @@
 //!
 //! INIT and COOKIE ECHO concern the endpoint, which has the cookies and the other associations; they never come here.
 
-use base::Time;
+use base::{Ecn, Time};
 use bytes::Bytes;
 use wire::{
     Abort, Cause, Chunk, ChunkError, ChunkType, CommonHeader, ErrorChunk, RawChunk, UnrecognizedAction,
@@ -39,7 +39,8 @@ impl Association {
     }
 
     /// Counts a packet that belongs here.
-    pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, now: Time) {
+    pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
+        self.packet_ecn = ecn;
         self.paths.get_mut(path).heard = now;
         let counters = &mut self.paths.get_mut(path).counters;
         counters.packets_received += 1;
@@ -145,6 +146,10 @@ impl Association {
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
             // RFC 4820 section 3: the receiver "MUST silently discard this chunk and continue processing the rest".
             Chunk::Pad(_) => {}
+            Chunk::Ecne(ecne) if self.extensions.has(Extension::Ecn) => {
+                self.on_ecne(ecne.lowest_tsn, ctx.now)
+            }
+            Chunk::Cwr(cwr) if self.extensions.has(Extension::Ecn) => self.on_cwr(cwr.lowest_tsn),
             // Not negotiated by us, so the peer must not send them.
             Chunk::Unknown(_) if self.is_advertisement(raw) => self.on_advertisement(raw),
             Chunk::Asconf(_)

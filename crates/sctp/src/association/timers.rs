@@ -127,6 +127,7 @@ impl Association {
             return;
         }
         self.doubt_mtu(index, self.outstanding.flight(index), true, ctx);
+        self.paths.get_mut(index).ecn.on_timeout();
         self.probe_all(now);
         self.outstanding.on_t3(index, now);
         let given_up = self.mark_lost_on(index);

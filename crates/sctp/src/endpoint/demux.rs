@@ -15,7 +15,7 @@ impl Endpoint {
         &mut self,
         now: Time,
         route: &Route,
-        _ecn: Ecn,
+        ecn: Ecn,
         packet: &[u8],
         listener: &mut dyn Listener,
     ) {
@@ -37,7 +37,9 @@ impl Endpoint {
                 self.on_cookie_echo(now, route, &parsed, &echo, Some(&first));
             }
             _ => match self.find(&parsed.header, route, &first) {
-                Owner::Association(id) => self.dispatch(now, id, route, &parsed, Begin::default()),
+                Owner::Association(id) => {
+                    self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() })
+                }
                 Owner::Nobody => self.on_out_of_the_blue(route, &parsed),
                 Owner::Forged => self.counters.bad_tag += 1,
             },
@@ -109,7 +111,7 @@ impl Endpoint {
         }
         let verdict = self.with(id, now, |association, ctx| {
             let path = association.path_of(route, ctx);
-            association.on_packet(path, packet.len(), now);
+            association.on_packet(path, packet.len(), begin.ecn, now);
             let screen = Screen { is_authenticated: begin.is_authenticated };
             association.on_chunks(path, packet.raw_chunks().skip(begin.chunk), screen, ctx)
         });
@@ -196,6 +198,8 @@ pub(super) struct Begin {
     pub(super) chunk: usize,
     /// Whether a good AUTH chunk came before.
     pub(super) is_authenticated: bool,
+    /// The packet's ECN codepoint.
+    pub(super) ecn: Ecn,
 }
 
 /// The COOKIE ECHO that is the packet's second chunk (RFC 4895 section 6.3).

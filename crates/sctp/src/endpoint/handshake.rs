@@ -304,7 +304,9 @@ impl Endpoint {
             return self.replies.error(*route, answer, &[Cause::StaleCookie { staleness }]);
         }
         if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
-            let begin = Begin { chunk: 1 + usize::from(auth.is_some()), is_authenticated: auth.is_some() };
+            let is_authenticated = auth.is_some();
+            let begin =
+                Begin { chunk: 1 + usize::from(is_authenticated), is_authenticated, ..Begin::default() };
             self.dispatch(now, id, route, packet, begin);
         }
     }

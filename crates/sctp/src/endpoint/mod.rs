@@ -211,20 +211,26 @@ impl Endpoint {
         }
         while let Some(&id) = self.ready.front() {
             let sent = match self.slots.get_mut(id) {
-                Some(Slot::Opening(opening)) => {
-                    opening.poll_transmit(buf).map(|(route, len)| (route, len, len, false))
+                Some(Slot::Opening(opening)) => opening.poll_transmit(buf).map(|(route, len)| {
+                    let (ecn, segment_size, may_fragment) = (Ecn::NotEct, len, false);
+                    Transmit { route, ecn, len, segment_size, may_fragment }
+                }),
+                Some(Slot::Association(_)) => {
+                    self.with(id, now, |a, ctx| a.poll_transmit(buf, ctx)).flatten().map(|t| Transmit {
+                        route: t.route,
+                        ecn: t.ecn,
+                        len: t.len,
+                        segment_size: t.segment_size,
+                        may_fragment: t.may_fragment,
+                    })
                 }
-                Some(Slot::Association(_)) => self
-                    .with(id, now, |a, ctx| a.poll_transmit(buf, ctx))
-                    .flatten()
-                    .map(|t| (t.route, t.len, t.segment_size, t.may_fragment)),
                 Some(Slot::Finished) | None => None,
             };
             match sent {
-                Some((route, len, segment_size, may_fragment)) => {
+                Some(transmit) => {
                     // Others get their turn between two trains.
                     self.ready.rotate_left(1);
-                    return Some(Transmit { route, ecn: Ecn::NotEct, len, segment_size, may_fragment });
+                    return Some(transmit);
                 }
                 None => {
                     self.ready.pop_front();

@@ -27,6 +27,8 @@ pub enum Extension {
     AddressReconfiguration,
     /// Stream reconfiguration, by RE-CONFIG (RFC 6525).
     StreamReconfiguration,
+    /// Explicit congestion notification (RFC 3168, RFC 4960 appendix A).
+    Ecn,
 }
 
 /// A set of extensions.
@@ -34,15 +36,17 @@ pub enum Extension {
 pub struct Extensions(u8);
 
 impl Extension {
-    const ALL: [Extension; 5] = [
+    const ALL: [Extension; 6] = [
         Extension::PartialReliability,
         Extension::Interleaving,
         Extension::Auth,
         Extension::AddressReconfiguration,
         Extension::StreamReconfiguration,
+        Extension::Ecn,
     ];
 
-    /// The chunk types by which an end says that it knows the extension; the first one decides.
+    /// The chunk types by which an end says that it knows the extension; the first one decides. ECN has a parameter of its
+    /// own instead.
     const fn chunk_types(self) -> &'static [ChunkType] {
         match self {
             Extension::PartialReliability => &[ChunkType::FORWARD_TSN],
@@ -50,6 +54,7 @@ impl Extension {
             Extension::Auth => &[ChunkType::AUTH],
             Extension::AddressReconfiguration => &[ChunkType::ASCONF, ChunkType::ASCONF_ACK],
             Extension::StreamReconfiguration => &[ChunkType::RE_CONFIG],
+            Extension::Ecn => &[],
         }
     }
 }
@@ -150,6 +155,7 @@ impl Offer {
     pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
         let listed =
             (!self.chunk_types.is_empty()).then_some(Parameter::SupportedExtensions(&self.chunk_types));
+        let ecn = self.extensions.has(Extension::Ecn);
         let forward_tsn = self.extensions.has(Extension::PartialReliability);
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
         let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
@@ -157,6 +163,7 @@ impl Offer {
             .into_iter()
             .chain(zero_checksum)
             .chain(forward_tsn.then_some(Parameter::ForwardTsnSupported))
+            .chain(ecn.then_some(Parameter::EcnCapable))
             .chain(auth)
     }
 }
@@ -181,7 +188,8 @@ mod tests {
     fn what_is_listed_is_what_is_read() {
         for bits in 0..1 << Extension::ALL.len() {
             let set = Extensions::from_byte(bits);
-            assert_eq!(Extensions::from_chunk_types(&set.chunk_types()), set);
+            let listed = set.without(Extension::Ecn);
+            assert_eq!(Extensions::from_chunk_types(&set.chunk_types()), listed);
             assert_eq!(Extensions::from_byte(set.to_byte()), set);
         }
     }

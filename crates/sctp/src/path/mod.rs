@@ -4,6 +4,7 @@
 //! been heard. Begin at [`Path`], then [`Paths::choose`].
 
 mod congestion;
+mod ecn;
 mod pacer;
 mod paths;
 mod pmtu;
@@ -24,6 +25,7 @@ use crate::config::{CongestionAlgorithm, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
+use ecn::PathEcn;
 use rebinding::Rebinding;
 use rto::Rto;
 
@@ -66,6 +68,9 @@ pub(crate) struct Path {
     /// One of its addresses has left the association; it only keeps its place.
     retired: bool,
     pub(crate) pmtu: Pmtu,
+    pub(crate) ecn: PathEcn,
+    /// Marks of chunks before this one are no news: the window was reduced after they were sent.
+    pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
     errors: u8,
     rto: Rto,
@@ -108,6 +113,8 @@ impl Path {
             confirmed: false,
             retired: false,
             pmtu,
+            ecn: PathEcn::default(),
+            reduced_until: Seq(0),
             rebinding: Rebinding::default(),
             errors: 0,
             rto: Rto::new(timing),

@@ -296,6 +296,16 @@ impl Sending {
         self.credit = Credit::OnePacket;
     }
 
+    /// A packet was marked: the window is reduced, and as nothing was given up, that is never taken back.
+    pub(crate) fn on_marked(&mut self, seen: &Seen) {
+        self.control.on_mark(seen.now);
+        if self.in_recovery {
+            return;
+        }
+        self.congested(seen);
+        self.update_window();
+    }
+
     /// What was lost was lost for its length: the last reduction was needless.
     pub(crate) fn on_black_hole(&mut self) {
         (self.given_up, self.spurious) = (0, 0);

@@ -151,6 +151,11 @@ impl Outstanding {
         self.lanes.get(path.0).map_or(0, |lane| lane.flight)
     }
 
+    /// The path that a chunk not yet cumulatively acknowledged was last sent by.
+    pub(crate) fn path_of(&self, seq: Seq) -> Option<PathIndex> {
+        self.get(seq).map(|chunk| chunk.path)
+    }
+
     /// User bytes in flight on all paths.
     pub(crate) fn total_flight(&self) -> usize {
         self.lanes.iter().map(|lane| lane.flight).sum()

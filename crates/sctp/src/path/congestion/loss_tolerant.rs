@@ -144,17 +144,22 @@ impl LossTolerant {
         };
         let most = if queued { MAX_QUEUED_PERCENT } else { MAX_NOISE_PERCENT };
         if percent > most {
-            let lower = (round.most_flight as f64 * BACK_OFF) as usize;
-            self.ceiling = Some(lower.max(4 * self.mtu));
-            if matches!(self.phase, Phase::Startup { .. }) {
-                self.phase = Phase::Drain;
-            }
+            self.lower_ceiling(round.most_flight);
         } else if let Some(ceiling) = &mut self.ceiling {
             *ceiling += (*ceiling / 16).max(self.mtu);
             let ceiling = *ceiling;
             if self.pipe().is_some_and(|pipe| ceiling > 2 * pipe) {
                 self.ceiling = None;
             }
+        }
+    }
+
+    /// Congestion, with so many bytes in flight.
+    fn lower_ceiling(&mut self, flight: usize) {
+        let lower = (flight as f64 * BACK_OFF) as usize;
+        self.ceiling = Some(lower.max(4 * self.mtu));
+        if matches!(self.phase, Phase::Startup { .. }) {
+            self.phase = Phase::Drain;
         }
     }
 
@@ -218,6 +223,11 @@ impl CongestionControl for LossTolerant {
             Some(target) if self.cwnd < target => grown,
             _ => self.cwnd.max(grown.min(initial_window(self.mtu) * 8)),
         };
+    }
+
+    /// Marks are no noise: a queue stands, whatever the delay says.
+    fn on_mark(&mut self, _now: Time) {
+        self.lower_ceiling(self.round.most_flight.max(self.cwnd.min(2 * self.pipe().unwrap_or(self.cwnd))));
     }
 
     /// Losses are judged at the end of each round, together with the delay.

@@ -57,6 +57,10 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// the reduction must be spread over the round trip.
     fn on_congestion(&mut self, now: Time) -> bool;
 
+    /// A packet was marked for congestion (RFC 3168). Called before [`on_congestion`](Self::on_congestion), for controllers
+    /// that judge losses otherwise.
+    fn on_mark(&mut self, _now: Time) {}
+
     /// T3 expired (RFC 9260 section 7.2.3).
     fn on_timeout(&mut self);
 
@@ -66,7 +70,7 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Nothing was sent for `rtos` retransmission timeouts (RFC 9260 section 7.2.1).
     fn on_idle(&mut self, rtos: u32);
 
-    /// The path's MTU became smaller.
+    /// The path's MTU is another now.
     fn on_mtu(&mut self, mtu: usize);
 
     /// Bytes per second at which data may leave.

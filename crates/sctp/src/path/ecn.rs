@@ -1,0 +1,63 @@
+//! Whether packets that are ECN-capable get through a path.
+//!
+//! Begin at [`PathEcn::on_sent`].
+
+use base::Ecn;
+
+/// ECN on one path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum PathEcn {
+    /// Nothing was sent as ECT(0).
+    #[default]
+    Unused,
+    /// Something was, and is not acknowledged yet.
+    Tried,
+    /// It was acknowledged.
+    Works,
+    /// T3 expired before anything was acknowledged: the path is used without ECN.
+    Off,
+}
+
+impl PathEcn {
+    /// New data leaves: its codepoint.
+    pub(crate) fn on_sent(&mut self) -> Ecn {
+        match self {
+            PathEcn::Unused => *self = PathEcn::Tried,
+            PathEcn::Tried | PathEcn::Works => {}
+            PathEcn::Off => return Ecn::NotEct,
+        }
+        Ecn::Ect0
+    }
+
+    /// Data was acknowledged.
+    pub(crate) fn on_acknowledged(&mut self) {
+        if *self == PathEcn::Tried {
+            *self = PathEcn::Works;
+        }
+    }
+
+    /// T3 expired.
+    pub(crate) fn on_timeout(&mut self) {
+        if *self == PathEcn::Tried {
+            *self = PathEcn::Off;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_lets_no_capable_packet_through_is_used_without_and_one_that_did_keeps_it() {
+        let mut blocked = PathEcn::default();
+        assert_eq!(blocked.on_sent(), Ecn::Ect0);
+        blocked.on_timeout();
+        assert_eq!(blocked.on_sent(), Ecn::NotEct);
+        let mut open = PathEcn::default();
+        open.on_sent();
+        open.on_acknowledged();
+        open.on_timeout();
+        assert_eq!(open.on_sent(), Ecn::Ect0);
+    }
+}
