@@ -102,6 +102,7 @@ fn nothing_but_heartbeats_goes_to_a_port_that_has_not_answered() {
     let (tag, before) = (t.info(t.b).local_tag, t.talk(t.a).received_bytes);
     let forged = packet(40_000, 7, tag, &[Chunk::CookieAck]);
     t.world.inject(t.b, from_port(666), &forged);
+    assert_eq!(port_known_to_b(&t), UDP);
     t.world.run_for(seconds(2));
     assert_eq!(sent_to(&t, 666), ["HEARTBEAT"; 6]);
     assert_eq!(port_known_to_b(&t), UDP);
