@@ -89,6 +89,9 @@ impl Association {
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
     fn room_for_old(&mut self, path: PathIndex) -> usize {
+        if self.tail_probe.is_none() && !self.outstanding.has_lost() {
+            return 0;
+        }
         let header = wire::COMMON_HEADER_LEN + self.auth_overhead();
         let room = |fragment: &Fragment, chunk: usize| header + wire::padded(chunk + fragment.payload.len());
         let chunk = self.data_header_len();

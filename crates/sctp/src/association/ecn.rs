@@ -25,6 +25,7 @@ impl Association {
     }
 
     /// A packet with DATA came by `path`; `lowest` is its lowest TSN.
+    #[inline]
     pub(super) fn on_marked(&mut self, path: PathIndex, ecn: Ecn, lowest: Tsn) {
         if ecn != Ecn::Ce || !self.has_ecn() {
             return;
@@ -40,6 +41,7 @@ impl Association {
     }
 
     /// ECNE goes before the SACK, so that the sender still knows the TSN's path.
+    #[inline]
     pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {
         for &(_, lowest_tsn) in &self.echoes {
             if packet.push(&Chunk::Ecne(Ecne { lowest_tsn })).is_err() {

@@ -43,9 +43,8 @@ impl Association {
     /// Data was sent. The first that fills several packets shows that the MTU matters: then it is proven once, beside the
     /// data, so that a black hole is found before any timer expires.
     pub(super) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
-        let flight = self.outstanding.flight(index);
         let path = self.paths.get_mut(index);
-        if path.pmtu.wants_proof() && flight > BUSY_PACKETS * path.packet_size() {
+        if path.pmtu.wants_proof() && self.outstanding.flight(index) > BUSY_PACKETS * path.packet_size() {
             path.pmtu.suspect(false, ctx.now, ctx.random);
         }
     }

@@ -27,6 +27,9 @@ impl Association {
             (route.carrier, self.paths.get(index).route.carrier)
         {
             let path = self.paths.get_mut(index);
+            if port == known && !path.rebinding.is_under_way() {
+                return index;
+            }
             let pause = path.srtt().unwrap_or_else(|| path.rto());
             if let Some(nonce) = path.rebinding.on_packet(port, known, pause, ctx.now, ctx.random) {
                 self.ask_port(index, port, nonce, ctx);

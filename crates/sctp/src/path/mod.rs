@@ -166,8 +166,9 @@ impl Path {
     }
 
     /// A probe of the path's MTU that is due.
+    #[inline]
     pub(crate) fn poll_size_probe(&mut self, now: Time, random: &mut Random) -> Option<SizeProbe> {
-        if !self.may_probe_size() || now < self.pmtu.next_timeout() {
+        if now < self.pmtu.next_timeout() || !self.may_probe_size() {
             return None;
         }
         self.pmtu.poll(now, self.rto.rto(), random)

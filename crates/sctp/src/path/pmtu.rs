@@ -130,6 +130,7 @@ impl Pmtu {
     }
 
     /// Whether the size in use is neither known to work nor being tried.
+    #[inline]
     pub(crate) fn wants_proof(&self) -> bool {
         !self.is_proven && self.trial.is_none()
     }
@@ -140,8 +141,9 @@ impl Pmtu {
     }
 
     /// When [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) has something to do.
+    #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
-        self.trial.map_or(self.next_at, |trial| trial.at)
+        self.trial.as_ref().map_or(self.next_at, |trial| trial.at)
     }
 
     /// Packets may be vanishing for their length: the size in use is tried. `certain`: not even what was sent again came

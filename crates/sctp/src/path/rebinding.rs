@@ -88,13 +88,15 @@ impl Rebinding {
     }
 
     /// Whether a port is being proven.
+    #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
         self.0.is_some()
     }
 
     /// When [`on_timeout`](Self::on_timeout) is due.
+    #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
-        self.0.map_or(Time::NEVER, |c| c.retry_at)
+        self.0.as_ref().map_or(Time::NEVER, |c| c.retry_at)
     }
 }
 
