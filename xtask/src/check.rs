@@ -3,7 +3,7 @@
 
 use crate::tally::Tally;
 use crate::tools::{cargo, has, succeeds};
-use crate::{Outcome, layers, sources};
+use crate::{Outcome, layers, planted, sources};
 use anyhow::Result;
 
 /// `./x check`.
@@ -19,6 +19,7 @@ pub(crate) fn all() -> Result<Tally> {
     tally += part("layers", || Ok(layers::run(&[])? == Outcome::Good))?;
     tally += part("module docs", || listed(sources::module_docs()?))?;
     tally += part("unsafe", || listed(sources::unsafe_code()?))?;
+    tally += part("planted bugs apply", || listed(planted::faults()?))?;
     tally += part("formatting", || succeeds(&mut cargo(&["fmt", "--all", "--check"])))?;
     tally += part("lints", || {
         succeeds(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))

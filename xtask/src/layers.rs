@@ -17,6 +17,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("rules", 1),
     ("control", 1),
     ("sim", 2),
+    ("fuzzing", 4),
+    ("differential", 4),
     ("netio", 3),
     ("intercept", 3),
     ("sctpifyd", 4),

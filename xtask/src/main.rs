@@ -9,8 +9,10 @@ mod bench;
 mod check;
 mod demo;
 mod doctor;
+mod fuzz;
 mod layers;
 mod optimised;
+mod planted;
 mod sources;
 mod tally;
 mod test;
@@ -41,6 +43,16 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "`bench shim`, `bench sctp [--quick]`: the shim and the SCTP stack against TCP and usrsctp; `bench instructions`: \
          what the engine costs, against the counts kept",
         bench::run,
+    ),
+    (
+        "planted",
+        "plant bugs into a copy of the sources, one at a time: the engine's tests must catch each",
+        planted::run,
+    ),
+    (
+        "fuzz",
+        "`fuzz [TARGET ...] [SECONDS]`: fuzz the engine; `fuzz keep`: choose the inputs to commit",
+        fuzz::run,
     ),
     ("man", "write the manual pages of all programs to target/man", man),
     ("doctor", "what this host lacks, and how to get it", doctor::run),

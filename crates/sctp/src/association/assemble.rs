@@ -273,7 +273,6 @@ impl Association {
             }
             self.outstanding.on_retransmit(seq, path, now);
             self.limited.on_retransmitted(seq);
-            self.give_up_lost(now);
             self.take_window(length);
             self.counters.data_retransmitted += 1;
             let is_earliest = seq == self.outstanding.first();
@@ -284,6 +283,8 @@ impl Association {
                 path.t3 = None;
             }
             path.on_data_sent(length, now);
+            // Last: this very chunk may be given up with its message, and with it goes the timer.
+            self.give_up_lost(now);
         }
     }
 

@@ -79,7 +79,9 @@ impl Association {
             // RFC 9260 section 9.2: ignored before the association is up.
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
-        if let Some(first) = self.sequence_after(cumulative).filter(|&f| f >= self.outstanding.first()) {
+        // Some put their own last TSN here in place of ours. One that cannot be is passed over: what arrived, SACKs say.
+        let possible = self.outstanding.first()..=self.outstanding.next();
+        if let Some(first) = self.sequence_after(cumulative).filter(|f| possible.contains(f)) {
             // A SHUTDOWN says nothing of gaps and of the window: they are what they were.
             let gaps = self.outstanding.gaps_from(first);
             let rwnd = self.peer_rwnd + self.outstanding.total_flight();

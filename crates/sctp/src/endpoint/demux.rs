@@ -5,7 +5,7 @@ use wire::{Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketEr
 
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
-use crate::association::{Association, Screen, Verdict};
+use crate::association::{Screen, Verdict};
 use crate::event::{CloseReason, PathError};
 use crate::info::StateName;
 
@@ -53,7 +53,12 @@ impl Endpoint {
             Err(PacketError::Checksum { found: 0, .. }) => {
                 let packet = Packet::parse(bytes, ChecksumMode::AcceptZero).ok()?;
                 let id = self.slots.by_tag(packet.header.tag)?;
-                let agreed = self.association(id).is_some_and(Association::takes_zero_checksum);
+                // While the handshake is under way, what our INIT announced is enough: the INIT ACK may be such a packet.
+                let agreed = match self.slots.get(id)? {
+                    Slot::Opening(opening) => opening.config.zero_checksum.is_some(),
+                    Slot::Association(association) => association.takes_zero_checksum(),
+                    Slot::Finished => false,
+                };
                 let first = packet.raw_chunks().next()?.ok()?.chunk_type;
                 (agreed && first != ChunkType::INIT && first != ChunkType::COOKIE_ECHO).then_some(packet)
             }

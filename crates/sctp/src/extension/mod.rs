@@ -159,12 +159,12 @@ impl Offer {
         let forward_tsn = self.extensions.has(Extension::PartialReliability);
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
         let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
-        listed
-            .into_iter()
-            .chain(zero_checksum)
-            .chain(forward_tsn.then_some(Parameter::ForwardTsnSupported))
-            .chain(ecn.then_some(Parameter::EcnCapable))
-            .chain(auth)
+        // Not last: rtc-sctp drops an INIT that ends in a parameter of four octets.
+        let empty = [
+            forward_tsn.then_some(Parameter::ForwardTsnSupported),
+            ecn.then_some(Parameter::EcnCapable),
+        ];
+        empty.into_iter().flatten().chain(listed).chain(zero_checksum).chain(auth)
     }
 }
 

@@ -227,6 +227,24 @@ fn what_comes_twice_is_delivered_once() {
 }
 
 #[test]
+fn a_gap_is_reported_at_once() {
+    let (mut t, tsn) = recorded(1, EndpointConfig::default());
+    let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());
+    t.inject_to_b(tag, &[data(tsn.wrapping_add(1), 1, b"second")]);
+    assert_eq!(sent_by(&t.world, before, "10.0.1.2"), ["SACK"]);
+}
+
+#[test]
+fn what_comes_again_is_acknowledged_at_once() {
+    let (mut t, tsn) = recorded(1, EndpointConfig::default());
+    let tag = t.info(t.b).local_tag;
+    t.inject_to_b(tag, &[data(tsn, 0, b"first")]);
+    let before = t.world.records.len();
+    t.inject_to_b(tag, &[data(tsn, 0, b"first")]);
+    assert_eq!(sent_by(&t.world, before, "10.0.1.2"), ["SACK"]);
+}
+
+#[test]
 fn a_single_loss_is_repaired_without_a_timeout() {
     let mut t = two(1);
     let mut seen = 0;

@@ -1,7 +1,7 @@
 //! Which extensions two ends use.
 
 use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions};
-use sim::{Close, Conversation, LinkConfig, chunk_names};
+use sim::{Close, Conversation, Fate, LinkConfig, chunk_names};
 
 use crate::support::{Two, b_route, messages, seconds, sends, two_with};
 
@@ -70,6 +70,42 @@ fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_taken_by_wh
         t.world.inject(t.b, b_route(), &packet);
         let refused = t.world.host(t.b).endpoint.counters().malformed - before;
         assert_eq!(refused, u64::from(b.is_none()), "{a:?} and {b:?}");
+    }
+}
+
+/// Whether the two get up when the INIT ACK comes with a checksum of zero.
+fn opens_by_init_ack_without_checksum(announced: Option<u32>) -> bool {
+    let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
+    t.world.set_filter(|record| {
+        let mut packet = record.packet.clone();
+        if chunk_names(&packet) == "INIT ACK" {
+            packet[8..12].fill(0);
+        }
+        Fate::Replace(packet)
+    });
+    let config = AssociationConfig { zero_checksum: announced, ..AssociationConfig::default() };
+    t.connect_with(config, Conversation::default());
+    t.world.run_for(seconds(2));
+    !t.events(t.b).is_empty()
+}
+
+#[test]
+fn an_init_ack_may_come_with_a_checksum_of_zero_just_if_the_init_announced_it() {
+    assert!(opens_by_init_ack_without_checksum(Some(1)));
+    assert!(!opens_by_init_ack_without_checksum(None));
+}
+
+#[test]
+fn no_init_ends_in_a_parameter_of_four_octets() {
+    let all = [Extension::PartialReliability, Extension::Interleaving, Extension::StreamReconfiguration];
+    for extensions in [all[..1].iter().copied().collect(), all.into_iter().collect::<Extensions>()] {
+        let endpoint = EndpointConfig { association: offering(extensions), ..EndpointConfig::default() };
+        let mut t = two_with(1, LinkConfig::default(), endpoint);
+        t.world.recording = true;
+        t.connect_with(offering(extensions), Conversation::default());
+        t.run_to_established();
+        let inits = t.world.records.iter().filter(|r| chunk_names(&r.packet).starts_with("INIT"));
+        assert_eq!(inits.map(|r| assert!(!r.packet.ends_with(&[0xc0, 0, 0, 4]))).count(), 2);
     }
 }
 

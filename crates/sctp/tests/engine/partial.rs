@@ -119,6 +119,25 @@ fn a_lost_forward_tsn_is_sent_again() {
 }
 
 #[test]
+fn a_message_given_up_while_a_part_of_it_is_sent_again_leaves_no_timer() {
+    // The first message measures the round trip. The second part of the second one is sent again as a probe: when its first
+    // part is, after a timeout, the message is given up.
+    let outgoing = [messages(1, 100, 1), messages(1, 2000, 1)].concat();
+    let talk = limited(Reliability::Retransmissions(1), outgoing);
+    let mut t = start(1, LinkConfig::default(), &config(PARTIAL), talk);
+    let mut first = true;
+    t.world.set_filter(move |record| {
+        let passes = first || !chunk_names(&record.packet).contains("DATA");
+        first &= !chunk_names(&record.packet).contains("DATA");
+        if passes { Fate::Pass } else { without_data(&record.packet) }
+    });
+    t.run_to_end(seconds(60));
+    assert_eq!(abandoned(&t), (0, 1));
+    let counters = t.info(t.a).counters;
+    assert_eq!((counters.timeouts, counters.tail_probes), (1, 1));
+}
+
+#[test]
 fn a_message_may_be_sent_again_just_as_often_as_it_says() {
     let mut t = start(
         1,

@@ -281,6 +281,27 @@ fn a_forged_cookie_makes_no_association_and_no_answer() {
 }
 
 #[test]
+fn a_cookie_of_ours_whose_life_was_lengthened_by_the_peer_makes_no_association() {
+    const LIFETIME: usize = 12 + 4 + 8;
+    let mut t = two(1);
+    t.world.set_filter(|record| {
+        if !chunk_names(&record.packet).starts_with("COOKIE ECHO") {
+            return Fate::Pass;
+        }
+        let mut packet = record.packet.clone();
+        packet[LIFETIME + 2] ^= 1;
+        packet[8..12].fill(0);
+        let sum = wire::crc32c(&packet);
+        packet[8..12].copy_from_slice(&sum.to_le_bytes());
+        Fate::Replace(packet)
+    });
+    t.connect(Conversation::default());
+    t.world.run_for(seconds(2));
+    assert_eq!(t.world.host(t.b).endpoint.associations().count(), 0);
+    assert!(t.world.host(t.b).endpoint.counters().bad_cookies > 0, "the cookie came");
+}
+
+#[test]
 fn an_init_with_a_tag_of_zero_is_dropped_and_one_without_streams_is_refused() {
     let mut t = two(1);
     t.world.recording = true;

@@ -102,6 +102,17 @@ fn data_that_comes_after_shutdown_was_sent_is_acknowledged_with_another_shutdown
 }
 
 #[test]
+fn a_shutdown_that_acknowledges_what_was_never_sent_is_answered_all_the_same() {
+    // One of the two lies ahead of what was sent.
+    for tsn in [0x1234_5678, 0x9234_5678] {
+        let mut t = Two::established(1);
+        let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());
+        t.inject_to_b(tag, &[Chunk::Shutdown(wire::Shutdown { cumulative_tsn: Tsn(tsn) })]);
+        assert_eq!(sent_by(&t.world, before, "10.0.1.2"), ["SHUTDOWN ACK"]);
+    }
+}
+
+#[test]
 fn an_end_that_nobody_answers_is_given_up() {
     let mut t = Two::established(1);
     drop_all(&mut t.world, |_, _| true);

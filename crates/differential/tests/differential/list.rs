@@ -1,0 +1,38 @@
+//! `docs/differences.md`: rows of a table, each a scenario, the other engine's role, the outcome, and the reason.
+
+use std::path::Path;
+
+/// An outcome that is not ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) scenario: String,
+    /// The other engine and what it does: `dcsctp opens`.
+    pub(crate) role: String,
+    pub(crate) outcome: String,
+}
+
+/// Reads the table. Every row must say why, and cite an RFC.
+pub(crate) fn listed() -> Vec<Difference> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    rows(&text)
+}
+
+fn rows(text: &str) -> Vec<Difference> {
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    rows.map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [scenario, role, outcome, reason] = cells[..] else { panic!("four cells in {line}") };
+        assert!(reason.contains("RFC"), "the reason cites no RFC: {line}");
+        Difference { scenario: scenario.to_owned(), role: role.to_owned(), outcome: outcome.to_owned() }
+    })
+    .collect()
+}
+
+#[test]
+fn a_row_is_read_cell_by_cell() {
+    let text = "# Title\n\n| a | b | c | d |\n|---|---|---|---|\n| set-up | dcsctp opens | up, opening | RFC 9260 5.1 |\n";
+    let [difference] = &rows(text)[..] else { panic!("one row") };
+    assert_eq!((&difference.scenario[..], &difference.role[..]), ("set-up", "dcsctp opens"));
+    assert_eq!(difference.outcome, "up, opening");
+}

@@ -1,0 +1,64 @@
+//! The same scenarios with our engine at one end and another at the other, in both roles.
+//!
+//! Engines of others cannot be seeded (but dcSCTP), so outcomes are compared, not packets. A difference fails unless
+//! `docs/differences.md` lists it; one that is listed and does not show fails too. Begin at `scenarios::SCENARIOS`.
+
+mod dcsctp_stack;
+mod list;
+mod network;
+mod ours;
+mod scenarios;
+mod stack;
+mod webrtc;
+
+use list::{Difference, listed};
+use scenarios::SCENARIOS;
+use stack::Who;
+
+#[test]
+fn ours_with_ours_comes_to_what_each_scenario_says() {
+    for scenario in SCENARIOS {
+        assert_eq!((scenario.play)([Who::Ours; 2]), scenario.outcome, "{}", scenario.name);
+    }
+}
+
+/// The scenarios with `other` at one end that come to something else than ours with ours.
+fn differences(other: Who) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for scenario in SCENARIOS.iter().filter(|s| s.others.contains(&other)) {
+        for (role, who) in [("opens", [other, Who::Ours]), ("listens", [Who::Ours, other])] {
+            let outcome = (scenario.play)(who);
+            if outcome != scenario.outcome {
+                let (name, role) = (scenario.name.to_owned(), format!("{} {role}", other.name()));
+                found.push(Difference { scenario: name, role, outcome });
+            }
+        }
+    }
+    found
+}
+
+fn compare(other: Who) {
+    let listed: Vec<_> = listed().into_iter().filter(|d| d.role.starts_with(other.name())).collect();
+    let found = differences(other);
+    let unlisted: Vec<_> = found.iter().filter(|d| !listed.contains(d)).collect();
+    let gone: Vec<_> = listed.iter().filter(|d| !found.contains(d)).collect();
+    assert!(
+        unlisted.is_empty() && gone.is_empty(),
+        "mend them, or list them in docs/differences.md: {unlisted:#?}\nlisted, but not there: {gone:#?}"
+    );
+}
+
+#[test]
+fn dcsctp_and_ours_come_to_the_same() {
+    compare(Who::Dcsctp);
+}
+
+#[test]
+fn sctp_proto_and_ours_come_to_the_same() {
+    compare(Who::SctpProto);
+}
+
+#[test]
+fn rtc_sctp_and_ours_come_to_the_same() {
+    compare(Who::RtcSctp);
+}

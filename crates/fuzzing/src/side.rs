@@ -1,0 +1,153 @@
+//! One engine with its address, driven by hand: the least that a driver does.
+//!
+//! Invariants checked at every step: packets of ours can be read and fit the MTU, timers lie ahead, counts are right, and
+//! one input makes no more than a bounded number of packets. Begin at [`Side::settle`].
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use base::{Carrier, Ecn, Route, Time};
+use sctp::{
+    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, Extension, Extensions,
+    IncomingInit, InitDecision, Listener, Scheduler,
+};
+use wire::{ChecksumMode, Packet};
+
+use crate::input::Input;
+
+/// Packets after one input beyond which something must be wrong.
+const PACKETS_MAX: usize = 4000;
+
+/// Bytes of a packet of ours: an MTU of 1,500 less an IP header.
+const PACKET_MAX: usize = 1480;
+
+/// Ports of the opening side and of the listening one.
+pub(crate) const PORTS: (u16, u16) = (40_000, 7);
+
+pub(crate) const SCHEDULERS: [Scheduler; 6] = [
+    Scheduler::FirstCome,
+    Scheduler::RoundRobin,
+    Scheduler::RoundRobinPerPacket,
+    Scheduler::Priority,
+    Scheduler::FairBandwidth,
+    Scheduler::WeightedFair,
+];
+
+const EXTENSIONS: [Extension; 5] = [
+    Extension::PartialReliability,
+    Extension::Interleaving,
+    Extension::Auth,
+    Extension::AddressReconfiguration,
+    Extension::StreamReconfiguration,
+];
+
+/// An engine and what it has said.
+pub(crate) struct Side {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: IpAddr,
+    /// Events of the last call of [`settle`](Self::settle).
+    pub(crate) events: Vec<(AssociationId, Event)>,
+    /// Packets that wait to be carried.
+    pub(crate) sent: Vec<(Route, Vec<u8>)>,
+    /// Whether associations of others are accepted without being asked.
+    pub(crate) accepts: bool,
+}
+
+struct Anybody(IpAddr);
+
+impl Listener for Anybody {
+    fn on_init(&mut self, _: &IncomingInit) -> InitDecision {
+        InitDecision::Accept { local_addresses: vec![self.0] }
+    }
+}
+
+/// The settings that both ends of an association share.
+pub(crate) fn config(input: &mut Input<'_>) -> AssociationConfig {
+    AssociationConfig {
+        extensions: extensions(input.byte()),
+        scheduler: input.pick(&SCHEDULERS),
+        send_buffer: 100_000,
+        receive_buffer: input.pick(&[100_000, 10_000, 3000]),
+        inbound_streams: 64,
+        outbound_streams: input.pick(&[16, 64, 1]),
+        ..AssociationConfig::default()
+    }
+}
+
+/// The set whose bits are those of `byte`.
+pub(crate) fn extensions(byte: u8) -> Extensions {
+    EXTENSIONS.into_iter().enumerate().filter(|(n, _)| byte >> n & 1 == 1).map(|(_, e)| e).collect()
+}
+
+pub(crate) fn address(last: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, 1, last).into()
+}
+
+impl Side {
+    pub(crate) fn new(last: u8, association: &AssociationConfig) -> Side {
+        let config = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
+        Side {
+            endpoint: Endpoint::new(Time::ZERO, config, [last; 32]),
+            address: address(last),
+            events: Vec::new(),
+            sent: Vec::new(),
+            accepts: true,
+        }
+    }
+
+    pub(crate) fn connect(&mut self, now: Time, to: IpAddr, config: &AssociationConfig) -> AssociationId {
+        let connect = Connect {
+            local_port: PORTS.0,
+            remote_port: PORTS.1,
+            init_routes: vec![Route { local: self.address, remote: to, carrier: Carrier::Ip }],
+            local_addresses: vec![self.address],
+            config: config.clone(),
+        };
+        self.endpoint.connect(now, connect).expect("the first association")
+    }
+
+    /// A packet arrives; `route` is that of its sender.
+    pub(crate) fn arrive(&mut self, now: Time, route: Route, packet: &[u8]) {
+        let route = Route { local: route.remote, remote: route.local, carrier: route.carrier };
+        let mut listener = Anybody(self.address);
+        self.endpoint.handle_datagram(now, &route, Ecn::NotEct, packet, &mut listener);
+        self.settle(now);
+    }
+
+    /// Everything due by `now` happens.
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        assert!(self.endpoint.next_timeout() > now, "a timer stays in the past");
+        self.settle(now);
+    }
+
+    /// Takes what the engine has to say, and checks it.
+    pub(crate) fn settle(&mut self, now: Time) {
+        self.events.clear();
+        let mut packets = 0;
+        let mut buf = [0; 1 << 16];
+        loop {
+            while let Some((id, event)) = self.endpoint.poll_event() {
+                if self.accepts && matches!(event, Event::Incoming { .. }) {
+                    self.endpoint.accept(now, id);
+                }
+                self.events.push((id, event));
+            }
+            let Some(train) = self.endpoint.poll_transmit(now, &mut buf) else { break };
+            for packet in buf[..train.len].chunks(train.segment_size) {
+                packets += 1;
+                assert!(packets <= PACKETS_MAX, "packets without end");
+                check_packet(packet);
+                self.sent.push((train.route, packet.to_vec()));
+            }
+        }
+        self.endpoint.check_invariants();
+    }
+}
+
+fn check_packet(bytes: &[u8]) {
+    assert!(bytes.len() <= PACKET_MAX, "a packet of {} bytes", bytes.len());
+    let packet = Packet::parse(bytes, ChecksumMode::AcceptZero).expect("a packet of ours can be read");
+    for chunk in packet.chunks() {
+        chunk.expect("a chunk of ours can be read");
+    }
+}

@@ -1,0 +1,135 @@
+//! `./x fuzz`: coverage-guided fuzzing of the engine with cargo-fuzz and the nightly compiler, for as long as asked.
+//!
+//! What is found new goes to a directory of its own beside the builds; `./x fuzz keep` moves the best of it into
+//! `fuzz/corpus`, which the plain tests of `crates/fuzzing` replay. An input that fails is written to `fuzz/artifacts`, and
+//! the exit status is bad. One job, at low priority. Begin with [`run`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::Outcome;
+use crate::tools::{has, output, root, succeeds};
+
+/// The targets: the names of `fuzzing::TARGETS`.
+const TARGETS: &[&str] = &["packet", "endpoint", "pair", "operations"];
+
+/// The version of cargo-fuzz that is installed where there is none.
+const CARGO_FUZZ: &str = "0.13.2";
+
+/// Seconds for each target, unless others are asked for.
+const SECONDS: &str = "60";
+
+/// Longest input, in bytes.
+const INPUT_MAX: u32 = 1500;
+
+/// Inputs kept of each target.
+const KEPT_MAX: usize = 100;
+
+/// `./x fuzz [TARGET ...] [SECONDS]`, or `./x fuzz keep`.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    if words == ["keep"] {
+        install()?;
+        TARGETS.iter().try_for_each(|target| keep(target))?;
+        return Ok(Outcome::Good);
+    }
+    let (times, names): (Vec<&str>, Vec<&str>) =
+        words.iter().map(String::as_str).partition(|word| word.parse::<u32>().is_ok());
+    for name in &names {
+        ensure!(TARGETS.contains(name), "no target `{name}`; there are {}, and `keep`", TARGETS.join(", "));
+    }
+    install()?;
+    let mut outcome = Outcome::Good;
+    for target in TARGETS.iter().filter(|target| names.is_empty() || names.contains(target)) {
+        println!("fuzz {target}");
+        let found = found(target)?;
+        let time = format!("-max_total_time={}", times.first().unwrap_or(&SECONDS));
+        let length = format!("-max_len={INPUT_MAX}");
+        let mut command = cargo_fuzz(target, &[&found, &kept(target)])?;
+        command.args([time.as_str(), length.as_str(), "-timeout=60", "-print_final_stats=1"]);
+        if !succeeds(&mut command)? {
+            println!("fuzz {target}: FAILED; the input is in fuzz/artifacts/{target}");
+            outcome = Outcome::Bad;
+        }
+    }
+    Ok(outcome)
+}
+
+/// The inputs that are committed.
+fn kept(target: &str) -> PathBuf {
+    root().join("fuzz/corpus").join(target)
+}
+
+/// Where builds, tools and new inputs lie: beside the builds of the sources.
+fn scratch() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+    let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;
+    Ok(target.join("fuzz"))
+}
+
+/// The inputs found here.
+fn found(target: &str) -> Result<PathBuf> {
+    let dir = scratch()?.join("found").join(target);
+    fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    Ok(dir)
+}
+
+/// Installs cargo-fuzz beside the builds if there is none.
+fn install() -> Result<()> {
+    let toolchains = output(Command::new("rustup").args(["toolchain", "list"]))?;
+    if !toolchains.lines().any(|line| line.starts_with("nightly")) {
+        bail!("fuzzing needs the nightly compiler: run  rustup toolchain install nightly");
+    }
+    let tools = scratch()?.join("tools");
+    if has("cargo-fuzz") || tools.join("bin/cargo-fuzz").is_file() {
+        return Ok(());
+    }
+    println!("fuzz: installing cargo-fuzz into {}", tools.display());
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "install", "--quiet", "--locked", "cargo-fuzz"]);
+    command.args(["--version", CARGO_FUZZ, "--root"]).arg(&tools);
+    ensure!(succeeds(&mut command)?, "cargo-fuzz could not be installed");
+    Ok(())
+}
+
+/// A target with these directories of inputs, the first of which gets what is new. No sanitizer: the engine has no unsafe
+/// code, and its assertions are the oracle.
+fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
+    let scratch = scratch()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(scratch.join("tools/bin")).chain(std::env::split_paths(&path));
+    let mut command = Command::new("nice");
+    command.args(["rustup", "run", "nightly", "cargo", "fuzz", "run", "--release", "--debug-assertions"]);
+    command.args(["--sanitizer", "none", target]).args(inputs).arg("--");
+    command.current_dir(root().join("fuzz")).env("CARGO_TARGET_DIR", scratch.join("build"));
+    command.env("PATH", std::env::join_paths(paths)?);
+    Ok(command)
+}
+
+/// Chooses anew what is committed: inputs that together reach what all reach, of these the longest, which tell most.
+fn keep(target: &str) -> Result<()> {
+    let (kept, found) = (kept(target), found(target)?);
+    let chosen = scratch()?.join("chosen").join(target);
+    if chosen.exists() {
+        fs::remove_dir_all(&chosen)?;
+    }
+    fs::create_dir_all(&chosen)?;
+    let mut command = cargo_fuzz(target, &[&chosen, &found, &kept])?;
+    ensure!(succeeds(command.arg("-set_cover_merge=1"))?, "the inputs of {target} could not be merged");
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(&chosen)? {
+        let entry = entry?;
+        inputs.push((entry.metadata()?.len(), entry.path()));
+    }
+    inputs.sort_by(|a, b| b.cmp(a));
+    inputs.truncate(KEPT_MAX);
+    fs::remove_dir_all(&kept)?;
+    fs::create_dir_all(&kept)?;
+    for (_, path) in &inputs {
+        fs::copy(path, kept.join(path.file_name().context("an input without name")?))?;
+    }
+    println!("fuzz {target}: {} inputs kept", inputs.len());
+    Ok(())
+}

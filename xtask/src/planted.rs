@@ -1,0 +1,87 @@
+//! `./x planted`: bugs planted one at a time into a scratch copy of the sources, which the engine's tests must catch.
+//!
+//! Each bug is a patch of `tests/planted`, so that the code that ships has no trace of it. One table: bug, first failing
+//! test. Bad when a bug survives. A bug that does not apply, does not build or makes a test hang is an error, for nothing is
+//! proven then. Begin with [`run`].
+
+mod patch;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use patch::Patch;
+use tree::{Tree, Verdict};
+
+use crate::Outcome;
+use crate::tools::root;
+
+/// Longest run of the engine's tests on one bug.
+const RUN_MAX: Duration = Duration::from_mins(3);
+
+/// Fewest bugs: fewer prove too little.
+const BUGS_MIN: usize = 10;
+
+/// `./x planted`: all bugs, or those whose file name contains one of the words.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    let is_wanted = |p: &Patch| words.is_empty() || words.iter().any(|w| p.name.contains(w));
+    let patches: Vec<Patch> = patches()?.into_iter().filter(is_wanted).collect();
+    ensure!(!patches.is_empty(), "no bug in tests/planted has such a name");
+    println!("planted: building the engine's tests without a bug");
+    let tree = Tree::new(&scratch()?)?;
+    let filters: Vec<&str> = patches.iter().flat_map(|p| &p.filters).map(String::as_str).collect();
+    let sound = tree.judge(&filters, RUN_MAX)?;
+    ensure!(sound == Verdict::AllPassed, "without a bug: {sound}; mend that first");
+    let mut survivors = 0;
+    println!("{:<38} first failing test", "bug");
+    for patch in &patches {
+        let verdict = judge(&tree, patch).with_context(|| patch.name.clone())?;
+        survivors += usize::from(verdict == Verdict::AllPassed);
+        println!("{:<38} {verdict}", patch.name);
+    }
+    println!("planted: {} of {} bugs were caught", patches.len() - survivors, patches.len());
+    Ok(if survivors == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// The tests that the patch names come first; if the bug gets past them, all the others.
+fn judge(tree: &Tree, patch: &Patch) -> Result<Verdict> {
+    let planted = tree.plant(patch)?;
+    let filters: Vec<&str> = patch.filters.iter().map(String::as_str).collect();
+    let verdict = tree.judge(&filters, RUN_MAX)?;
+    let verdict = if verdict == Verdict::AllPassed { tree.judge(&[], RUN_MAX)? } else { verdict };
+    planted.remove()?;
+    ensure!(verdict != Verdict::Endless, "{verdict}: not known whether it is caught");
+    Ok(verdict)
+}
+
+/// Whether every patch still applies, for `./x check`; builds nothing.
+pub(crate) fn faults() -> Result<Vec<String>> {
+    let patches = patches()?;
+    let mut faults: Vec<String> = Vec::new();
+    if patches.len() < BUGS_MIN {
+        faults.push(format!("tests/planted: {} bugs, fewer than {BUGS_MIN}", patches.len()));
+    }
+    for patch in &patches {
+        if let Err(error) = patch.applied(&root()) {
+            faults.push(format!("tests/planted/{}.patch: {error:#}: plant the bug anew", patch.name));
+        }
+    }
+    Ok(faults)
+}
+
+fn patches() -> Result<Vec<Patch>> {
+    let dir = root().join("tests/planted");
+    let entries = std::fs::read_dir(&dir).with_context(|| dir.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries.map(|e| Ok(e?.path())).collect::<Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|e| e == "patch"));
+    paths.sort();
+    paths.iter().map(|path| Patch::read(path)).collect()
+}
+
+/// Where the copy of the sources and its builds lie: beside the builds of the sources themselves.
+fn scratch() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+    let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;
+    Ok(target.join("planted"))
+}

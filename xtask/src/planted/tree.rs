@@ -1,0 +1,200 @@
+//! The scratch copy of the sources, built and tested with one bug or none.
+//!
+//! The copy keeps what did not change, so that cargo builds anew only what a bug touches. Invariant: outside of
+//! [`Tree::plant`] and [`Planted::remove`] the copy equals the sources. Begin at [`Tree::new`].
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::patch::Patch;
+use crate::tools::{cargo, root};
+
+/// What cargo needs of the sources to build the engine's tests.
+const COPIED: &[&str] = &["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates", "xtask"];
+
+/// What came of a run of the engine's tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing failed.
+    AllPassed,
+    /// The first test that failed.
+    Failed(String),
+    /// The program died.
+    Died(String),
+    /// It did not end in time.
+    Endless,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::AllPassed => f.write_str("NONE"),
+            Verdict::Failed(test) => f.write_str(test),
+            Verdict::Died(status) => write!(f, "the test program died: {status}"),
+            Verdict::Endless => f.write_str("the tests did not end in time"),
+        }
+    }
+}
+
+/// A copy of the sources.
+pub(crate) struct Tree {
+    sources: PathBuf,
+    build: PathBuf,
+    /// Held as long as the copy is in use.
+    _lock: File,
+}
+
+/// A bug in the copy.
+#[must_use = "a bug that is not removed spoils the next"]
+pub(crate) struct Planted {
+    originals: Vec<(PathBuf, String)>,
+}
+
+impl Planted {
+    /// Puts back what the bug replaced.
+    pub(crate) fn remove(self) -> Result<()> {
+        for (path, text) in &self.originals {
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// Makes the copy under `scratch`, or brings the one there up to date.
+    pub(crate) fn new(scratch: &Path) -> Result<Tree> {
+        let sources = scratch.join("sources");
+        fs::create_dir_all(&sources).with_context(|| sources.display().to_string())?;
+        let lock = File::create(scratch.join("lock"))?;
+        lock.try_lock().context("another run of this command uses the copy")?;
+        for name in COPIED {
+            mirror(&root().join(name), &sources.join(name)).with_context(|| (*name).to_owned())?;
+        }
+        Ok(Tree { sources, build: scratch.join("build"), _lock: lock })
+    }
+
+    /// Puts the bug into the copy.
+    pub(crate) fn plant(&self, patch: &Patch) -> Result<Planted> {
+        let mut originals = Vec::new();
+        for (path, text) in patch.applied(&self.sources)? {
+            originals.push((path.clone(), fs::read_to_string(&path)?));
+            fs::write(&path, text)?;
+        }
+        Ok(Planted { originals })
+    }
+
+    /// Builds the copy and runs those of the engine's tests whose names contain one of `filters`, or all, until one
+    /// fails, for at most `limit`.
+    pub(crate) fn judge(&self, filters: &[&str], limit: Duration) -> Result<Verdict> {
+        let program = self.built()?;
+        let mut child = Command::new(program)
+            .args(filters)
+            .current_dir(self.sources.join("crates/sctp"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start the engine's tests")?;
+        let stdout = child.stdout.take().context("no output of the engine's tests")?;
+        let (tell, told) = mpsc::channel();
+        let reader = std::thread::spawn(move || _ = tell.send(read(stdout)));
+        let seen = told.recv_timeout(limit);
+        if !matches!(seen, Ok(Seen::Ended { .. })) {
+            _ = child.kill();
+        }
+        let status = child.wait().context("the engine's tests")?;
+        _ = reader.join();
+        Ok(match seen {
+            Ok(Seen::Failure(test)) => Verdict::Failed(test),
+            Ok(Seen::Ended { passed }) if status.success() => {
+                ensure!(passed > 0, "no test has a name like {filters:?}");
+                Verdict::AllPassed
+            }
+            Ok(Seen::Ended { .. }) => Verdict::Died(status.to_string()),
+            Err(_) => Verdict::Endless,
+        })
+    }
+
+    /// The engine's test program, built from the copy.
+    fn built(&self) -> Result<PathBuf> {
+        let words = ["test", "--quiet", "--offline", "--locked", "--package", "sctp", "--test", "engine"];
+        let mut command = cargo(&words);
+        command.args(["--no-run", "--message-format=json-render-diagnostics"]);
+        command.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
+        let output = command.output().context("cannot start cargo")?;
+        // A bug may leave code unused: warnings are of interest only beside errors.
+        ensure!(output.status.success(), "it does not build:\n{}", String::from_utf8_lossy(&output.stderr));
+        for line in output.stdout.split(|byte| *byte == b'\n') {
+            let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
+            let is_engine = message["target"]["name"] == "engine" && message["profile"]["test"] == true;
+            if let (true, Some(program)) = (is_engine, message["executable"].as_str()) {
+                return Ok(program.into());
+            }
+        }
+        bail!("cargo names no test program `engine`")
+    }
+}
+
+/// What the output of a test program says.
+enum Seen {
+    /// This test failed; there may be more to come.
+    Failure(String),
+    /// It ended; so many tests passed.
+    Ended { passed: usize },
+}
+
+fn read(stdout: impl std::io::Read) -> Seen {
+    let mut passed = 0;
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        let Some(rest) = line.strip_prefix("test ") else { continue };
+        if let Some(test) = rest.strip_suffix(" ... FAILED") {
+            return Seen::Failure(test.to_owned());
+        }
+        passed += usize::from(rest.ends_with(" ... ok"));
+    }
+    Seen::Ended { passed }
+}
+
+/// Makes `to` equal to `from`, without writing what is equal already.
+fn mirror(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        let new = fs::read(from)?;
+        if fs::read(to).ok().as_ref() != Some(&new) {
+            fs::write(to, new)?;
+        }
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        mirror(&from.join(&name), &to.join(&name))?;
+    }
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        if !from.join(entry.file_name()).exists() {
+            let path = entry.path();
+            if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Seen, read};
+
+    #[test]
+    fn the_first_failure_is_told_and_what_only_looks_like_one_is_not() {
+        let text = "running 3 tests\ntest a::b ... ok\ntest c - should panic ... ok\ntest d ... FAILED\n";
+        assert!(matches!(read(text.as_bytes()), Seen::Failure(test) if test == "d"));
+        assert!(matches!(read(&text.as_bytes()[..33]), Seen::Ended { passed: 1 }));
+    }
+}
