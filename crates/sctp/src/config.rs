@@ -198,6 +198,32 @@ pub struct Limits {
     pub reported_bytes: usize,
     /// Messages kept while they wait for earlier ones of their stream or for missing fragments.
     pub parked_messages: usize,
+    /// Heartbeats of one association that are out at once to addresses not proved yet (HB.Max.Burst, RFC 9260 sections 5.4
+    /// and 16); at least 1.
+    pub unproven_heartbeats: usize,
+    /// INITs answered. One whose cookie comes back is not counted.
+    pub inits: AnswerRate,
+    /// Answers to packets that belong to no association (RFC 9260 section 8.4).
+    pub stray_answers: AnswerRate,
+    /// Places in the table of source neighbourhoods (IPv4 /24, IPv6 /56) that both rates share; 8 bytes each, twice.
+    pub source_places: usize,
+    /// Cookies remembered as used up, so that none makes a second association after the first is over; about 40 bytes
+    /// each. Beyond, the oldest are forgotten.
+    pub spent_cookies: usize,
+}
+
+/// How many packets of strangers are answered: token buckets for all of them, and for each source neighbourhood. Beyond,
+/// they are dropped and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerRate {
+    /// Answers per second to all sources; at least 1.
+    pub per_second: u32,
+    /// Answers at once to all sources.
+    pub burst: u32,
+    /// Answers per second to one neighbourhood; at least 1.
+    pub source_per_second: u32,
+    /// Answers at once to one neighbourhood.
+    pub source_burst: u32,
 }
 
 impl Default for Limits {
@@ -211,6 +237,21 @@ impl Default for Limits {
             duplicates: 16,
             reported_bytes: 512,
             parked_messages: 16_384,
+            unproven_heartbeats: 1,
+            inits: AnswerRate {
+                per_second: 20_000,
+                burst: 32_768,
+                source_per_second: 2_000,
+                source_burst: 8_192,
+            },
+            stray_answers: AnswerRate {
+                per_second: 2_000,
+                burst: 4_096,
+                source_per_second: 200,
+                source_burst: 512,
+            },
+            source_places: 4_096,
+            spent_cookies: 16_384,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The State Cookie (RFC 9260 section 5.1.3): everything needed to open an association, carried by the peer.
 //!
 //! Authenticated by HMAC-SHA-256 under a key that is replaced now and then, expiring, and bound to ports and tags. A
-//! host holds nothing for a peer that has not returned one. Begin at [`CookieJar::seal`] and [`CookieJar::open`].
+//! host holds nothing for a peer that has not returned one. What the packet around the cookie says anyway, ports and our
+//! tag, is signed but not written: the INIT ACK has to be small beside the INIT (RFC 5062 section 9). Begin at
+//! [`CookieJar::seal`] and [`CookieJar::open`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -10,13 +12,14 @@ use base::{Carrier, Route, Time};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use smallvec::SmallVec;
-use wire::{Tsn, VerificationTag};
+use wire::{CommonHeader, Tsn, VerificationTag};
 
 use crate::extension::Extensions;
 use crate::extension::auth::KeyVectors;
 use crate::random::Random;
 
-const MAC_LEN: usize = 32;
+/// The MAC is cut to 128 bits, as RFC 4868 section 2.1.1 does.
+const MAC_LEN: usize = 16;
 
 /// As long as a block of the hash.
 type Key = [u8; 64];
@@ -24,15 +27,14 @@ type Key = [u8; 64];
 /// What a cookie says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cookie {
-    pub(crate) created: Time,
-    pub(crate) lifetime: Duration,
+    /// The last moment at which it is good.
+    pub(crate) expires: Time,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) local_tag: VerificationTag,
     pub(crate) peer_tag: VerificationTag,
-    /// Tags of the association that existed when the INIT came (RFC 9260 section 5.2.2); zero if none.
-    pub(crate) local_tie: VerificationTag,
-    pub(crate) peer_tie: VerificationTag,
+    /// Stands for the association that existed when the INIT came (RFC 9260 section 5.2.2).
+    pub(crate) tie: Option<Tie>,
     pub(crate) local_initial_tsn: Tsn,
     pub(crate) peer_initial_tsn: Tsn,
     pub(crate) peer_rwnd: u32,
@@ -47,10 +49,16 @@ pub(crate) struct Cookie {
     pub(crate) key_vectors: Option<KeyVectors>,
     /// How the INIT came.
     pub(crate) route: Route,
+    /// Ours beside the INIT's destination.
     pub(crate) local_addresses: SmallVec<[IpAddr; 4]>,
     /// The peer's addresses beside the INIT's source.
     pub(crate) peer_addresses: SmallVec<[IpAddr; 4]>,
 }
+
+/// The Tie-Tags, as one number: being signed, it need only tell associations apart. RFC 5062 section 3.3: they must not be the association's own tags, which whoever comes to hold an
+/// address of the peer could read in the cookie, and take the association over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tie([u8; 4]);
 
 /// Why a cookie is no good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +75,27 @@ pub(crate) struct CookieJar {
     previous: Key,
     replaced: Time,
     key_lifetime: Duration,
+    /// For Tie-Tags: kept as long as the associations.
+    tie_key: Key,
 }
 
 impl CookieJar {
     pub(crate) fn new(now: Time, key_lifetime: Duration, random: &mut Random) -> CookieJar {
-        CookieJar { current: random.key(), previous: random.key(), replaced: now, key_lifetime }
+        CookieJar {
+            current: random.key(),
+            previous: random.key(),
+            replaced: now,
+            key_lifetime,
+            tie_key: random.key(),
+        }
+    }
+
+    /// What stands for the association with these tags.
+    pub(crate) fn tie(&self, (local, peer): (VerificationTag, VerificationTag)) -> Tie {
+        let mut mac = mac(&self.tie_key, &local.0.to_be_bytes());
+        mac.update(&peer.0.to_be_bytes());
+        let mac = mac.finalize().into_bytes();
+        Tie(std::array::from_fn(|i| mac[i]))
     }
 
     /// Signs a cookie. Keys are replaced here: only new cookies need a new key.
@@ -81,24 +105,46 @@ impl CookieJar {
             self.replaced = now;
         }
         let mut bytes = cookie.encode();
-        let tag = mac(&self.current, &bytes).finalize().into_bytes();
-        bytes.extend_from_slice(&tag);
+        let around = Around { ports: (cookie.local_port, cookie.remote_port), tag: cookie.local_tag };
+        let tag = around.sign(&self.current, &bytes).finalize().into_bytes();
+        bytes.extend_from_slice(&tag[..MAC_LEN]);
         bytes
     }
 
-    /// Verifies and reads a cookie.
-    pub(crate) fn open(&self, bytes: &[u8], now: Time) -> Result<Cookie, CookieError> {
+    /// Verifies and reads a cookie that came in a packet with `header`.
+    pub(crate) fn open(&self, bytes: &[u8], header: &CommonHeader, now: Time) -> Result<Cookie, CookieError> {
         let (body, tag) = bytes.split_last_chunk::<MAC_LEN>().ok_or(CookieError::Forged)?;
-        let signed = |key| mac(key, body).verify_slice(tag).is_ok();
+        let around = Around { ports: (header.destination_port, header.source_port), tag: header.tag };
+        let signed = |key| around.sign(key, body).verify_truncated_left(tag).is_ok();
         if !signed(&self.current) && !signed(&self.previous) {
             return Err(CookieError::Forged);
         }
-        let cookie = Cookie::decode(body).ok_or(CookieError::Forged)?;
-        let expires = cookie.created + cookie.lifetime;
-        if now > expires {
-            return Err(CookieError::Stale(Box::new(cookie), now - expires));
+        let cookie = Cookie::decode(body, around).ok_or(CookieError::Forged)?;
+        if now > cookie.expires {
+            let by = now - cookie.expires;
+            return Err(CookieError::Stale(Box::new(cookie), by));
         }
         Ok(cookie)
+    }
+}
+
+/// What every packet says that a cookie travels in: the cookie is good in no other.
+#[derive(Clone, Copy)]
+struct Around {
+    /// Ours, then the peer's.
+    ports: (u16, u16),
+    /// Ours.
+    tag: VerificationTag,
+}
+
+impl Around {
+    fn sign(&self, key: &Key, body: &[u8]) -> Hmac<Sha256> {
+        let mut mac = mac(key, body);
+        for port in [self.ports.0, self.ports.1] {
+            mac.update(&port.to_be_bytes());
+        }
+        mac.update(&self.tag.0.to_be_bytes());
+        mac
     }
 }
 
@@ -109,76 +155,85 @@ fn mac(key: &Key, body: &[u8]) -> Hmac<Sha256> {
 }
 
 impl Cookie {
+    /// The header of packets to the peer that it was made for.
+    pub(crate) fn answer_header(&self) -> CommonHeader {
+        CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
+    }
+
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(160);
-        out.extend_from_slice(&self.created.as_nanos().to_be_bytes());
-        out.extend_from_slice(&u64::try_from(self.lifetime.as_nanos()).unwrap_or(u64::MAX).to_be_bytes());
-        for port in [self.local_port, self.remote_port, self.outbound_streams, self.inbound_streams] {
-            out.extend_from_slice(&port.to_be_bytes());
-        }
-        let tags = [self.local_tag, self.peer_tag, self.local_tie, self.peer_tie].map(|t| t.0);
-        for word in
-            tags.into_iter().chain([self.local_initial_tsn.0, self.peer_initial_tsn.0, self.peer_rwnd])
-        {
+        let mut out = Vec::with_capacity(128);
+        out.push(self.flags());
+        out.push(self.extensions.to_byte());
+        // Whole milliseconds, rounded up, in six octets.
+        out.extend_from_slice(&self.expires.as_nanos().div_ceil(1_000_000).to_be_bytes()[2..]);
+        let words = [self.peer_tag.0, self.local_initial_tsn.0, self.peer_initial_tsn.0, self.peer_rwnd];
+        for word in words.into_iter().chain(self.adaptation) {
             out.extend_from_slice(&word.to_be_bytes());
         }
-        out.push(u8::from(self.adaptation.is_some()));
-        out.extend_from_slice(&self.adaptation.unwrap_or(0).to_be_bytes());
-        out.push(self.extensions.to_byte());
-        out.push(u8::from(self.zero_checksum));
-        out.push(u8::from(self.key_vectors.is_some()));
-        let (kind, port) = match self.route.carrier {
-            Carrier::Ip => (0, 0),
-            Carrier::Udp { peer_port } => (1, peer_port),
+        let udp_port = match self.route.carrier {
+            Carrier::Ip => None,
+            Carrier::Udp { peer_port } => Some(peer_port),
         };
-        out.push(kind);
-        out.extend_from_slice(&port.to_be_bytes());
+        for half in [self.outbound_streams, self.inbound_streams].into_iter().chain(udp_port) {
+            out.extend_from_slice(&half.to_be_bytes());
+        }
+        out.extend(self.tie.iter().flat_map(|tie| tie.0));
         if let Some(KeyVectors { local, peer }) = &self.key_vectors {
             put_bytes(&mut out, local);
             put_bytes(&mut out, peer);
         }
-        put_addresses(&mut out, &[self.route.local, self.route.remote]);
+        put_address(&mut out, self.route.local);
+        put_address(&mut out, self.route.remote);
         put_addresses(&mut out, &self.local_addresses);
         put_addresses(&mut out, &self.peer_addresses);
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Cookie> {
+    /// Which of the fields are there that may be missing, and what fits into a bit.
+    fn flags(&self) -> u8 {
+        let set = [
+            (self.adaptation.is_some(), ADAPTATION),
+            (self.zero_checksum, ZERO_CHECKSUM),
+            (self.key_vectors.is_some(), KEY_VECTORS),
+            (self.tie.is_some(), TIE),
+            (matches!(self.route.carrier, Carrier::Udp { .. }), UDP),
+            (self.route.local.is_ipv6(), LOCAL_V6),
+            (self.route.remote.is_ipv6(), REMOTE_V6),
+        ];
+        set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum()
+    }
+
+    fn decode(bytes: &[u8], around: Around) -> Option<Cookie> {
         let mut at = Fields(bytes);
-        let created = Time::from_nanos(u64::from_be_bytes(at.take()?));
-        let lifetime = Duration::from_nanos(u64::from_be_bytes(at.take()?));
-        let [local_port, remote_port, outbound_streams, inbound_streams] = at.u16s()?;
-        let [local_tag, peer_tag, local_tie, peer_tie] = at.u32s()?.map(VerificationTag);
-        let [local_initial_tsn, peer_initial_tsn] = at.u32s()?.map(Tsn);
-        let [peer_rwnd] = at.u32s()?;
-        let [has_adaptation] = at.take()?;
-        let [adaptation] = at.u32s()?;
-        let [extensions, zero_checksum, has_key_vectors] = at.take()?;
-        let [kind] = at.take()?;
-        let [peer_port] = at.u16s()?;
-        let carrier = if kind == 0 { Carrier::Ip } else { Carrier::Udp { peer_port } };
-        let key_vectors = match has_key_vectors {
-            0 => None,
-            _ => Some(KeyVectors { local: at.bytes()?, peer: at.bytes()? }),
+        let [flags, extensions] = at.take()?;
+        let has = |flag: u8| flags & flag != 0;
+        let [a, b, c, d, e, f] = at.take()?;
+        let expires = Time::from_millis(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+        let [peer_tag, local_initial_tsn, peer_initial_tsn, peer_rwnd] = at.u32s()?;
+        let adaptation = if has(ADAPTATION) { Some(at.u32s::<1>()?[0]) } else { None };
+        let [outbound_streams, inbound_streams] = at.u16s()?;
+        let carrier = if has(UDP) { Carrier::Udp { peer_port: at.u16s::<1>()?[0] } } else { Carrier::Ip };
+        let tie = if has(TIE) { Some(Tie(at.take()?)) } else { None };
+        let key_vectors = match has(KEY_VECTORS) {
+            false => None,
+            true => Some(KeyVectors { local: at.bytes()?, peer: at.bytes()? }),
         };
-        let [local, remote] = at.addresses()?.into_inner().ok()?;
+        let (local, remote) = (at.address(has(LOCAL_V6))?, at.address(has(REMOTE_V6))?);
         Some(Cookie {
-            created,
-            lifetime,
-            local_port,
-            remote_port,
-            local_tag,
-            peer_tag,
-            local_tie,
-            peer_tie,
-            local_initial_tsn,
-            peer_initial_tsn,
+            expires,
+            local_port: around.ports.0,
+            remote_port: around.ports.1,
+            local_tag: around.tag,
+            peer_tag: VerificationTag(peer_tag),
+            tie,
+            local_initial_tsn: Tsn(local_initial_tsn),
+            peer_initial_tsn: Tsn(peer_initial_tsn),
             peer_rwnd,
             outbound_streams,
             inbound_streams,
-            adaptation: (has_adaptation != 0).then_some(adaptation),
+            adaptation,
             extensions: Extensions::from_byte(extensions),
-            zero_checksum: zero_checksum != 0,
+            zero_checksum: has(ZERO_CHECKSUM),
             key_vectors,
             route: Route { local, remote, carrier },
             local_addresses: at.addresses::<4>()?,
@@ -187,6 +242,14 @@ impl Cookie {
     }
 }
 
+const ADAPTATION: u8 = 1;
+const ZERO_CHECKSUM: u8 = 2;
+const KEY_VECTORS: u8 = 4;
+const TIE: u8 = 8;
+const UDP: u8 = 16;
+const LOCAL_V6: u8 = 32;
+const REMOTE_V6: u8 = 64;
+
 /// At most 65,535 bytes: key vectors are far shorter.
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
@@ -194,20 +257,19 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&bytes[..usize::from(length)]);
 }
 
+fn put_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(a) => out.extend_from_slice(&a.octets()),
+        IpAddr::V6(a) => out.extend_from_slice(&a.octets()),
+    }
+}
+
 fn put_addresses(out: &mut Vec<u8>, addresses: &[IpAddr]) {
     let count = addresses.len().min(usize::from(u8::MAX));
     out.push(u8::try_from(count).unwrap_or(u8::MAX));
     for address in &addresses[..count] {
-        match address {
-            IpAddr::V4(a) => {
-                out.push(4);
-                out.extend_from_slice(&a.octets());
-            }
-            IpAddr::V6(a) => {
-                out.push(6);
-                out.extend_from_slice(&a.octets());
-            }
-        }
+        out.push(u8::from(address.is_ipv6()));
+        put_address(out, *address);
     }
 }
 
@@ -249,15 +311,18 @@ impl Fields<'_> {
         [IpAddr; N]: smallvec::Array<Item = IpAddr>,
     {
         let [count] = self.take()?;
-        (0..count).map(|_| self.address()).collect()
+        let one = |at: &mut Self| {
+            let [is_v6] = at.take()?;
+            at.address(is_v6 != 0)
+        };
+        (0..count).map(|_| one(self)).collect()
     }
 
-    fn address(&mut self) -> Option<IpAddr> {
-        let [family] = self.take()?;
-        Some(if family == 4 {
-            IpAddr::V4(Ipv4Addr::from(self.take::<4>()?))
-        } else {
+    fn address(&mut self, is_v6: bool) -> Option<IpAddr> {
+        Some(if is_v6 {
             IpAddr::V6(Ipv6Addr::from(self.take::<16>()?))
+        } else {
+            IpAddr::V4(Ipv4Addr::from(self.take::<4>()?))
         })
     }
 }
@@ -269,14 +334,12 @@ mod tests {
 
     fn cookie() -> Cookie {
         Cookie {
-            created: Time::from_millis(1000),
-            lifetime: Duration::from_secs(60),
+            expires: Time::from_millis(61_000),
             local_port: 22,
             remote_port: 40_000,
             local_tag: VerificationTag(1),
             peer_tag: VerificationTag(2),
-            local_tie: VerificationTag(3),
-            peer_tie: VerificationTag(4),
+            tie: Some(Tie([3; 4])),
             local_initial_tsn: Tsn(5),
             peer_initial_tsn: Tsn(6),
             peer_rwnd: 7,
@@ -296,6 +359,9 @@ mod tests {
         }
     }
 
+    const HEADER: CommonHeader =
+        CommonHeader { source_port: 40_000, destination_port: 22, tag: VerificationTag(1) };
+
     fn jar() -> (CookieJar, Random) {
         let mut random = Random::new([7; 32]);
         (CookieJar::new(Time::ZERO, Duration::from_secs(600), &mut random), random)
@@ -305,7 +371,7 @@ mod tests {
     fn what_was_sealed_is_what_is_opened() {
         let (mut jar, mut random) = jar();
         let sealed = jar.seal(&cookie(), Time::from_millis(1000), &mut random);
-        assert_eq!(jar.open(&sealed, Time::from_millis(61_000)), Ok(cookie()));
+        assert_eq!(jar.open(&sealed, &HEADER, Time::from_millis(61_000)), Ok(cookie()));
     }
 
     #[test]
@@ -314,7 +380,7 @@ mod tests {
         let sealed = jar.seal(&cookie(), Time::from_millis(1000), &mut random);
         let late = Time::from_millis(61_000) + Duration::from_nanos(1);
         let stale = CookieError::Stale(Box::new(cookie()), Duration::from_nanos(1));
-        assert_eq!(jar.open(&sealed, late), Err(stale));
+        assert_eq!(jar.open(&sealed, &HEADER, late), Err(stale));
     }
 
     #[test]
@@ -324,21 +390,44 @@ mod tests {
         for bit in 0..sealed.len() * 8 {
             let mut forged = sealed.clone();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(jar.open(&forged, Time::ZERO), Err(CookieError::Forged), "bit {bit}");
+            assert_eq!(jar.open(&forged, &HEADER, Time::ZERO), Err(CookieError::Forged), "bit {bit}");
         }
         for length in 0..sealed.len() {
-            assert_eq!(jar.open(&sealed[..length], Time::ZERO), Err(CookieError::Forged));
+            assert_eq!(jar.open(&sealed[..length], &HEADER, Time::ZERO), Err(CookieError::Forged));
         }
     }
 
     #[test]
     fn a_cookie_outlives_one_change_of_key_and_not_two() {
         let (mut jar, mut random) = jar();
-        let long = Cookie { lifetime: Duration::from_secs(10_000), ..cookie() };
+        let long = Cookie { expires: Time::from_millis(10_000_000), ..cookie() };
         let sealed = jar.seal(&long, Time::ZERO, &mut random);
         jar.seal(&long, Time::from_millis(600_000), &mut random);
-        assert_eq!(jar.open(&sealed, Time::from_millis(600_000)), Ok(long.clone()));
+        assert_eq!(jar.open(&sealed, &HEADER, Time::from_millis(600_000)), Ok(long.clone()));
         jar.seal(&long, Time::from_millis(1_200_000), &mut random);
-        assert_eq!(jar.open(&sealed, Time::from_millis(1_200_000)), Err(CookieError::Forged));
+        assert_eq!(jar.open(&sealed, &HEADER, Time::from_millis(1_200_000)), Err(CookieError::Forged));
+    }
+
+    #[test]
+    fn a_cookie_is_good_only_with_the_ports_and_the_tag_that_it_was_made_for() {
+        let (mut jar, mut random) = jar();
+        let sealed = jar.seal(&cookie(), Time::ZERO, &mut random);
+        for other in [
+            CommonHeader { source_port: 40_001, ..HEADER },
+            CommonHeader { destination_port: 23, ..HEADER },
+            CommonHeader { tag: VerificationTag(2), ..HEADER },
+        ] {
+            assert_eq!(jar.open(&sealed, &other, Time::ZERO), Err(CookieError::Forged), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_tie_says_nothing_of_the_tags_that_it_stands_for() {
+        let (jar, _) = jar();
+        let tags = (VerificationTag(0x0102_0304), VerificationTag(0x0506_0708));
+        assert_eq!(jar.tie(tags), jar.tie(tags));
+        assert_ne!(jar.tie(tags), jar.tie((tags.1, tags.0)));
+        let shown = jar.tie(tags).0;
+        assert!(shown != [1, 2, 3, 4] && shown != [5, 6, 7, 8]);
     }
 }

@@ -209,4 +209,12 @@ pub struct EndpointCounters {
     pub stale_cookies: u64,
     /// Replies dropped because too many were waiting.
     pub replies_dropped: u64,
+    /// INITs dropped beyond [`Limits::inits`](crate::Limits::inits).
+    pub inits_limited: u64,
+    /// Answers to strays not sent beyond [`Limits::stray_answers`](crate::Limits::stray_answers).
+    pub strays_limited: u64,
+    /// COOKIE ECHOs whose cookie had made an association before, which is over.
+    pub spent_cookies: u64,
+    /// INITs too short for an INIT ACK of at most three times their length.
+    pub inits_too_short: u64,
 }

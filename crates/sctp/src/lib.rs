@@ -32,7 +32,9 @@ mod random;
 mod rx;
 mod tx;
 
-pub use config::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Limits, Scheduler, Timing};
+pub use config::{
+    AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Limits, Scheduler, Timing,
+};
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
 pub use error::{AddressError, AuthKeyError, ConnectError, ReconfigError, SendError, StreamError};
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};

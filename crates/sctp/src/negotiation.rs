@@ -63,7 +63,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
     let mut reported = 0;
     for (parameter, raw) in init.parameters.iter().zip(init.parameters.tlvs()) {
         let (Ok(parameter), Ok(raw)) = (parameter, raw) else {
-            return Err(Cause::ProtocolViolation(b"malformed parameter"));
+            return Err(Cause::ProtocolViolation(b"bad TLV"));
         };
         peer.auth.take(&parameter, raw.bytes);
         if peer.take(&parameter, limits)? {

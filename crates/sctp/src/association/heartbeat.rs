@@ -1,7 +1,8 @@
 //! HEARTBEAT and HEARTBEAT ACK (RFC 9260 sections 5.4 and 8.3).
 
+use base::Time;
 use bytes::Bytes;
-use wire::Heartbeat;
+use wire::{ChunkType, Heartbeat};
 
 use super::{Association, Context, Control, State};
 use crate::event::Event;
@@ -12,6 +13,15 @@ const INFO_MAX: usize = 1400;
 
 /// HEARTBEAT ACKs that may wait at once.
 const MAX_WAITING: usize = 64;
+
+/// Bytes of a HEARTBEAT chunk before the information: headers of chunk and parameter (RFC 9260 section 3.3.5).
+const HEARTBEAT_HEADER_LEN: usize = 8;
+
+/// How many times the bytes that the peer sent may go to addresses that it only claims.
+const UNPROVEN_FACTOR: usize = 3;
+
+/// Most bytes that may go there after a long time of talk.
+const UNPROVEN_CREDIT_MAX: usize = 4096;
 
 /// What our heartbeats carry: which path, and a nonce that proves that the answer is to ours.
 pub(super) fn info(path: PathIndex, nonce: u64) -> [u8; 12] {
@@ -55,6 +65,7 @@ impl Association {
             || self.on_size_answer(index, nonce, ctx.now)
             || self.on_port_answer(index, nonce, ctx.now);
         if is_answer {
+            self.paths.resume_proofs(ctx.now);
             let path = self.paths.get_mut(index);
             let is_new = !path.is_confirmed();
             self.errors = 0;
@@ -83,15 +94,54 @@ impl Association {
             return;
         }
         for index in self.paths.indices() {
-            let path = self.paths.get_mut(index);
-            if let Some(nonce) = path.poll_heartbeat(ctx.now, &self.config.timing, ctx.random) {
-                self.control.push_back((index, Control::Heartbeat { nonce }));
+            if !self.paths.get(index).is_confirmed() {
+                continue;
             }
-            if let Some(probe) = path.poll_size_probe(ctx.now, ctx.random) {
+            self.queue_heartbeat(index, ctx);
+            if let Some(probe) = self.paths.get_mut(index).poll_size_probe(ctx.now, ctx.random) {
                 let SizeProbe { size, nonce, companion } = probe;
                 self.control.push_back((index, Control::SizeProbe { nonce, size }));
                 self.control.push_back((index, Control::Heartbeat { nonce: companion }));
             }
         }
+        self.queue_verification(ctx);
+    }
+
+    fn queue_heartbeat(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let path = self.paths.get_mut(index);
+        if let Some(nonce) = path.poll_heartbeat(ctx.now, &self.config.timing, ctx.random) {
+            self.control.push_back((index, Control::Heartbeat { nonce }));
+        }
+    }
+
+    /// Heartbeats to addresses that the peer claims. They may be somebody else's (RFC 5062 sections 5 and 6), so that few
+    /// go out before the first is answered, and all together have no more than some times the bytes that the peer sent.
+    fn queue_verification(&mut self, ctx: &mut Context<'_>) {
+        //= rfc9260#section-5.4
+        //# The number of packets containing HEARTBEAT chunks sent at each RTO SHOULD be limited by the 'HB.Max.Burst' parameter.
+        // An answered one is no burden: the next follows at once.
+        while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {
+            let Some(index) = self.paths.next_to_prove(ctx.now) else { return };
+            let length = self.heartbeat_packet_len();
+            if self.unproven_credit < length {
+                self.paths.put_off_proofs(ctx.now + self.config.timing.heartbeat_interval);
+                return;
+            }
+            self.unproven_credit -= length;
+            self.queue_heartbeat(index, ctx);
+        }
+        self.paths.put_off_proofs(Time::NEVER);
+    }
+
+    /// Bytes of a packet with one of our heartbeats.
+    fn heartbeat_packet_len(&self) -> usize {
+        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::HEARTBEAT));
+        wire::COMMON_HEADER_LEN + HEARTBEAT_HEADER_LEN + info(PathIndex(0), 0).len() + auth
+    }
+
+    /// A packet of the peer came, from an address that is proved to be its own.
+    pub(crate) fn credit(&mut self, length: usize) {
+        let credit = self.unproven_credit + UNPROVEN_FACTOR * length;
+        self.unproven_credit = credit.min(UNPROVEN_CREDIT_MAX);
     }
 }

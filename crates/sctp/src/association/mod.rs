@@ -153,6 +153,8 @@ pub(crate) struct Association {
     control: VecDeque<(PathIndex, Control)>,
     /// Timeouts in a row, over all paths.
     errors: u8,
+    /// Bytes that may still go to addresses that the peer only claims.
+    unproven_credit: usize,
     counters: Counters,
     events: VecDeque<Event>,
 }
@@ -280,6 +282,7 @@ impl Association {
             sack_deviates: false,
             control: VecDeque::new(),
             errors: 0,
+            unproven_credit: 0,
             counters: Counters::default(),
             events: VecDeque::new(),
             config: birth.config,
@@ -319,6 +322,18 @@ impl Association {
     /// Whether the peer named `address` as its own when the association was set up.
     pub(crate) fn peer_has(&self, address: IpAddr) -> bool {
         self.peer_addresses.contains(&address)
+    }
+
+    /// Whether the peer has listed `address`, and a path leads there, but nothing was ever heard of it by that.
+    pub(crate) fn only_claims(&self, address: IpAddr) -> bool {
+        let mut there = self.paths.iter().filter(|(_, p)| p.route.remote == address).peekable();
+        there.peek().is_some() && there.all(|(_, p)| !p.is_confirmed())
+    }
+
+    /// `path`, or where an answer goes in its place. RFC 9260 section 5.4: an endpoint "MUST NOT send any chunks to an
+    /// UNCONFIRMED address", but HEARTBEAT, its answer, and what is bundled with it.
+    fn proved(&self, path: PathIndex) -> PathIndex {
+        if self.paths.get(path).is_confirmed() { path } else { self.paths.current() }
     }
 
     /// Whether the peer's addresses have changed since this was last asked.

@@ -20,6 +20,16 @@ use crate::path::PathIndex;
 /// Longest packet with an INIT or INIT ACK, in bytes.
 pub(crate) const INIT_PACKET_MAX: usize = 1400;
 
+/// Shortest packet with an INIT of ours, in bytes. Peers may answer an INIT by no more than some times its length, as we
+/// do; this leaves room for many addresses and for keys.
+const INIT_PACKET_MIN: usize = 256;
+
+/// Bytes of an INIT chunk before its parameters (RFC 9260 section 3.3.2).
+const INIT_HEADER_LEN: usize = 20;
+
+/// Bytes of a parameter before its value.
+const PARAMETER_HEADER_LEN: usize = 4;
+
 /// An association that has sent INIT and knows nothing of its peer (COOKIE-WAIT).
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
@@ -64,6 +74,7 @@ impl Opening {
         let offer = self.offer();
         let mut parameters = own_parameters(&self.local_addresses, &self.config, &offer);
         parameters.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
+        parameters.extend(padding(&parameters));
         packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
         Some((route, packet.finish()))
     }
@@ -123,6 +134,16 @@ pub(crate) fn own_parameters<'a>(
     list.extend(config.adaptation.map(Parameter::AdaptationLayerIndication));
     list.extend(offer.parameters());
     list
+}
+
+/// The PAD parameter (RFC 4820 section 4) that makes an INIT with `parameters` long enough.
+fn padding(parameters: &[Parameter<'_>]) -> Option<Parameter<'static>> {
+    let mut room = [0; INIT_PACKET_MAX];
+    let mut out = wire::Writer::new(&mut room);
+    parameters.iter().try_for_each(|p| p.write(&mut out)).ok()?;
+    let length = wire::COMMON_HEADER_LEN + INIT_HEADER_LEN + wire::padded(out.written().len());
+    let len = INIT_PACKET_MIN.checked_sub(length + PARAMETER_HEADER_LEN)?;
+    Some(Parameter::Padding { len })
 }
 
 impl Association {
@@ -187,6 +208,7 @@ impl Association {
 
     /// The peer's COOKIE ECHO says what we know already (RFC 9260 section 5.2.4, action D).
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
+        let path = self.proved(path);
         match self.state {
             State::CookieEchoed { .. } => {
                 self.establish(ctx);

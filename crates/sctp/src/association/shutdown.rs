@@ -104,7 +104,7 @@ impl Association {
 
     /// The last word: SHUTDOWN COMPLETE.
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
-        let route = self.paths.get(path).route;
+        let route = self.paths.get(self.proved(path)).route;
         ctx.replies.shutdown_complete(route, self.header(), false);
         self.close(CloseReason::Graceful);
     }

@@ -45,6 +45,9 @@ impl Association {
         let counters = &mut self.paths.get_mut(path).counters;
         counters.packets_received += 1;
         counters.bytes_received += length as u64;
+        if self.paths.get(path).is_confirmed() {
+            self.credit(length);
+        }
         self.inbound.ack.on_packet();
     }
 
@@ -186,7 +189,7 @@ impl Association {
         let mut out = wire::Writer::new(&mut buf);
         if waiting < MAX_WAITING_ERRORS && cause.write(&mut out).is_ok() {
             let bytes = Bytes::copy_from_slice(out.written());
-            self.control.push_back((path, Control::Error(bytes)));
+            self.control.push_back((self.proved(path), Control::Error(bytes)));
         }
     }
 

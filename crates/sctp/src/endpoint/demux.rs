@@ -40,7 +40,7 @@ impl Endpoint {
                 Owner::Association(id) => {
                     self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() })
                 }
-                Owner::Nobody => self.on_out_of_the_blue(route, &parsed),
+                Owner::Nobody => self.on_out_of_the_blue(now, route, &parsed),
                 Owner::Forged => self.counters.bad_tag += 1,
             },
         }
@@ -125,7 +125,7 @@ impl Endpoint {
                 self.slots.replace(id, Slot::Opening(opening));
                 self.settle(id);
             }
-            Some(Verdict::OutOfTheBlue) => self.on_out_of_the_blue(route, packet),
+            Some(Verdict::OutOfTheBlue) => self.on_out_of_the_blue(now, route, packet),
             Some(Verdict::Done) | None => {}
         }
     }
@@ -133,19 +133,19 @@ impl Endpoint {
     /// A packet for an association in COOKIE-WAIT: INIT ACK, or ABORT; anything else is not for it.
     fn on_packet_for_opening(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
         match packet.chunks().next() {
-            Some(Ok(Chunk::InitAck(init))) => self.on_init_ack(now, id, route, &init),
+            Some(Ok(Chunk::InitAck(init))) => self.on_init_ack(now, id, (route, packet.len()), &init),
             Some(Ok(Chunk::Abort(abort))) => {
                 let cause = abort.causes.iter().find_map(Result::ok);
                 let cause = cause.map(|c| crate::event::AbortCause::from_wire(&c)).unwrap_or_default();
                 self.close_opening(id, CloseReason::PeerAborted(cause));
             }
-            Some(Ok(Chunk::ShutdownAck)) => self.on_out_of_the_blue(route, packet),
+            Some(Ok(Chunk::ShutdownAck)) => self.on_out_of_the_blue(now, route, packet),
             _ => {}
         }
     }
 
     /// RFC 9260 section 8.4, in its order.
-    fn on_out_of_the_blue(&mut self, route: &Route, packet: &Packet<'_>) {
+    fn on_out_of_the_blue(&mut self, now: Time, route: &Route, packet: &Packet<'_>) {
         self.counters.out_of_the_blue += 1;
         let header = reflect(&packet.header);
         let mut has_shutdown_ack = false;
@@ -162,11 +162,21 @@ impl Endpoint {
                 Ok(_) => {}
             }
         }
+        if !self.may_answer_stray(route, now) {
+            return;
+        }
         if has_shutdown_ack {
             self.replies.shutdown_complete(*route, header, true);
         } else {
             self.replies.abort_reflecting(*route, header);
         }
+    }
+
+    /// Whether a packet that is no association's may be answered to where it says it comes from; counts if not.
+    pub(super) fn may_answer_stray(&mut self, route: &Route, now: Time) -> bool {
+        let may = self.strays.take(route.remote, now);
+        self.counters.strays_limited += u64::from(!may);
+        may
     }
 
     /// What ICMP, or the kernel on sending, said of a packet of ours that went by `route`. `quoted` is the beginning of

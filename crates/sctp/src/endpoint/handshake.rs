@@ -12,19 +12,22 @@ use wire::{
 use super::demux::{Begin, reflect};
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, IncomingInit, InitDecision, Listener};
-use crate::association::{Association, Context, State, own_parameters};
+use crate::association::{Association, Context, INIT_PACKET_MAX, State, own_parameters};
 use crate::config::AssociationConfig;
-use crate::cookie::{Cookie, CookieError};
+use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
 use crate::extension::Offer;
 use crate::extension::auth::{Auth, Nonce};
 use crate::negotiation::{self, Agreed, PeerInit};
 
+/// How many times longer than the INIT its answer may be.
+const ANSWER_FACTOR: usize = 3;
+
 /// What the INIT ACK says of us, and what the cookie remembers of an association that exists.
 struct Terms {
     tag: VerificationTag,
     initial_tsn: Tsn,
-    ties: (VerificationTag, VerificationTag),
+    tie: Option<Tie>,
     local_addresses: SmallVec<[IpAddr; 4]>,
     config: AssociationConfig,
     nonce: Nonce,
@@ -49,34 +52,46 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         };
+        if !self.inits.take(route.remote, now) {
+            self.counters.inits_limited += 1;
+            return;
+        }
         let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
         match negotiation::read(&init, &self.config.limits) {
-            Ok(peer) => self.on_init(now, route, header, &peer, listener),
+            Ok(peer) => self.on_init(now, (route, packet.len()), header, &peer, listener),
             // A zero tag cannot be answered (section 3.3.2).
             Err(_) if init.tag.0 == 0 => self.counters.malformed += 1,
             Err(cause) => self.replies.refuse(*route, header, &[cause]),
         }
     }
 
-    /// `header` is that of the answer.
+    /// `header` is that of the answer; the INIT came by `route` in a packet of that length.
     fn on_init(
         &mut self,
         now: Time,
-        route: &Route,
+        (route, init_len): (&Route, usize),
         header: CommonHeader,
         peer: &PeerInit<'_>,
         listener: &mut dyn Listener,
     ) {
         let addresses = std::iter::once(&route.remote).chain(&peer.addresses);
         let (local, remote) = (header.source_port, header.destination_port);
-        let existing = addresses.copied().find_map(|a| self.slots.by_peer(local, remote, a));
+        let existing = addresses.copied().find_map(|a| self.owner_of(local, remote, a));
         let terms = match existing {
             None => self.terms_for_new(route, header, peer, listener),
             Some(id) => self.terms_for_existing(id, route, header, peer),
         };
         if let Some(terms) = terms {
-            self.send_init_ack(now, route, header, peer, &terms);
+            self.send_init_ack(now, (route, init_len), header, peer, terms);
         }
+    }
+
+    /// The association that has proved that `address` is its peer's, or that is opening to it. One that merely lists an
+    /// address must not keep its owner out (RFC 5062 section 2: camping).
+    fn owner_of(&self, local_port: u16, remote_port: u16, address: IpAddr) -> Option<AssociationId> {
+        let id = self.slots.by_peer(local_port, remote_port, address)?;
+        let camps = self.association(id).is_some_and(|a| a.only_claims(address));
+        (!camps).then_some(id)
     }
 
     fn terms_for_new(
@@ -96,7 +111,7 @@ impl Endpoint {
             InitDecision::Accept { local_addresses } => Some(Terms {
                 tag: self.new_tag(),
                 initial_tsn: self.random.tsn(),
-                ties: (VerificationTag(0), VerificationTag(0)),
+                tie: None,
                 local_addresses: local_addresses.into(),
                 config: self.config.association.clone(),
                 nonce: self.random.nonce(),
@@ -121,10 +136,12 @@ impl Endpoint {
         let new_tsn = self.random.tsn();
         let new_nonce = self.random.nonce();
         match self.slots.get_mut(id)? {
+            // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
+            Slot::Opening(opening) if !opening.init_routes.iter().any(|r| r.remote == route.remote) => None,
             Slot::Opening(opening) => Some(Terms {
                 tag: opening.local_tag,
                 initial_tsn: opening.initial_tsn,
-                ties: (VerificationTag(0), VerificationTag(0)),
+                tie: None,
                 local_addresses: opening.local_addresses.iter().copied().collect(),
                 config: opening.config.clone(),
                 nonce: opening.nonce,
@@ -154,38 +171,77 @@ impl Endpoint {
                         local_addresses.push(address);
                     }
                 }
-                let (ties, config) = (association.tags(), association.config().clone());
-                Some(Terms { tag, initial_tsn, ties, local_addresses, config, nonce })
+                let (tie, config) = (self.cookies.tie(association.tags()), association.config().clone());
+                Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
             }
             Slot::Finished => None,
         }
     }
 
+    /// Sends the INIT ACK, of at most three times the length of the INIT: its sender may be somebody else, and the address
+    /// a victim's (RFC 5062 section 9). Addresses of ours that do not fit are left out.
     fn send_init_ack(
         &mut self,
+        now: Time,
+        (route, init_len): (&Route, usize),
+        header: CommonHeader,
+        peer: &PeerInit<'_>,
+        mut terms: Terms,
+    ) {
+        let offer = Offer::answering(&terms.config, terms.nonce, peer.extensions);
+        let agreed = match Agreed::new(&terms.config, &offer, peer) {
+            Ok(agreed) => agreed,
+            Err(cause) => return self.replies.refuse(*route, header, &[cause]),
+        };
+        let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
+        let mut reports = &peer.unrecognized[..];
+        loop {
+            let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
+            let sealed = self.cookies.seal(&cookie, now, &mut self.random);
+            let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
+            parameters.push(Parameter::StateCookie(&sealed));
+            parameters.extend(own_parameters(&terms.local_addresses, &terms.config, &offer));
+            parameters.extend(reports.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
+            let init_ack = Chunk::InitAck(Init {
+                tag: terms.tag,
+                a_rwnd: u32::try_from(terms.config.receive_buffer).unwrap_or(u32::MAX),
+                outbound_streams: cookie.outbound_streams,
+                inbound_streams: terms.config.inbound_streams,
+                initial_tsn: terms.initial_tsn,
+                parameters: Parameters::from(&parameters[..]),
+            });
+            if self.replies.push_within(*route, header, &init_ack, max) {
+                return;
+            }
+            // The least needed goes first; the source of the answer is an address that the peer has anyway.
+            if let Some((_, fewer)) = reports.split_last() {
+                reports = fewer;
+            } else if terms.local_addresses.pop().is_none() && terms.config.adaptation.take().is_none() {
+                self.counters.inits_too_short += 1;
+                return;
+            }
+        }
+    }
+
+    fn cookie(
+        &self,
         now: Time,
         route: &Route,
         header: CommonHeader,
         peer: &PeerInit<'_>,
+        agreed: &Agreed,
         terms: &Terms,
-    ) {
+    ) -> Cookie {
         let config = &terms.config;
-        let offer = Offer::answering(config, terms.nonce, peer.extensions);
-        let agreed = match Agreed::new(config, &offer, peer) {
-            Ok(agreed) => agreed,
-            Err(cause) => return self.replies.refuse(*route, header, &[cause]),
-        };
         // RFC 9260 section 5.2.6: the peer may ask for a longer life, within reason.
         let wish = std::time::Duration::from_millis(peer.cookie_preservative.into());
-        let cookie = Cookie {
-            created: now,
-            lifetime: self.config.cookie_lifetime + wish.min(self.config.cookie_lifetime),
+        Cookie {
+            expires: now + self.config.cookie_lifetime + wish.min(self.config.cookie_lifetime),
             local_port: header.source_port,
             remote_port: header.destination_port,
             local_tag: terms.tag,
             peer_tag: peer.tag,
-            local_tie: terms.ties.0,
-            peer_tie: terms.ties.1,
+            tie: terms.tie,
             local_initial_tsn: terms.initial_tsn,
             peer_initial_tsn: peer.initial_tsn,
             peer_rwnd: peer.a_rwnd,
@@ -194,28 +250,21 @@ impl Endpoint {
             adaptation: peer.adaptation,
             extensions: agreed.extensions,
             zero_checksum: agreed.zero_checksum,
-            key_vectors: agreed.key_vectors,
+            key_vectors: agreed.key_vectors.clone(),
             route: *route,
-            local_addresses: terms.local_addresses.clone(),
+            local_addresses: terms.local_addresses.iter().copied().filter(|a| *a != route.local).collect(),
             peer_addresses: peer.addresses.clone(),
-        };
-        let sealed = self.cookies.seal(&cookie, now, &mut self.random);
-        let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
-        parameters.push(Parameter::StateCookie(&sealed));
-        parameters.extend(own_parameters(&terms.local_addresses, config, &offer));
-        parameters.extend(peer.unrecognized.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
-        let init_ack = Init {
-            tag: terms.tag,
-            a_rwnd: u32::try_from(config.receive_buffer).unwrap_or(u32::MAX),
-            outbound_streams: config.outbound_streams.min(peer.inbound_streams),
-            inbound_streams: config.inbound_streams,
-            initial_tsn: terms.initial_tsn,
-            parameters: Parameters::from(&parameters[..]),
-        };
-        self.replies.push(*route, header, &Chunk::InitAck(init_ack));
+        }
     }
 
-    pub(super) fn on_init_ack(&mut self, now: Time, id: AssociationId, route: &Route, init: &Init<'_>) {
+    /// `length` is that of the packet.
+    pub(super) fn on_init_ack(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        (route, length): (&Route, usize),
+        init: &Init<'_>,
+    ) {
         let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
         let header = CommonHeader {
             source_port: opening.local_port,
@@ -246,6 +295,7 @@ impl Endpoint {
             replies: &mut self.replies,
         };
         let mut association = Association::from_init_ack(opening, first, &peer, agreed, &mut ctx);
+        association.credit(length);
         association.report_unrecognized(&peer.unrecognized, &ctx);
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.settle(id);
@@ -269,7 +319,8 @@ impl Endpoint {
         auth: Option<&RawChunk<'_>>,
     ) {
         let header = packet.header;
-        let (cookie, staleness) = match self.cookies.open(echo.value, now) {
+        // RFC 9260 section 5.1.5, steps 1 to 4: ports and tag are part of what was signed.
+        let (cookie, staleness) = match self.cookies.open(echo.value, &header, now) {
             Ok(cookie) => (cookie, None),
             Err(CookieError::Stale(cookie, by)) => (*cookie, Some(by)),
             Err(CookieError::Forged) => {
@@ -277,12 +328,6 @@ impl Endpoint {
                 return;
             }
         };
-        // RFC 9260 section 5.1.5, steps 3 and 4.
-        let ports = (cookie.local_port, cookie.remote_port) == (header.destination_port, header.source_port);
-        if !ports || cookie.local_tag != header.tag {
-            self.counters.bad_tag += 1;
-            return;
-        }
         if !self.is_authentic(&cookie, auth) {
             self.counters.unauthenticated_cookies += 1;
             return;
@@ -293,21 +338,41 @@ impl Endpoint {
             self.counters.bad_cookies += 1;
             return;
         }
-        let existing =
-            by_tag.or_else(|| self.slots.by_peer(cookie.local_port, cookie.remote_port, cookie.route.remote));
+        let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
+        let existing = by_tag.or_else(|| owner(self));
         let known = existing.and_then(|id| self.known_tags(id));
         // A cookie of the association that exists is never stale (step 5).
         if let (Some(by), true) = (staleness, known != Some((cookie.local_tag, Some(cookie.peer_tag)))) {
             self.counters.stale_cookies += 1;
-            let answer = CommonHeader { tag: cookie.peer_tag, ..reflect(&header) };
+            if !self.may_answer_stray(route, now) {
+                return;
+            }
             let staleness = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-            return self.replies.error(*route, answer, &[Cause::StaleCookie { staleness }]);
+            return self.replies.error(*route, cookie.answer_header(), &[Cause::StaleCookie { staleness }]);
+        }
+        if by_tag.is_none() && self.spent.has(&cookie) {
+            return self.on_spent_cookie(now, route, &cookie, existing);
         }
         if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
             let is_authenticated = auth.is_some();
             let begin =
                 Begin { chunk: 1 + usize::from(is_authenticated), is_authenticated, ..Begin::default() };
             self.dispatch(now, id, route, packet, begin);
+        }
+    }
+
+    /// The association that this cookie made is over. A peer that has missed that hears of it; its COOKIE ECHO, sent again
+    /// by somebody else, makes nothing and has no other answer (RFC 5062 section 6).
+    fn on_spent_cookie(
+        &mut self,
+        now: Time,
+        route: &Route,
+        cookie: &Cookie,
+        existing: Option<AssociationId>,
+    ) {
+        self.counters.spent_cookies += 1;
+        if existing.is_none() && self.may_answer_stray(route, now) {
+            self.replies.refuse(*route, cookie.answer_header(), &[]);
         }
     }
 
@@ -346,7 +411,7 @@ impl Endpoint {
     ) -> Option<AssociationId> {
         let Some(id) = existing else { return self.begin_from_cookie(now, cookie) };
         let (local, peer) = self.known_tags(id)?;
-        let ties_match = (cookie.local_tie, Some(cookie.peer_tie)) == (local, peer);
+        let ties_match = peer.is_some_and(|peer| cookie.tie == Some(self.cookies.tie((local, peer))));
         match (local == cookie.local_tag, peer == Some(cookie.peer_tag)) {
             // D: the same association; its COOKIE ACK was lost, or ours crossed the peer's.
             (true, true) => {
@@ -359,7 +424,7 @@ impl Endpoint {
             // B: both sides opened at once; the peer's INIT came after ours had gone out.
             (true, false) => self.collide(now, id, cookie),
             // A: the peer has restarted.
-            (false, false) if ties_match && cookie.local_tie.0 != 0 => self.restart(now, route, id, cookie),
+            (false, false) if ties_match => self.restart(now, route, id, cookie),
             // C and all others: late, or a stranger's.
             (false, _) => None,
         }
@@ -367,12 +432,7 @@ impl Endpoint {
 
     fn begin_from_cookie(&mut self, now: Time, cookie: &Cookie) -> Option<AssociationId> {
         if self.slots.len() >= self.config.limits.associations {
-            let header = CommonHeader {
-                source_port: cookie.local_port,
-                destination_port: cookie.remote_port,
-                tag: cookie.peer_tag,
-            };
-            self.replies.refuse(cookie.route, header, &[Cause::OutOfResource]);
+            self.replies.refuse(cookie.route, cookie.answer_header(), &[Cause::OutOfResource]);
             return None;
         }
         let mut association = self.build(now, cookie, self.config.association.clone());
@@ -383,6 +443,8 @@ impl Endpoint {
     }
 
     fn build(&mut self, now: Time, cookie: &Cookie, config: AssociationConfig) -> Association {
+        self.spent.spend(cookie, now);
+        self.inits.give_back(cookie.route.remote);
         let mut ctx = Context {
             now,
             random: &mut self.random,
@@ -414,12 +476,7 @@ impl Endpoint {
     ) -> Option<AssociationId> {
         let closing = self.with(id, now, |a, _| a.resend_shutdown_ack());
         if closing == Some(true) {
-            let header = CommonHeader {
-                source_port: cookie.local_port,
-                destination_port: cookie.remote_port,
-                tag: cookie.peer_tag,
-            };
-            self.replies.error(*route, header, &[Cause::CookieReceivedWhileShuttingDown]);
+            self.replies.error(*route, cookie.answer_header(), &[Cause::CookieReceivedWhileShuttingDown]);
             return None;
         }
         self.with(id, now, |a, _| a.on_restart());

@@ -3,11 +3,13 @@
 //! Begin at [`Endpoint::handle_datagram`] and [`Endpoint::poll_transmit`].
 
 mod addresses;
+mod budget;
 mod demux;
 mod handshake;
 mod keys;
 mod replies;
 mod slots;
+mod spent;
 mod streams;
 
 use std::collections::VecDeque;
@@ -25,15 +27,21 @@ use crate::error::{ConnectError, SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::random::Random;
+use budget::Budget;
 pub(crate) use replies::Replies;
 pub use slots::AssociationId;
 use slots::{Slot, Slots};
+use spent::SpentCookies;
 
 /// The engine: see the crate's documentation for how to drive it.
 pub struct Endpoint {
     config: EndpointConfig,
     random: Random,
     cookies: CookieJar,
+    spent: SpentCookies,
+    /// INITs answered, and strays.
+    inits: Budget,
+    strays: Budget,
     slots: Slots,
     /// Associations that may have something to send.
     ready: VecDeque<AssociationId>,
@@ -113,6 +121,9 @@ impl Endpoint {
         Endpoint {
             cookies: CookieJar::new(now, config.cookie_key_lifetime, &mut random),
             slots: Slots::new(random.u64()),
+            spent: SpentCookies::new(config.limits.spent_cookies, random.u64()),
+            inits: Budget::new(config.limits.inits, config.limits.source_places, random.u64()),
+            strays: Budget::new(config.limits.stray_answers, config.limits.source_places, random.u64()),
             ready: VecDeque::new(),
             events: VecDeque::new(),
             replies: Replies::new(config.limits.queued_replies),
@@ -379,6 +390,7 @@ impl Endpoint {
     /// Recounts everything that is counted; panics if a count is wrong. For tests and fuzzing.
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
+        self.spent.check_invariants();
         for id in self.slots.ids() {
             if let Some(association) = self.association(id) {
                 association.check_invariants();

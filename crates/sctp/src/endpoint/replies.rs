@@ -30,6 +30,30 @@ impl Replies {
         self.push_signed(route, header, chunk, None);
     }
 
+    /// Queues a packet with one chunk if it has at most `max` bytes; returns whether it has. Too many waiting are no
+    /// reason to try a shorter one.
+    pub(crate) fn push_within(
+        &mut self,
+        route: Route,
+        header: CommonHeader,
+        chunk: &Chunk<'_>,
+        max: usize,
+    ) -> bool {
+        let mut buf = vec![0; max];
+        let mut packet = PacketWriter::new(&mut buf, header);
+        if packet.push(chunk).is_err() {
+            return false;
+        }
+        let length = packet.finish();
+        buf.truncate(length);
+        if self.queue.len() >= self.max {
+            self.dropped += 1;
+        } else {
+            self.queue.push_back((route, buf));
+        }
+        true
+    }
+
     /// The same, with an AUTH chunk if the peer wants one before this chunk.
     pub(crate) fn push_signed(
         &mut self,

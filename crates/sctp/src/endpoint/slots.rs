@@ -42,8 +42,8 @@ struct Entry {
 type Peer = (u16, u16, IpAddr);
 
 /// Hashes with a key of the endpoint's own, since peers choose ports and addresses.
-#[derive(Clone)]
-struct KeyedHash(u64);
+#[derive(Clone, Debug)]
+pub(super) struct KeyedHash(pub(super) u64);
 
 impl BuildHasher for KeyedHash {
     type Hasher = SipHasher13;
@@ -111,16 +111,18 @@ impl Slots {
         self.entry_mut(id).map(|e| &mut e.slot)
     }
 
-    /// Puts `slot` in the place of what `id` stood for, and returns that.
+    /// Puts `slot` in the place of what `id` stood for, and returns that. The peer's first address has proved to be its
+    /// own and becomes this slot's; the others stay with the association that has them with the same ports, if any.
     pub(crate) fn replace(&mut self, id: AssociationId, slot: Slot) -> Option<Slot> {
         self.forget_names(id);
-        let (tag, peers) = names(&slot);
+        let (tag, mut peers) = names(&slot);
         if let Some(tag) = tag {
             self.by_tag.insert(tag.0, id);
         }
-        for peer in &peers {
-            self.by_peer.insert(*peer, id);
+        if let Some(first) = peers.first() {
+            self.by_peer.insert(*first, id);
         }
+        peers.retain(|peer| *self.by_peer.entry(*peer).or_insert(id) == id);
         let entry = self.entry_mut(id)?;
         (entry.tag, entry.peers) = (tag, peers);
         Some(std::mem::replace(&mut entry.slot, slot))

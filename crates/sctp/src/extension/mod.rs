@@ -149,7 +149,11 @@ impl Offer {
     /// The offer of an INIT ACK: no longer than the peer's own makes useful.
     pub(crate) fn answering(config: &AssociationConfig, nonce: auth::Nonce, peer: Extensions) -> Offer {
         let offer = Offer::new(config, nonce);
-        Offer { auth: offer.auth.filter(|_| peer.has(Extension::Auth)), ..offer }
+        let auth = offer.auth.filter(|_| peer.has(Extension::Auth));
+        if peer == Extensions::NONE {
+            return Offer { extensions: peer, chunk_types: SmallVec::new(), auth, ..offer };
+        }
+        Offer { auth, ..offer }
     }
 
     pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use base::Route;
+use base::{Route, Time};
 
 use super::{Path, PathIndex};
 use crate::info::PathState;
@@ -103,6 +103,40 @@ impl Paths {
         self.get(index).state() == PathState::Active
     }
 
+    /// Heartbeats that are out to addresses not proved yet.
+    pub(crate) fn awaiting_proof(&self) -> usize {
+        self.iter().filter(|(_, p)| !p.is_confirmed() && p.probe.is_some()).count()
+    }
+
+    /// The unconfirmed path whose heartbeat is due and is worth most: few errors, then little in common with paths that
+    /// are proved.
+    pub(crate) fn next_to_prove(&self, now: Time) -> Option<PathIndex> {
+        let due = |p: &Path| !p.is_confirmed() && p.probe.is_none() && p.next_heartbeat <= now;
+        let proved = || self.iter().filter(|(_, p)| p.is_confirmed()).map(|(_, p)| p.route);
+        let shared = |route: &Route| {
+            proved().filter(|r| r.local == route.local).count()
+                + proved().filter(|r| r.remote == route.remote).count()
+        };
+        let rank = |(i, p): &(PathIndex, &Path)| (p.errors, shared(&p.route), *i);
+        self.iter().filter(|(_, p)| due(p)).min_by_key(rank).map(|(i, _)| i)
+    }
+
+    /// The paths yet to be proved wait until the heartbeats that are out are answered or given up, or until `at`.
+    pub(crate) fn put_off_proofs(&mut self, at: Time) {
+        let out =
+            self.list.iter().filter(|p| !p.confirmed).filter_map(|p| p.probe.map(|probe| probe.deadline));
+        let until = out.min().unwrap_or(Time::NEVER).min(at);
+        for path in self.list.iter_mut().filter(|p| !p.confirmed && !p.retired && p.probe.is_none()) {
+            path.next_heartbeat = path.next_heartbeat.max(until);
+        }
+    }
+
+    /// The next path may be proved: a heartbeat was answered.
+    pub(crate) fn resume_proofs(&mut self, now: Time) {
+        let waits = |p: &&mut Path| p.state() == PathState::Unconfirmed && p.probe.is_none();
+        self.list.iter_mut().filter(waits).for_each(|p| p.probe_now(now));
+    }
+
     /// The path between these addresses by this kind of carrier, whatever the peer's UDP port.
     pub(crate) fn find(&self, route: &Route) -> Option<PathIndex> {
         let same = |p: &Path| {
@@ -188,7 +222,7 @@ mod tests {
     use super::*;
     use crate::config::{CongestionAlgorithm, Timing};
     use crate::random::Random;
-    use base::{Carrier, Time};
+    use base::Carrier;
 
     fn three_active() -> Paths {
         let timing = Timing::default();

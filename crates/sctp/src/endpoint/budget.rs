@@ -1,0 +1,157 @@
+//! How many packets of strangers are answered: a flood of them costs us, and whoever's address they bear, a bounded
+//! number of answers.
+//!
+//! Two token buckets must agree: one for all sources, and one for the source's neighbourhood (IPv4 /24, IPv6 /56), so
+//! that one network cannot use up what is there for all. Neighbourhoods share a fixed table by a keyed hash: nothing is
+//! kept of a packet and nothing grows. Refuses to say more than yes or no. Invariant: both buckets are charged, or none.
+//! Begin at [`Budget::take`].
+
+use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Time;
+
+use super::slots::KeyedHash;
+use crate::config::AnswerRate;
+
+/// A bucket: until when its tokens are spent. One that is full lies in the past.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket(Time);
+
+/// What a bucket gets and holds.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// The time that one token stands for.
+    interval: Duration,
+    /// The time that all tokens but one stand for.
+    depth: Duration,
+}
+
+impl Rate {
+    fn new(per_second: u32, burst: u32) -> Rate {
+        let interval = Duration::from_secs(1) / per_second.max(1);
+        Rate { interval, depth: interval * burst.saturating_sub(1) }
+    }
+
+    fn take(self, bucket: &mut Bucket, now: Time) -> bool {
+        let spent_until = bucket.0.max(now);
+        let has_token = spent_until - now <= self.depth;
+        if has_token {
+            bucket.0 = spent_until + self.interval;
+        }
+        has_token
+    }
+
+    fn give_back(self, bucket: &mut Bucket) {
+        bucket.0 = Time::ZERO + (bucket.0 - Time::ZERO).saturating_sub(self.interval);
+    }
+}
+
+/// The buckets.
+#[derive(Debug)]
+pub(super) struct Budget {
+    all: (Rate, Bucket),
+    neighbourhood: Rate,
+    neighbourhoods: Box<[Bucket]>,
+    hash: KeyedHash,
+}
+
+impl Budget {
+    /// `places` is the length of the table of neighbourhoods.
+    pub(super) fn new(rate: AnswerRate, places: usize, key: u64) -> Budget {
+        Budget {
+            all: (Rate::new(rate.per_second, rate.burst), Bucket::default()),
+            neighbourhood: Rate::new(rate.source_per_second, rate.source_burst),
+            neighbourhoods: vec![Bucket::default(); places.max(1)].into(),
+            hash: KeyedHash(key),
+        }
+    }
+
+    /// Whether a packet from `source` may be answered; charges for it if so.
+    pub(super) fn take(&mut self, source: IpAddr, now: Time) -> bool {
+        let place = self.place(source);
+        if !self.neighbourhood.take(&mut self.neighbourhoods[place], now) {
+            return false;
+        }
+        let (rate, bucket) = &mut self.all;
+        let taken = rate.take(bucket, now);
+        if !taken {
+            self.neighbourhood.give_back(&mut self.neighbourhoods[place]);
+        }
+        taken
+    }
+
+    /// `source` has proved to be where it says: its answer is not charged. A host that opens many associations, one
+    /// after another, is thus never slowed down.
+    pub(super) fn give_back(&mut self, source: IpAddr) {
+        let place = self.place(source);
+        self.neighbourhood.give_back(&mut self.neighbourhoods[place]);
+        let (rate, bucket) = &mut self.all;
+        rate.give_back(bucket);
+    }
+
+    fn place(&self, source: IpAddr) -> usize {
+        let mut hasher = self.hash.build_hasher();
+        match source {
+            IpAddr::V4(a) => hasher.write(&a.octets()[..3]),
+            IpAddr::V6(a) => hasher.write(&a.octets()[..7]),
+        }
+        usize::try_from(hasher.finish() % self.neighbourhoods.len() as u64).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget() -> Budget {
+        let rate = AnswerRate { per_second: 100, burst: 10, source_per_second: 10, source_burst: 3 };
+        Budget::new(rate, 4096, 1)
+    }
+
+    fn answers(budget: &mut Budget, source: &str, packets: usize, now: Time) -> usize {
+        let source = source.parse().unwrap();
+        (0..packets).filter(|_| budget.take(source, now)).count()
+    }
+
+    #[test]
+    fn a_neighbourhood_gets_its_burst_then_its_rate() {
+        let mut budget = budget();
+        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::ZERO), 3);
+        assert_eq!(answers(&mut budget, "10.0.0.2", 50, Time::ZERO), 0, "the same /24");
+        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::from_millis(99)), 0);
+        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::from_millis(100)), 1);
+        assert_eq!(
+            answers(&mut budget, "10.0.0.1", 50, Time::from_millis(10_000)),
+            3,
+            "no more than the burst"
+        );
+    }
+
+    #[test]
+    fn an_ipv6_neighbourhood_is_a_56() {
+        let mut budget = budget();
+        assert_eq!(answers(&mut budget, "2001:db8:0:1100::1", 50, Time::ZERO), 3);
+        assert_eq!(answers(&mut budget, "2001:db8:0:11ff::1", 50, Time::ZERO), 0);
+        assert_eq!(answers(&mut budget, "2001:db8:0:1200::1", 50, Time::ZERO), 3);
+    }
+
+    #[test]
+    fn all_neighbourhoods_share_one_burst_and_a_refusal_charges_neither_bucket() {
+        let mut budget = budget();
+        let taken: usize = (0..20).map(|n| answers(&mut budget, &format!("10.0.{n}.1"), 3, Time::ZERO)).sum();
+        assert_eq!(taken, 10);
+        assert_eq!(answers(&mut budget, "10.0.19.1", 9, Time::from_millis(100)), 3, "was never charged");
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let mut budget = budget();
+        for _ in 0..100 {
+            assert_eq!(answers(&mut budget, "10.0.0.1", 1, Time::ZERO), 1);
+            budget.give_back("10.0.0.1".parse().unwrap());
+        }
+        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::ZERO), 3, "and no more than was there");
+    }
+}

@@ -1,0 +1,121 @@
+//! A host made of hand-written packets, which need not keep to any rule.
+
+use std::net::IpAddr;
+
+use base::Route;
+use sctp::AssociationId;
+use sim::{HostId, World, chunk_names, packet};
+use wire::{ChecksumMode, Chunk, CookieEcho, Init, Packet, Parameter, Parameters, Tsn, VerificationTag};
+
+use crate::support::route;
+
+/// Speaks from one address to port 7 of one host.
+#[derive(Clone, Copy)]
+pub(crate) struct Stranger {
+    pub(crate) port: u16,
+    /// The host's own view of the way.
+    pub(crate) route: Route,
+    pub(crate) to: HostId,
+}
+
+/// What an INIT ACK said.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) tag: u32,
+    pub(crate) initial_tsn: u32,
+    pub(crate) addresses: usize,
+    pub(crate) cookie: Vec<u8>,
+    pub(crate) length: usize,
+}
+
+impl Stranger {
+    pub(crate) fn new(to: HostId, local: &str, address: &str, port: u16) -> Stranger {
+        Stranger { port, route: route(local, address), to }
+    }
+
+    /// The same host by another address.
+    pub(crate) fn at(self, address: &str) -> Stranger {
+        Stranger { route: Route { remote: address.parse().unwrap(), ..self.route }, ..self }
+    }
+
+    /// Sends chunks; returns the packets that the host sends at once.
+    pub(crate) fn send(&self, world: &mut World, tag: u32, chunks: &[Chunk<'_>]) -> Vec<(Route, Vec<u8>)> {
+        self.send_raw(world, &packet(self.port, 7, tag, chunks))
+    }
+
+    pub(crate) fn send_raw(&self, world: &mut World, packet: &[u8]) -> Vec<(Route, Vec<u8>)> {
+        world.recording = true;
+        let before = world.records.len();
+        world.inject(self.to, self.route, packet);
+        let own = world.records[before..].iter();
+        own.map(|r| (r.route, r.packet.clone())).collect()
+    }
+
+    /// Asks for an association; `None` if there is no INIT ACK.
+    pub(crate) fn ask(&self, world: &mut World, parameters: &[Parameter<'_>]) -> Option<Answer> {
+        self.send(world, 0, &[init(77, parameters)]).iter().find_map(|(_, p)| read(p))
+    }
+
+    /// Sends the cookie back; returns what the host sends at once.
+    pub(crate) fn echo(&self, world: &mut World, answer: &Answer) -> Vec<(Route, Vec<u8>)> {
+        self.send(world, answer.tag, &[Chunk::CookieEcho(CookieEcho { cookie: &answer.cookie })])
+    }
+
+    /// Opens an association, listing these addresses.
+    pub(crate) fn open(&self, world: &mut World, listed: &[&str]) -> (AssociationId, Answer) {
+        let parameters: Vec<_> = listed.iter().map(|a| address(a)).collect();
+        let answer = self.ask(world, &parameters).expect("an INIT ACK");
+        self.echo(world, &answer);
+        let newest = world.host(self.to).endpoint.associations().max();
+        (newest.expect("an association"), answer)
+    }
+}
+
+pub(crate) fn init<'a>(tag: u32, parameters: &'a [Parameter<'a>]) -> Chunk<'a> {
+    Chunk::Init(Init {
+        tag: VerificationTag(tag),
+        a_rwnd: 100_000,
+        outbound_streams: 10,
+        inbound_streams: 10,
+        initial_tsn: Tsn(1),
+        parameters: Parameters::from(parameters),
+    })
+}
+
+pub(crate) fn address(text: &str) -> Parameter<'static> {
+    match text.parse().unwrap() {
+        IpAddr::V4(a) => Parameter::Ipv4Address(a),
+        IpAddr::V6(a) => Parameter::Ipv6Address(a),
+    }
+}
+
+/// An INIT ACK.
+pub(crate) fn read(packet: &[u8]) -> Option<Answer> {
+    let parsed = Packet::parse(packet, ChecksumMode::Verify).ok()?;
+    let Some(Ok(Chunk::InitAck(ack))) = parsed.chunks().next() else { return None };
+    let parameters = || ack.parameters.iter().map_while(Result::ok);
+    let cookie = parameters().find_map(|p| match p {
+        Parameter::StateCookie(cookie) => Some(cookie.to_vec()),
+        _ => None,
+    });
+    let is_address = |p: &Parameter<'_>| matches!(p, Parameter::Ipv4Address(_) | Parameter::Ipv6Address(_));
+    Some(Answer {
+        tag: ack.tag.0,
+        initial_tsn: ack.initial_tsn.0,
+        addresses: parameters().filter(is_address).count(),
+        cookie: cookie?,
+        length: packet.len(),
+    })
+}
+
+/// The names of chunks in packets.
+pub(crate) fn names(packets: &[(Route, Vec<u8>)]) -> Vec<String> {
+    packets.iter().map(|(_, p)| chunk_names(p)).collect()
+}
+
+/// The packets recorded from `from` on that went to `address`, and all their bytes.
+pub(crate) fn sent_to(world: &World, from: usize, address: &str) -> (Vec<String>, usize) {
+    let address: IpAddr = address.parse().unwrap();
+    let sent: Vec<_> = world.records[from..].iter().filter(|r| r.route.remote == address).collect();
+    (sent.iter().map(|r| chunk_names(&r.packet)).collect(), sent.iter().map(|r| r.packet.len()).sum())
+}
