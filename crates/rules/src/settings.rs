@@ -78,6 +78,8 @@ pub struct Settings {
     pub udp_port: u16,
     /// What carries SCTP packets.
     pub carriers: Carriers,
+    /// Memory that all associations together may hold, in MiB; 16 to 1048576.
+    pub memory_mib: u32,
 }
 
 impl Default for Settings {
@@ -91,6 +93,7 @@ impl Default for Settings {
             race_timer_ms: 250,
             udp_port: 9899,
             carriers: Carriers::Both,
+            memory_mib: 512,
         }
     }
 }
@@ -214,6 +217,16 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.carriers.to_string(),
         write: |s, v| put(&mut s.carriers, v.parse().ok()),
+    },
+    Setting {
+        name: "memory_mib",
+        kind: Kind::Number { min: 16, max: 1_048_576, unit: "MiB" },
+        doc: "The memory that all SCTP associations together may hold for data on its way. Each begins with 64 KiB in \
+              each direction and grows with its path up to 16 MiB. From three quarters of the budget on none grows; from \
+              seven eighths on new connections stay with TCP, and buffers shrink as they empty.",
+        needs_restart: true,
+        read: |s| s.memory_mib.to_string(),
+        write: |s, v| put(&mut s.memory_mib, v.parse().ok()),
     },
 ];
 

@@ -48,11 +48,15 @@ pub struct AssociationConfig {
     pub outbound_streams: u16,
     /// Inbound streams to allow, 1 to 65,535.
     pub inbound_streams: u16,
-    /// Bytes of user data that may wait to be sent or acknowledged before [`send`](crate::Endpoint::send) refuses.
+    /// Most bytes of user data that may wait to be sent or acknowledged before [`send`](crate::Endpoint::send) refuses. The
+    /// buffer begins with `buffer_start` and follows the congestion windows.
     pub send_buffer: usize,
-    /// Bytes of user data that may wait to be read; what is left of it is advertised as a_rwnd. Bookkeeping comes on top,
-    /// but all together never takes more than three times this.
+    /// Most bytes of user data that may wait to be read; what is left is advertised as a_rwnd. The buffer begins with
+    /// `buffer_start` and follows what is read in a round trip. Bookkeeping comes on top, but all together never takes
+    /// more than three times this.
     pub receive_buffer: usize,
+    /// Bytes that each buffer begins with, and comes back to; at least 8 KiB are of use.
+    pub buffer_start: usize,
     /// MTU of the largest link, IP header included, in bytes (576 to 65,535). A path begins with this, but with no more than
     /// 1,500; more, and less where routers on the way take less, is found by probes (RFC 8899).
     pub mtu: u16,
@@ -111,6 +115,7 @@ impl Default for AssociationConfig {
             inbound_streams: 2048,
             send_buffer: 1 << 20,
             receive_buffer: 1 << 20,
+            buffer_start: 64 << 10,
             mtu: 1500,
             adaptation: None,
             extensions: Extensions::NONE.with(Extension::Ecn),
@@ -123,6 +128,13 @@ impl Default for AssociationConfig {
             multipath: Multipath::default(),
             max_init_retransmits: 8,
         }
+    }
+}
+
+impl AssociationConfig {
+    /// The window that INIT and INIT ACK announce.
+    pub(crate) fn first_window(&self) -> usize {
+        self.buffer_start.min(self.receive_buffer)
     }
 }
 
@@ -207,6 +219,10 @@ pub struct Limits {
     pub stray_answers: AnswerRate,
     /// Places in the table of source neighbourhoods (IPv4 /24, IPv6 /56) that both rates share; 8 bytes each, twice.
     pub source_places: usize,
+    /// Bytes that all associations together may hold, received and to be sent, with what it takes to keep them. From three
+    /// quarters on no buffer grows, from seven eighths on no association begins and buffers shrink as they empty; beyond
+    /// the whole each association may hold 8 KiB of its own each way, and one message to be sent.
+    pub memory: usize,
     /// Cookies remembered as used up, so that none makes a second association after the first is over; about 40 bytes
     /// each. Beyond, the oldest are forgotten.
     pub spent_cookies: usize,
@@ -251,6 +267,7 @@ impl Default for Limits {
                 source_burst: 512,
             },
             source_places: 4_096,
+            memory: 1 << 30,
             spent_cookies: 16_384,
         }
     }

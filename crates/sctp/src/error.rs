@@ -16,6 +16,14 @@ pub enum ConnectError {
     /// [`Limits::associations`](crate::Limits::associations) is reached.
     #[error("the limit of {0} associations is reached")]
     TooMany(usize),
+    /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
+    #[error("associations hold {used} of {budget} bytes; end some, or raise the budget")]
+    NoMemory {
+        /// Bytes in use.
+        used: usize,
+        /// The budget.
+        budget: usize,
+    },
 }
 
 /// Why a stream's setting was refused.
@@ -116,6 +124,14 @@ pub enum AuthKeyError {
     /// There are as many keys as there may be.
     #[error("there are {0} keys already; delete one first")]
     TooMany(usize),
+    /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
+    #[error("associations hold {used} of {budget} bytes; end some, or raise the budget")]
+    NoMemory {
+        /// Bytes in use.
+        used: usize,
+        /// The budget.
+        budget: usize,
+    },
     /// The key is too long.
     #[error("a key of {length} bytes exceeds the {max} that are taken")]
     TooLong {

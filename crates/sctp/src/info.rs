@@ -115,6 +115,8 @@ pub struct AssociationInfo {
     pub send_buffered: usize,
     /// Bytes received and not yet read.
     pub receive_buffered: usize,
+    /// Bytes that the association takes in all: user data and what it takes to keep it.
+    pub memory: usize,
     /// The peer's receive window as we know it, in bytes.
     pub peer_rwnd: usize,
     /// What the peer last said of its send buffer, if advertisements are on here.
@@ -215,6 +217,10 @@ pub struct EndpointCounters {
     pub strays_limited: u64,
     /// COOKIE ECHOs whose cookie had made an association before, which is over.
     pub spent_cookies: u64,
+    /// Associations refused because there were too many, or memory was short.
+    pub out_of_resource: u64,
+    /// Bytes that all associations hold now.
+    pub memory: usize,
     /// INITs too short for an INIT ACK of at most three times their length.
     pub inits_too_short: u64,
 }

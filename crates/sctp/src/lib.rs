@@ -25,6 +25,7 @@ mod error;
 mod event;
 mod extension;
 mod info;
+mod memory;
 mod multipath;
 mod negotiation;
 mod path;

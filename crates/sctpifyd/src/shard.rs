@@ -158,7 +158,7 @@ impl Shard {
         let clock = Clock::start();
         let addresses = AddressBook::open()?;
         addresses.register(poll.registry(), ADDRESSES)?;
-        let config = timing::endpoint_config(addresses.mtu());
+        let config = timing::endpoint_config(addresses.mtu(), rules.settings().memory_mib);
         let engine = Endpoint::new(clock.now(), config, seed);
         let (sender, commands) = channel();
         let shard = Shard {

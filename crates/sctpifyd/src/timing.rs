@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use relay::{ADAPTATION, Peer};
 use rules::Settings;
-use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions, Timing};
+use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions, Limits, Timing};
 
-/// Bytes that one association may hold in each direction.
-const ASSOCIATION_BUFFER: usize = 4 << 20;
+/// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
+const ASSOCIATION_BUFFER: usize = 16 << 20;
 /// Timeouts in a row that an association between shims survives: a quarter of an hour at the greatest RTO, as long as
 /// TCP's own retries last by default.
 const OUTAGE_RETRANS: u8 = 180;
@@ -81,8 +81,12 @@ pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
 }
 
 /// What the endpoint is made with; accepted associations get the association's part.
-pub(crate) fn endpoint_config(mtu: u16) -> EndpointConfig {
-    EndpointConfig { association: association_config(mtu), ..EndpointConfig::default() }
+///
+/// `memory_mib` bounds what all associations hold together.
+pub(crate) fn endpoint_config(mtu: u16, memory_mib: u32) -> EndpointConfig {
+    let memory = (memory_mib as usize) << 20;
+    let limits = Limits { memory, ..Limits::default() };
+    EndpointConfig { association: association_config(mtu), limits, ..EndpointConfig::default() }
 }
 
 #[cfg(test)]

@@ -110,12 +110,13 @@ impl Association {
         }
         self.limited.on_cumulative(self.outstanding.first());
         self.follow_forward(ctx.now);
+        self.tune_send_buffer();
         self.wake_writer();
     }
 
     /// The driver hears of room in the send buffer if it waits for it.
     pub(super) fn wake_writer(&mut self) {
-        if self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4 {
+        if self.writable_wanted && self.has_room_to_write() {
             self.writable_wanted = false;
             if self.state.takes_data_to_send() {
                 self.events.push_back(Event::Writable);

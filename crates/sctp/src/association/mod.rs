@@ -8,6 +8,7 @@ mod addresses;
 mod advertising;
 mod assemble;
 mod authentication;
+mod buffers;
 mod data;
 mod ecn;
 mod heartbeat;
@@ -43,6 +44,7 @@ use crate::extension::reconfig::Reconfig;
 use crate::extension::send_buffer::{Advertiser, PeerSendBuffer};
 use crate::extension::{Extension, Extensions};
 use crate::info::{AssociationInfo, Counters, StateName};
+use crate::memory::Pressure;
 use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
@@ -139,6 +141,9 @@ pub(crate) struct Association {
     window_probe: WindowProbe,
     /// The path whose last chunk is to be sent once more: a tail-loss probe.
     tail_probe: Option<PathIndex>,
+    pressure: Pressure,
+    /// Bytes that may wait to be sent or be in flight.
+    send_limit: usize,
     /// Whether `send` refused and the driver waits for room.
     writable_wanted: bool,
     inbound: Inbound,
@@ -274,8 +279,10 @@ impl Association {
             peer_rwnd: birth.peer_rwnd as usize,
             window_probe: WindowProbe::No,
             tail_probe: None,
+            pressure: Pressure::Calm,
+            send_limit: birth.config.buffer_start.min(birth.config.send_buffer),
             writable_wanted: false,
-            inbound: Inbound::new(birth.initial_tsns.1, birth.config.receive_buffer, interleaves, ctx.limits),
+            inbound: Inbound::new(birth.initial_tsns.1, &birth.config, interleaves, ctx.limits),
             data_path: PathIndex(0),
             echoes: ecn::Echoes::new(),
             packet_ecn: Ecn::NotEct,
@@ -379,7 +386,7 @@ impl Association {
         }
         let limit = self.limit(options.reliability, now);
         self.make_room(message.len(), limit, now);
-        if message.len() > self.send_capacity() {
+        if !self.takes(message.len()) {
             self.writable_wanted = true;
             return Err(SendError::WouldBlock);
         }
@@ -419,14 +426,16 @@ impl Association {
         if stream.0 < streams { Ok(()) } else { Err(StreamError::NoSuchStream { stream: stream.0, streams }) }
     }
 
-    /// Bytes that `send` would take now.
-    pub(crate) fn send_capacity(&self) -> usize {
-        self.config.send_buffer.saturating_sub(self.queue.bytes() + self.outstanding.bytes())
-    }
-
     /// The next message, and whether the peer should hear of the room this made.
-    pub(crate) fn recv(&mut self) -> Option<Message> {
-        let (message, reopened) = self.inbound.read()?;
+    pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
+        let is_much = self.counters.bytes_received > self.config.first_window() as u64 / 4;
+        let path = self.paths.get_mut(self.data_path);
+        let rtt = path.srtt();
+        // Who only receives has no round trip to measure, but needs to know it to tune the window.
+        if rtt.is_none() && is_much {
+            path.probe_now(now);
+        }
+        let (message, reopened) = self.inbound.read(now, rtt)?;
         if reopened && self.state.receives_data() {
             self.inbound.ack.on_irregular();
         }
@@ -582,6 +591,7 @@ impl Association {
             paths: self.paths.iter().map(path).collect(),
             send_buffered: self.queue.bytes() + self.outstanding.bytes(),
             receive_buffered: self.inbound.held(),
+            memory: self.memory(),
             peer_rwnd: self.peer_rwnd,
             peer_send_buffer: self.peer_send_buffer,
             counters: self.counters,

@@ -88,7 +88,7 @@ impl Opening {
     pub(crate) fn init<'a>(&self, parameters: &'a [Parameter<'a>]) -> Init<'a> {
         Init {
             tag: self.local_tag,
-            a_rwnd: u32::try_from(self.config.receive_buffer).unwrap_or(u32::MAX),
+            a_rwnd: u32::try_from(self.config.first_window()).unwrap_or(u32::MAX),
             outbound_streams: self.config.outbound_streams,
             inbound_streams: self.config.inbound_streams,
             initial_tsn: self.initial_tsn,

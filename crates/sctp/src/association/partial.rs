@@ -41,12 +41,12 @@ impl Association {
     //# side MAY abandon other user message(s) of the same SCTP association (with the same or a different stream) with a
     //# priority lower than the provided one.
     pub(super) fn make_room(&mut self, length: usize, limit: Option<Limit>, now: Time) {
-        if length <= self.send_capacity() {
+        if self.takes(length) {
             return;
         }
         self.give_up_expired(now);
         let Some(Limit::Priority(priority)) = limit else { return };
-        while length > self.send_capacity() {
+        while !self.takes(length) {
             let Some(id) = self.limited.least_important(priority) else { break };
             self.give_up(id, now);
         }

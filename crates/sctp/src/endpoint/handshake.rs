@@ -107,6 +107,11 @@ impl Endpoint {
             remote_port: header.destination_port,
             adaptation: peer.adaptation,
         };
+        if !self.has_room() {
+            self.counters.out_of_resource += 1;
+            self.replies.refuse(*route, header, &[Cause::OutOfResource]);
+            return None;
+        }
         match listener.on_init(&init) {
             InitDecision::Accept { local_addresses } => Some(Terms {
                 tag: self.new_tag(),
@@ -204,7 +209,7 @@ impl Endpoint {
             parameters.extend(reports.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
             let init_ack = Chunk::InitAck(Init {
                 tag: terms.tag,
-                a_rwnd: u32::try_from(terms.config.receive_buffer).unwrap_or(u32::MAX),
+                a_rwnd: u32::try_from(terms.config.first_window()).unwrap_or(u32::MAX),
                 outbound_streams: cookie.outbound_streams,
                 inbound_streams: terms.config.inbound_streams,
                 initial_tsn: terms.initial_tsn,
@@ -431,7 +436,7 @@ impl Endpoint {
     }
 
     fn begin_from_cookie(&mut self, now: Time, cookie: &Cookie) -> Option<AssociationId> {
-        if self.slots.len() >= self.config.limits.associations {
+        if !self.has_room() {
             self.replies.refuse(cookie.route, cookie.answer_header(), &[Cause::OutOfResource]);
             return None;
         }

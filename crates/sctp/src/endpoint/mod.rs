@@ -26,6 +26,7 @@ use crate::cookie::CookieJar;
 use crate::error::{ConnectError, SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
+use crate::memory::Pressure;
 use crate::random::Random;
 use budget::Budget;
 pub(crate) use replies::Replies;
@@ -144,6 +145,12 @@ impl Endpoint {
         if self.slots.len() >= self.config.limits.associations {
             return Err(ConnectError::TooMany(self.config.limits.associations));
         }
+        if !self.has_room() {
+            return Err(ConnectError::NoMemory {
+                used: self.slots.memory(),
+                budget: self.config.limits.memory,
+            });
+        }
         let remotes = connect.init_routes.iter().map(|r| r.remote);
         for remote in remotes {
             if self.slots.by_peer(connect.local_port, connect.remote_port, remote).is_some() {
@@ -169,6 +176,15 @@ impl Endpoint {
         let id = self.slots.insert(Slot::Opening(Box::new(opening)));
         self.settle(id);
         Ok(id)
+    }
+
+    /// Whether one more association may begin.
+    fn has_room(&self) -> bool {
+        self.slots.len() < self.config.limits.associations && self.pressure() < Pressure::Full
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure::of(self.slots.memory(), self.config.limits.memory)
     }
 
     /// A verification tag of our shard that no association has.
@@ -204,6 +220,7 @@ impl Endpoint {
     fn close_opening(&mut self, id: AssociationId, reason: CloseReason) {
         self.slots.replace(id, Slot::Finished);
         self.events.push_back((id, Event::Closed(reason)));
+        self.settle(id);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs.
@@ -326,7 +343,7 @@ impl Endpoint {
 
     /// The next message received. Reading makes room, of which the peer is told.
     pub fn recv(&mut self, now: Time, id: AssociationId) -> Option<Message> {
-        self.with(id, now, |a, _| a.recv()).flatten()
+        self.with(id, now, |a, ctx| a.recv(ctx.now)).flatten()
     }
 
     /// User bytes that fit into one DATA chunk of a full packet: messages of just this length travel best.
@@ -384,7 +401,8 @@ impl Endpoint {
 
     /// What was counted beside the associations.
     pub fn counters(&self) -> EndpointCounters {
-        EndpointCounters { replies_dropped: self.replies.dropped, ..self.counters }
+        let memory = self.slots.memory();
+        EndpointCounters { replies_dropped: self.replies.dropped, memory, ..self.counters }
     }
 
     /// Recounts everything that is counted; panics if a count is wrong. For tests and fuzzing.
@@ -412,7 +430,9 @@ impl Endpoint {
         now: Time,
         work: impl FnOnce(&mut Association, &mut Context<'_>) -> R,
     ) -> Option<R> {
+        let pressure = self.pressure();
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
+        association.set_pressure(pressure);
         let mut ctx = Context {
             now,
             random: &mut self.random,
@@ -427,24 +447,25 @@ impl Endpoint {
     /// After an association worked: its events, its timer, its turn to send.
     fn settle(&mut self, id: AssociationId) {
         let Some(slot) = self.slots.get_mut(id) else { return };
-        let next = match slot {
-            Slot::Opening(opening) => opening.t1,
+        let (next, memory) = match slot {
+            Slot::Opening(opening) => (opening.t1, opening.memory()),
             Slot::Association(association) => {
                 while let Some(event) = association.poll_event() {
                     self.events.push_back((id, event));
                 }
                 let renamed = association.take_names_changed();
-                let timeout = association.next_timeout();
+                let (timeout, memory) = (association.next_timeout(), association.memory());
                 if association.state_name() == StateName::Closed {
                     // Its tag and its peer may be another's now.
                     self.slots.forget_names(id);
                 } else if renamed {
                     self.slots.rename(id);
                 }
-                timeout
+                (timeout, memory)
             }
-            Slot::Finished => Time::NEVER,
+            Slot::Finished => (Time::NEVER, 0),
         };
+        self.slots.set_memory(id, memory);
         self.slots.set_timeout(id, next);
         if self.slots.set_ready(id, true) {
             self.ready.push_back(id);

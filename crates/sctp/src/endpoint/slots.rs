@@ -35,6 +35,7 @@ struct Entry {
     slot: Slot,
     timeout: Time,
     ready: bool,
+    memory: usize,
     tag: Option<VerificationTag>,
     peers: Vec<Peer>,
 }
@@ -58,6 +59,8 @@ pub(crate) struct Slots {
     by_tag: HashMap<u32, AssociationId, KeyedHash>,
     by_peer: HashMap<Peer, AssociationId, KeyedHash>,
     timeouts: BTreeSet<(Time, AssociationId)>,
+    /// Bytes of all.
+    memory: usize,
 }
 
 impl Slots {
@@ -68,6 +71,7 @@ impl Slots {
             by_tag: HashMap::with_hasher(KeyedHash(key)),
             by_peer: HashMap::with_hasher(KeyedHash(key)),
             timeouts: BTreeSet::new(),
+            memory: 0,
         }
     }
 
@@ -87,6 +91,7 @@ impl Slots {
             slot: Slot::Finished,
             timeout: Time::NEVER,
             ready: false,
+            memory: 0,
             tag: None,
             peers: Vec::new(),
         };
@@ -160,10 +165,24 @@ impl Slots {
 
     pub(crate) fn remove(&mut self, id: AssociationId) {
         self.forget_names(id);
+        self.set_memory(id, 0);
         if let Some(timeout) = self.entry(id).map(|e| e.timeout) {
             self.timeouts.remove(&(timeout, id));
             self.entries.remove(id.index);
         }
+    }
+
+    /// Notes what a slot takes, in bytes.
+    #[inline]
+    pub(crate) fn set_memory(&mut self, id: AssociationId, memory: usize) {
+        let Some(entry) = self.entry_mut(id) else { return };
+        let before = std::mem::replace(&mut entry.memory, memory);
+        self.memory = self.memory + memory - before;
+    }
+
+    /// Bytes that all slots take.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     pub(crate) fn by_tag(&self, tag: VerificationTag) -> Option<AssociationId> {
@@ -205,6 +224,12 @@ impl Slots {
     }
 
     pub(crate) fn check_invariants(&self) {
+        let memory = self.entries.iter().map(|(_, e)| match &e.slot {
+            Slot::Opening(opening) => opening.memory(),
+            Slot::Association(association) => association.memory(),
+            Slot::Finished => 0,
+        });
+        assert_eq!(self.memory, memory.sum::<usize>(), "bytes of all associations");
         for id in self.by_tag.values().chain(self.by_peer.values()).chain(self.timeouts.iter().map(|t| &t.1))
         {
             assert!(self.entry(*id).is_some(), "an index leads to {id:?}, which is gone");

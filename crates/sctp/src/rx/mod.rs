@@ -8,15 +8,18 @@ mod arena;
 mod reassembly;
 mod reset;
 mod tracker;
+mod window;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
 use wire::{GapBlock, Tsn};
 
-use crate::config::{Limits, Timing};
+use crate::config::{AssociationConfig, Limits, Timing};
 use crate::event::Message;
+use crate::memory::{FLOOR, Pressure};
 use crate::tx::Seq;
 pub(crate) use ack::AckTimer;
 use arena::Arena;
@@ -24,6 +27,7 @@ use reassembly::Reassembly;
 pub(crate) use reassembly::{Piece, Skip};
 use reset::HeldBack;
 use tracker::{Arrival, Tracker};
+use window::Window;
 
 /// What each message costs beside its bytes, so that tiny messages cannot outgrow the receive buffer.
 const MESSAGE_OVERHEAD: usize = 64;
@@ -56,7 +60,9 @@ pub(crate) struct Inbound {
     held: usize,
     /// User bytes held.
     payload: usize,
-    capacity: usize,
+    window: Window,
+    /// How short memory is.
+    pub(crate) pressure: Pressure,
     /// The window that the last SACK advertised.
     advertised: usize,
     max_parked: usize,
@@ -68,7 +74,13 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// `initial` is the peer's initial TSN.
-    pub(crate) fn new(initial: Tsn, capacity: usize, interleaved: bool, limits: &Limits) -> Inbound {
+    pub(crate) fn new(
+        initial: Tsn,
+        config: &AssociationConfig,
+        interleaved: bool,
+        limits: &Limits,
+    ) -> Inbound {
+        let window = Window::new(config);
         Inbound {
             initial,
             tracker: Tracker::new(limits.gap_ranges, limits.duplicates),
@@ -77,8 +89,9 @@ impl Inbound {
             arena: Arena::default(),
             held: 0,
             payload: 0,
-            capacity,
-            advertised: capacity,
+            advertised: window.limit(),
+            window,
+            pressure: Pressure::Calm,
             max_parked: limits.parked_messages,
             held_back: None,
             reset_done: false,
@@ -135,7 +148,14 @@ impl Inbound {
 
     /// A message that takes much of the buffer and blocks the reader is handed over in parts.
     fn deliver_partially(&mut self) {
-        if self.held > self.capacity / 2 && self.ready.is_empty() {
+        let is_full = |limit: usize| self.held > limit / 2 && self.ready.is_empty();
+        if !is_full(self.window.limit()) {
+            return;
+        }
+        if self.window.stretch(self.pressure) {
+            // The sender must hear of the room, or it may wait for the SACK of a full window.
+            self.ack.on_irregular();
+        } else {
             self.reassembly.deliver_partially(self.tracker.first_missing(), &mut self.ready);
         }
     }
@@ -196,18 +216,22 @@ impl Inbound {
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
         if seq == self.tracker.first_missing() && self.ready.is_empty() {
-            return parked < 2 * self.max_parked && self.held < 3 * self.capacity;
+            let most = if self.pressure == Pressure::Over { FLOOR } else { 3 * self.window.limit() };
+            return parked < 2 * self.max_parked
+                && (self.held < most || parked > 0 && self.held < 3 * self.window.limit());
         }
-        self.payload < self.capacity && self.held < 2 * self.capacity && parked < self.max_parked
+        let limit = if self.pressure == Pressure::Over { FLOOR } else { self.window.limit() };
+        self.payload < limit && self.held < 2 * limit && parked < self.max_parked
     }
 
     /// The next message, and whether taking it reopened the window enough to tell the peer.
-    pub(crate) fn read(&mut self) -> Option<(Message, bool)> {
+    pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<(Message, bool)> {
         let message = self.ready.pop_front()?;
         self.let_go(&message);
+        self.window.on_read(cost(&message), now, rtt, self.pressure);
         self.deliver_partially();
-        let window = self.window();
-        let reopened = window >= self.advertised + (self.capacity / 4).max(2 * 1452).min(self.capacity);
+        let (window, limit) = (self.free(), self.window.limit());
+        let reopened = window >= self.advertised + (limit / 4).max(2 * 1452).min(limit);
         Some((message, reopened))
     }
 
@@ -220,13 +244,19 @@ impl Inbound {
         self.held
     }
 
-    fn window(&self) -> usize {
-        self.capacity.saturating_sub(self.held)
+    fn free(&self) -> usize {
+        // Beyond the budget no more than the floor is taken: to offer more would be a lie.
+        let limit = if self.pressure == Pressure::Over {
+            FLOOR.min(self.window.limit())
+        } else {
+            self.window.limit()
+        };
+        limit.saturating_sub(self.held)
     }
 
     /// The a_rwnd to advertise; remembers it as told.
     pub(crate) fn advertise(&mut self) -> u32 {
-        self.advertised = self.window();
+        self.advertised = self.free();
         u32::try_from(self.advertised).unwrap_or(u32::MAX)
     }
 
@@ -263,5 +293,6 @@ impl Inbound {
         let ready: usize = self.ready.iter().map(Message::len).sum();
         assert_eq!(self.payload, ready + self.reassembly.held(0) + back(0), "user bytes held");
         self.tracker.check_invariants();
+        self.window.check_invariants();
     }
 }

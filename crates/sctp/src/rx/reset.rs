@@ -155,14 +155,15 @@ impl Inbound {
 mod tests {
     use super::super::DataOutcome;
     use super::*;
-    use crate::config::{Limits, Timing};
+    use crate::config::{AssociationConfig, Limits, Timing};
     use base::Time;
     use wire::{Fsn, Ppid};
 
     struct Rig(Inbound);
 
     fn rig(interleaved: bool) -> Rig {
-        Rig(Inbound::new(Tsn(u32::MAX), 10_000, interleaved, &Limits::default()))
+        let config = AssociationConfig { receive_buffer: 10_000, ..AssociationConfig::default() };
+        Rig(Inbound::new(Tsn(u32::MAX), &config, interleaved, &Limits::default()))
     }
 
     impl Rig {
@@ -186,7 +187,7 @@ mod tests {
 
         fn read(&mut self) -> Vec<Bytes> {
             self.0.check_invariants();
-            std::iter::from_fn(|| self.0.read()).map(|(m, _)| m.into_bytes()).collect()
+            std::iter::from_fn(|| self.0.read(Time::ZERO, None)).map(|(m, _)| m.into_bytes()).collect()
         }
     }
 

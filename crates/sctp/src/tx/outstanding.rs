@@ -146,6 +146,11 @@ impl Outstanding {
         self.bytes
     }
 
+    /// Bytes that all this takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes + self.chunks.len() * size_of::<SentChunk>()
+    }
+
     /// User bytes in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
         self.lanes.get(path.0).map_or(0, |lane| lane.flight)

@@ -16,6 +16,7 @@ mod goodput;
 mod grid;
 mod hostile;
 mod many;
+mod memory;
 mod mtu;
 mod multipath;
 mod partial;

@@ -1,6 +1,6 @@
 //! The graceful end (RFC 9260 section 9.2), and its losses.
 
-use sctp::{CloseReason, PathState, SendError, SendOptions, StateName};
+use sctp::{AssociationConfig, CloseReason, PathState, SendError, SendOptions, StateName};
 use sim::{Conversation, LinkConfig, Loss};
 use wire::{Chunk, Data, Ppid, Ssn, StreamId, Tsn};
 
@@ -50,7 +50,10 @@ fn what_was_handed_over_before_the_end_is_delivered_first() {
 
 #[test]
 fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
-    let mut t = two(1);
+    // The buffer takes everything at once.
+    let association = AssociationConfig { buffer_start: 1 << 20, ..AssociationConfig::default() };
+    let config = sctp::EndpointConfig { association, ..sctp::EndpointConfig::default() };
+    let mut t = two_with(1, LinkConfig::default(), config);
     t.world.host_mut(t.b).app.template = sends(messages(200, 1400, 2));
     t.connect(Conversation::default());
     t.run_to_established();

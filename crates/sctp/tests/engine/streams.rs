@@ -25,7 +25,8 @@ const SCHEDULERS: [Scheduler; 6] = [
 ];
 
 fn config(extensions: Extensions, scheduler: Scheduler) -> AssociationConfig {
-    AssociationConfig { extensions, scheduler, ..AssociationConfig::default() }
+    // The buffer takes everything at once, so that it is the scheduler who decides.
+    AssociationConfig { extensions, scheduler, buffer_start: 1 << 20, ..AssociationConfig::default() }
 }
 
 /// Both sides up over a link of 10 Mbit/s, or as `link` says.

@@ -119,6 +119,7 @@ pub(crate) struct SendQueue {
     streams: Vec<Option<Box<Stream>>>,
     turns: Turns,
     bytes: usize,
+    messages: usize,
     /// What is left of the message in turn; 0 if there is none.
     head: usize,
     next_id: u64,
@@ -136,6 +137,11 @@ impl SendQueue {
     /// Bytes waiting.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes that all this takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes + self.messages * size_of::<Queued>()
     }
 
     /// Whether nothing is to leave now.
@@ -156,6 +162,7 @@ impl SendQueue {
         let id = MessageId(self.next_id);
         self.next_id += 1;
         self.bytes += payload.len();
+        self.messages += 1;
         let queue = self.stream_mut(stream);
         let was_idle = queue.first_to_leave().is_none();
         queue.messages.push_back(Queued {
@@ -298,6 +305,7 @@ impl SendQueue {
         message.fsn = message.fsn.next();
         if fragment.end {
             stream.messages.pop_front();
+            self.messages -= 1;
         }
         let keeps_turn = self.turns.keeps_turn(id, fragment.end || self.interleaves);
         match stream.first_to_leave() {
@@ -318,6 +326,7 @@ impl SendQueue {
         let mut message = queue.messages.remove(index)?;
         let (rank, is_empty) = (queue.rank, queue.messages.is_empty());
         self.bytes -= message.rest.len();
+        self.messages -= 1;
         if index == 0 {
             // The turn ends with the message.
             self.turns.deactivate(stream, rank);
@@ -338,6 +347,7 @@ impl SendQueue {
         let streams = || self.streams.iter().flatten();
         let messages = || streams().flat_map(|s| &s.messages);
         assert_eq!(self.bytes, messages().map(|m| m.rest.len()).sum::<usize>(), "queued bytes");
+        assert_eq!(self.messages, messages().count(), "queued messages");
         assert!(messages().all(|m| !m.rest.is_empty()), "an empty message is queued");
         let active = streams().filter(|s| s.first_to_leave().is_some()).count();
         assert_eq!(active, self.turns.active(), "streams with messages");
