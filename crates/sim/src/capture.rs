@@ -1,4 +1,4 @@
-//! Records as a pcap file, with IP (and UDP) headers made up, for Wireshark.
+//! Records as a pcapng file, with IP (and UDP) headers made up, for Wireshark.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -7,26 +7,43 @@ use base::Carrier;
 
 use crate::world::Record;
 
-/// Nanosecond pcap, host order irrelevant: written little-endian.
-const MAGIC: u32 = 0xa1b2_3c4d;
+/// Block types of pcapng (draft-ietf-opsawg-pcapng sections 4.1 to 4.3); all is written little-endian.
+const SECTION: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const PACKET: u32 = 6;
+/// The section's byte-order magic and its version, 1.0.
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+const VERSION: u32 = 1;
+/// The interface option that sets the unit of time: code 9, one octet, 10 to the minus 9th of a second.
+const TIME_UNIT: [u32; 2] = [9 | 1 << 16, 9];
 /// LINKTYPE_RAW: packets begin with their IP header.
 const RAW_IP: u32 = 101;
 const ENCAPSULATION_PORT: u16 = 9899;
 
 pub(crate) fn write(out: &mut impl Write, records: &[Record]) -> std::io::Result<()> {
-    for word in [MAGIC, 0x0004_0002, 0, 0, 65_535, RAW_IP] {
-        out.write_all(&word.to_le_bytes())?;
-    }
+    // The section's length is not known.
+    block(out, SECTION, &[BYTE_ORDER, VERSION, u32::MAX, u32::MAX], &[])?;
+    block(out, INTERFACE, &[RAW_IP, 0, TIME_UNIT[0], TIME_UNIT[1], 0], &[])?;
     for record in records {
         let packet = ip_packet(record);
         let nanos = record.at.as_nanos();
-        let length = packet.len() as u64;
-        for word in [nanos / 1_000_000_000, nanos % 1_000_000_000, length, length] {
-            out.write_all(&u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes())?;
-        }
-        out.write_all(&packet)?;
+        let [high, low] = [nanos >> 32, nanos & 0xffff_ffff].map(|half| u32::try_from(half).unwrap_or(0));
+        let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        block(out, PACKET, &[0, high, low, length, length], &packet)?;
     }
     Ok(())
+}
+
+/// A block: type, length, content padded to four octets, length again.
+fn block(out: &mut impl Write, kind: u32, words: &[u32], bytes: &[u8]) -> std::io::Result<()> {
+    let padded = bytes.len().next_multiple_of(4);
+    let length = u32::try_from(12 + 4 * words.len() + padded).unwrap_or(u32::MAX);
+    for word in [kind, length].iter().chain(words) {
+        out.write_all(&word.to_le_bytes())?;
+    }
+    out.write_all(bytes)?;
+    out.write_all(&[0; 3][..padded - bytes.len()])?;
+    out.write_all(&length.to_le_bytes())
 }
 
 fn ip_packet(record: &Record) -> Vec<u8> {
@@ -88,7 +105,7 @@ mod tests {
     use base::{Route, Time};
 
     #[test]
-    fn a_capture_holds_headers_and_packets_in_the_layout_of_pcap() {
+    fn a_capture_holds_headers_and_packets_in_the_layout_of_pcapng() {
         let route = Route {
             local: "10.0.0.1".parse().unwrap(),
             remote: "10.0.0.2".parse().unwrap(),
@@ -97,14 +114,29 @@ mod tests {
         let record = Record {
             at: Time::from_millis(1500),
             route,
-            packet: vec![7; 16],
+            packet: vec![7; 18],
             ecn: base::Ecn::NotEct,
             arrives: true,
         };
         let mut out = Vec::new();
         write(&mut out, &[record]).unwrap();
-        assert_eq!(out.len(), 24 + 16 + 20 + 8 + 16);
-        assert_eq!(out[24..32], [1, 0, 0, 0, 0x00, 0x65, 0xcd, 0x1d]);
-        assert_eq!(header_checksum(&out[40..60]), [0, 0], "a header with its checksum sums to zero");
+        let packet = 20 + 8 + 18;
+        let blocks = [28, 32, 32 + packet + 2];
+        assert_eq!(out.len(), blocks.iter().sum::<usize>());
+        let mut at = 0;
+        for (kind, length) in [SECTION, INTERFACE, PACKET].into_iter().zip(blocks) {
+            let word = |place: usize| u32::from_le_bytes(out[place..place + 4].try_into().unwrap());
+            assert_eq!(
+                (word(at), word(at + 4) as usize, word(at + length - 4) as usize),
+                (kind, length, length)
+            );
+            at += length;
+        }
+        let nanos: u64 = 1_500_000_000;
+        assert_eq!(
+            out[72..80],
+            [(nanos >> 32).to_le_bytes()[..4].to_vec(), nanos.to_le_bytes()[..4].to_vec()].concat()
+        );
+        assert_eq!(header_checksum(&out[88..108]), [0, 0], "a header with its checksum sums to zero");
     }
 }

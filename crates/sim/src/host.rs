@@ -1,6 +1,7 @@
 //! A host: addresses, an engine, and a program.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use base::Time;
 use sctp::Endpoint;
@@ -17,11 +18,17 @@ pub struct Host {
     pub app: App,
     /// Whether it is there; one that is not answers every packet with ICMP port unreachable.
     pub is_up: bool,
+    /// How far its clock is ahead of the world's.
+    pub(crate) ahead: Duration,
 }
 
 impl Host {
     /// When this host wants to be woken.
     pub(crate) fn next_timeout(&self) -> Time {
-        if self.is_up { self.endpoint.next_timeout().min(self.app.next_wake()) } else { Time::NEVER }
+        let next = self.endpoint.next_timeout().min(self.app.next_wake());
+        if !self.is_up || next == Time::NEVER {
+            return Time::NEVER;
+        }
+        Time::ZERO + (next - Time::ZERO).saturating_sub(self.ahead)
     }
 }

@@ -83,6 +83,10 @@ pub enum Change {
     Rebind(IpAddr, u16),
     /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
     Up(HostId, bool),
+    /// A host's clock jumps forward by this, as after a sleep: all its timers are late at once.
+    Jump(HostId, Duration),
+    /// A host's clock falls back by this, but not behind the world's.
+    FallBack(HostId, Duration),
 }
 
 enum Happening {
@@ -157,7 +161,13 @@ impl World {
             assert!(self.owners.insert(address, id).is_none(), "{address} belongs to another host");
         }
         let endpoint = self.new_endpoint(config);
-        self.hosts.push(Host { app: App::new(addresses.clone()), addresses, endpoint, is_up: true });
+        self.hosts.push(Host {
+            app: App::new(addresses.clone()),
+            addresses,
+            endpoint,
+            is_up: true,
+            ahead: Duration::ZERO,
+        });
         id
     }
 
@@ -253,7 +263,7 @@ impl World {
             local_addresses: host.addresses.clone(),
             config,
         };
-        let id = host.endpoint.connect(self.now, connect).expect("a new association");
+        let id = host.endpoint.connect(self.now + host.ahead, connect).expect("a new association");
         host.app.conversations.insert(id, conversation);
         self.work(from);
         id
@@ -271,7 +281,8 @@ impl World {
 
     /// An ICMP error reaches `to` now.
     pub fn inject_path_error(&mut self, to: HostId, route: Route, error: PathError, quoted: &[u8]) {
-        self.hosts[to.0].endpoint.handle_path_error(self.now, &route, error, quoted);
+        let host = &mut self.hosts[to.0];
+        host.endpoint.handle_path_error(self.now + host.ahead, &route, error, quoted);
         self.work(to);
     }
 
@@ -318,9 +329,10 @@ impl World {
             if host.next_timeout() > self.now {
                 continue;
             }
-            host.endpoint.handle_timeout(self.now);
+            let now = self.now + host.ahead;
+            host.endpoint.handle_timeout(now);
             let next = host.endpoint.next_timeout();
-            assert!(next > self.now, "a timer of host {index} stays in the past: {next:?} at {:?}", self.now);
+            assert!(next > now, "a timer of host {index} stays in the past: {next:?} at {now:?}");
             self.work(HostId(index));
         }
     }
@@ -342,6 +354,14 @@ impl World {
             }
             Happening::Change(Change::Rebind(address, port)) => {
                 self.ports.insert(address, port);
+            }
+            Happening::Change(Change::Jump(host, by)) => {
+                self.hosts[host.0].ahead += by;
+                self.work(host);
+            }
+            Happening::Change(Change::FallBack(host, by)) => {
+                let host = &mut self.hosts[host.0];
+                host.ahead = host.ahead.saturating_sub(by);
             }
             Happening::Change(Change::Up(host, up)) => {
                 self.hosts[host.0].is_up = up;
@@ -367,7 +387,7 @@ impl World {
 
     fn deliver(&mut self, to: HostId, route: Route, packet: &[u8], ecn: Ecn) {
         let host = &mut self.hosts[to.0];
-        host.endpoint.handle_datagram(self.now, &route, ecn, packet, &mut host.app);
+        host.endpoint.handle_datagram(self.now + host.ahead, &route, ecn, packet, &mut host.app);
         self.work(to);
     }
 
@@ -385,7 +405,7 @@ impl World {
 
     /// Lets program and engine of a host work until they have nothing more to say.
     fn work(&mut self, id: HostId) {
-        let now = self.now;
+        let now = self.now + self.hosts[id.0].ahead;
         if !self.hosts[id.0].is_up {
             return;
         }
@@ -499,12 +519,12 @@ impl World {
         self.trace = mixed ^ mixed >> 29;
     }
 
-    /// Writes the recorded packets as a pcap file into the temporary directory; returns its path.
+    /// Writes the recorded packets as a pcapng file into the temporary directory; returns its path.
     ///
     /// # Errors
     /// What the file system says.
     pub fn write_capture(&self, name: &str) -> std::io::Result<PathBuf> {
-        let path = std::env::temp_dir().join(format!("{name}-{}.pcap", std::process::id()));
+        let path = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
         let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
         capture::write(&mut file, &self.records)?;
         Ok(path)

@@ -19,6 +19,7 @@ impl Endpoint {
         packet: &[u8],
         listener: &mut dyn Listener,
     ) {
+        let now = self.not_back(now);
         let Some(parsed) = self.parse(packet) else {
             self.counters.malformed += 1;
             return;
@@ -183,6 +184,7 @@ impl Endpoint {
     /// that packet, from the SCTP header on: at least its ports and tag must be there and right, for anybody can forge
     /// ICMP (RFC 9260 section 10).
     pub fn handle_path_error(&mut self, now: Time, route: &Route, error: PathError, quoted: &[u8]) {
+        let now = self.not_back(now);
         let Some(header) = CommonHeader::peek(quoted) else { return };
         let (local, remote) = (header.source_port, header.destination_port);
         let Some(id) = self.slots.by_peer(local, remote, route.remote) else { return };

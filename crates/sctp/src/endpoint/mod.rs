@@ -37,6 +37,8 @@ use spent::SpentCookies;
 /// The engine: see the crate's documentation for how to drive it.
 pub struct Endpoint {
     config: EndpointConfig,
+    /// The latest time that the driver told: time never goes back in here, whatever the driver's clock does.
+    latest: Time,
     random: Random,
     cookies: CookieJar,
     spent: SpentCookies,
@@ -130,6 +132,7 @@ impl Endpoint {
             replies: Replies::new(config.limits.queued_replies),
             counters: EndpointCounters::default(),
             random,
+            latest: now,
             config,
         }
     }
@@ -139,6 +142,7 @@ impl Endpoint {
     /// # Errors
     /// See [`ConnectError`].
     pub fn connect(&mut self, now: Time, connect: Connect) -> Result<AssociationId, ConnectError> {
+        let now = self.not_back(now);
         if connect.init_routes.is_empty() {
             return Err(ConnectError::NoRoute);
         }
@@ -178,6 +182,12 @@ impl Endpoint {
         Ok(id)
     }
 
+    /// `now`, or the latest time told if that is later.
+    fn not_back(&mut self, now: Time) -> Time {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
     /// Whether one more association may begin.
     fn has_room(&self) -> bool {
         self.slots.len() < self.config.limits.associations && self.pressure() < Pressure::Full
@@ -199,6 +209,7 @@ impl Endpoint {
 
     /// Serves every timer that has expired by `now`.
     pub fn handle_timeout(&mut self, now: Time) {
+        let now = self.not_back(now);
         while let Some(id) = self.slots.pop_expired(now) {
             match self.slots.get_mut(id) {
                 Some(Slot::Opening(opening)) => {
@@ -231,6 +242,7 @@ impl Endpoint {
     /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. Call until
     /// `None`.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let now = self.not_back(now);
         if let Some((route, packet)) = self.replies.pop() {
             let room = buf.get_mut(..packet.len())?;
             room.copy_from_slice(&packet);
@@ -430,7 +442,7 @@ impl Endpoint {
         now: Time,
         work: impl FnOnce(&mut Association, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let pressure = self.pressure();
+        let (now, pressure) = (self.not_back(now), self.pressure());
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
         association.set_pressure(pressure);
         let mut ctx = Context {

@@ -19,6 +19,7 @@ mod many;
 mod memory;
 mod mtu;
 mod multipath;
+mod others_bugs;
 mod partial;
 mod paths;
 mod rebinding;

@@ -11,8 +11,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sctp::{
-    AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Multipath, PathScheduler,
-    Scheduler, Timing,
+    AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Limits, Multipath,
+    PathScheduler, Scheduler, Timing,
 };
 use sim::{
     Change, Close, Conversation, Direction, HostId, LinkConfig, LinkId, Loss, Outgoing, Reading, World,
@@ -106,7 +106,10 @@ fn build(seed: u64) -> Run {
     if seed % 2 == 1 {
         config.multipath = Multipath::Concurrent { scheduler: PathScheduler::LowestRtt };
     }
-    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+    // Memory runs short in every fifth world.
+    let memory = if r.random_bool(0.2) { r.random_range(60_000..400_000) } else { Limits::default().memory };
+    let limits = Limits { memory, ..Limits::default() };
+    let endpoint = EndpointConfig { association: config.clone(), limits, ..EndpointConfig::default() };
     let mut world = World::new(seed);
     let [a, b] = [1, 2].map(|host| {
         let list = addresses(host);
@@ -214,6 +217,7 @@ fn run(seed: u64, t: &mut Run) {
     let up = t.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, t.a) && is_up(w, t.b));
     assert!(up, "seed {seed}: not up after 300 s\n{}", describe(&t.world));
     let expected = plan_cuts(r, t);
+    plan_more(r, t);
     plan_mtu(&mut random(seed.wrapping_add(2 << 32)), t);
     plan_rebindings(&mut random(seed.wrapping_add(3 << 32)), t);
     let limit = t.world.now() + LIMIT;
@@ -285,6 +289,30 @@ fn plan_rebindings(r: &mut ChaCha12Rng, t: &mut Run) {
         let at = t.world.now() + Duration::from_millis(r.random_range(0..5000));
         t.world.at(at, Change::Rebind(address, r.random_range(1024..60_000)));
         t.rebinds = true;
+    }
+}
+
+/// A link that comes and goes, and clocks that jump: nothing may be lost by either.
+fn plan_more(r: &mut ChaCha12Rng, t: &mut Run) {
+    let now = t.world.now();
+    if r.random_bool(0.15) {
+        let link = t.links[r.random_range(0..t.links.len())];
+        let period = Duration::from_millis(r.random_range(20..600));
+        for n in 0..r.random_range(2..20) {
+            t.world.at(now + 2 * n * period, Change::CutBoth(link, true));
+            t.world.at(now + (2 * n + 1) * period, Change::CutBoth(link, false));
+        }
+    }
+    if r.random_bool(0.15) {
+        let host = [t.a, t.b][r.random_range(0..2)];
+        // Less than the guard of a shutdown.
+        let by = Duration::from_millis(r.random_range(1..200_000));
+        let at = now + Duration::from_millis(r.random_range(0..3000));
+        t.world.at(at, Change::Jump(host, by));
+        if r.random_bool(0.5) {
+            let later = at + Duration::from_millis(r.random_range(1..2000));
+            t.world.at(later, Change::FallBack(host, by / r.random_range(1..4)));
+        }
     }
 }
 
