@@ -6,6 +6,8 @@
 #[path = "pair/mod.rs"]
 mod pair;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use pair::Pair;
 
@@ -36,6 +38,17 @@ fn set_up(count: u64) {
     }
 }
 
+/// Associations that rest at once.
+const IDLE: u16 = 1000;
+
+fn idle(seconds: u64) {
+    let mut pair = Pair::new(2);
+    for n in 0..IDLE {
+        pair.connect_from(6000 + n);
+    }
+    pair.rest(Duration::from_secs(100 + seconds));
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let count = words.get(1).and_then(|w| w.parse().ok());
@@ -46,8 +59,9 @@ fn main() {
         (Some("bulk-64"), Some(count)) => bulk(64, 1)(count),
         (Some("ping-pong-64"), Some(count)) => ping_pong(count),
         (Some("set-up"), Some(count)) => set_up(count),
+        (Some("idle-1000"), Some(count)) => idle(count),
         _ => {
-            eprintln!("usage: workloads bulk-1100|bulk-65536|bulk-64|ping-pong-64|set-up COUNT");
+            eprintln!("usage: workloads bulk-1100|bulk-65536|bulk-64|ping-pong-64|set-up|idle-1000 COUNT");
             std::process::exit(2);
         }
     }

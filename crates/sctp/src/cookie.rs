@@ -21,8 +21,8 @@ use crate::random::Random;
 /// The MAC is cut to 128 bits, as RFC 4868 section 2.1.1 does.
 const MAC_LEN: usize = 16;
 
-/// As long as a block of the hash.
-type Key = [u8; 64];
+/// A MAC that has taken in its key: doing that again for each cookie would cost as much as a short cookie itself.
+type Keyed = Hmac<Sha256>;
 
 /// What a cookie says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,29 +71,28 @@ pub(crate) enum CookieError {
 
 /// The keys.
 pub(crate) struct CookieJar {
-    current: Key,
-    previous: Key,
+    current: Keyed,
+    previous: Keyed,
     replaced: Time,
     key_lifetime: Duration,
     /// For Tie-Tags: kept as long as the associations.
-    tie_key: Key,
+    tie_key: Keyed,
 }
 
 impl CookieJar {
     pub(crate) fn new(now: Time, key_lifetime: Duration, random: &mut Random) -> CookieJar {
         CookieJar {
-            current: random.key(),
-            previous: random.key(),
+            current: keyed(random),
+            previous: keyed(random),
             replaced: now,
             key_lifetime,
-            tie_key: random.key(),
+            tie_key: keyed(random),
         }
     }
 
     /// What stands for the association with these tags.
     pub(crate) fn tie(&self, (local, peer): (VerificationTag, VerificationTag)) -> Tie {
-        let mut mac = mac(&self.tie_key, &local.0.to_be_bytes());
-        mac.update(&peer.0.to_be_bytes());
+        let mac = self.tie_key.clone().chain_update(local.0.to_be_bytes()).chain_update(peer.0.to_be_bytes());
         let mac = mac.finalize().into_bytes();
         Tie(std::array::from_fn(|i| mac[i]))
     }
@@ -101,7 +100,7 @@ impl CookieJar {
     /// Signs a cookie. Keys are replaced here: only new cookies need a new key.
     pub(crate) fn seal(&mut self, cookie: &Cookie, now: Time, random: &mut Random) -> Vec<u8> {
         if now - self.replaced >= self.key_lifetime {
-            self.previous = std::mem::replace(&mut self.current, random.key());
+            self.previous = std::mem::replace(&mut self.current, keyed(random));
             self.replaced = now;
         }
         let mut bytes = cookie.encode();
@@ -115,7 +114,7 @@ impl CookieJar {
     pub(crate) fn open(&self, bytes: &[u8], header: &CommonHeader, now: Time) -> Result<Cookie, CookieError> {
         let (body, tag) = bytes.split_last_chunk::<MAC_LEN>().ok_or(CookieError::Forged)?;
         let around = Around { ports: (header.destination_port, header.source_port), tag: header.tag };
-        let signed = |key| around.sign(key, body).verify_truncated_left(tag).is_ok();
+        let signed = |key: &Keyed| around.sign(key, body).verify_truncated_left(tag).is_ok();
         if !signed(&self.current) && !signed(&self.previous) {
             return Err(CookieError::Forged);
         }
@@ -138,20 +137,19 @@ struct Around {
 }
 
 impl Around {
-    fn sign(&self, key: &Key, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac = mac(key, body);
-        for port in [self.ports.0, self.ports.1] {
-            mac.update(&port.to_be_bytes());
-        }
-        mac.update(&self.tag.0.to_be_bytes());
-        mac
+    fn sign(&self, key: &Keyed, body: &[u8]) -> Keyed {
+        let (ours, peers) = self.ports;
+        key.clone()
+            .chain_update(body)
+            .chain_update(ours.to_be_bytes())
+            .chain_update(peers.to_be_bytes())
+            .chain_update(self.tag.0.to_be_bytes())
     }
 }
 
-fn mac(key: &Key, body: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new(key.into());
-    mac.update(body);
-    mac
+/// A new key, as long as a block of the hash.
+fn keyed(random: &mut Random) -> Keyed {
+    Hmac::new(&random.key().into())
 }
 
 impl Cookie {

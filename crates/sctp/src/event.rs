@@ -173,12 +173,14 @@ pub struct Message {
     /// Whether the sender gave the message up after parts of it were delivered: this last part has no bytes, and those
     /// before it should be thrown away.
     pub aborted: bool,
-    /// The bytes, in pieces as they came off the wire.
-    pub pieces: SmallVec<[Bytes; 1]>,
+    /// The bytes, in pieces that are as long as can be without copying. A piece holds on to memory that it shares with
+    /// others received around the same time: copy what is to be kept for long.
+    pub pieces: SmallVec<[Bytes; 2]>,
 }
 
 impl Message {
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum()
     }

@@ -48,6 +48,7 @@ impl<'b> Writer<'b> {
     ///
     /// # Errors
     /// [`NoRoom`] if they do not fit.
+    #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let end = self.len + bytes.len();
         self.buf.get_mut(self.len..end).ok_or(NoRoom)?.copy_from_slice(bytes);
@@ -71,8 +72,12 @@ impl<'b> Writer<'b> {
     }
 
     /// Pads with zeros to a multiple of four.
+    #[inline]
     pub(crate) fn pad(&mut self) -> Result<(), NoRoom> {
-        self.zeros(padded(self.len) - self.len)
+        match padded(self.len) - self.len {
+            0 => Ok(()),
+            count => self.zeros(count),
+        }
     }
 
     /// A chunk with the value that `body` writes.
@@ -239,10 +244,15 @@ impl<'b> PacketWriter<'b> {
     ///
     /// # Errors
     /// [`NoRoom`] if the chunk does not fit; the packet is then as it was before.
+    #[inline]
     pub fn push(&mut self, chunk: &impl WriteChunk) -> Result<(), NoRoom> {
         let before = self.out.len;
         let written = chunk.write(&mut self.out).and_then(|()| self.out.pad());
-        let result = written.and_then(|()| self.insert_auth(before)).and_then(|()| self.check_room());
+        let written = match self.auth {
+            Some(plan) => written.and_then(|()| self.insert_auth(before, plan)),
+            None => written,
+        };
+        let result = written.and_then(|()| self.check_room());
         if result.is_err() {
             self.out.len = before;
             self.auth_at = self.auth_at.filter(|&at| at < before);
@@ -256,11 +266,10 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Puts the AUTH chunk before the chunk at `at`, if that needs it and none is there yet.
-    fn insert_auth(&mut self, at: usize) -> Result<(), NoRoom> {
-        let Some(plan) = self.auth.filter(|_| self.auth_at.is_none()) else { return Ok(()) };
+    fn insert_auth(&mut self, at: usize, plan: AuthPlan) -> Result<(), NoRoom> {
         let end = self.out.len;
         let chunk_type = self.out.buf.get(at).map(|&t| ChunkType(t));
-        if !chunk_type.is_some_and(|t| plan.chunks.contains(t)) {
+        if self.auth_at.is_some() || !chunk_type.is_some_and(|t| plan.chunks.contains(t)) {
             return Ok(());
         }
         if end + plan.chunk_len() > self.out.buf.len() {
@@ -278,6 +287,7 @@ impl<'b> PacketWriter<'b> {
     ///
     /// # Errors
     /// [`NoRoom`] if the chunk does not fit; the packet is then as it was before.
+    #[inline]
     pub fn push_data(&mut self, data: &Data<'_>) -> Result<(), NoRoom> {
         self.push(data)
     }

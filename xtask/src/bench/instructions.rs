@@ -23,6 +23,7 @@ const ROWS: &[(&str, u64, &str)] = &[
     ("bulk-64", 20_000, "a message of 64 bytes that shares packets with others"),
     ("ping-pong-64", 1_000, "a message of 64 bytes there and one back"),
     ("set-up", 100, "an association set up and shut down"),
+    ("idle-1000", 60, "a second of 1,000 idle associations with four paths each, heartbeats included"),
 ];
 
 /// `./x bench instructions [--update]`.

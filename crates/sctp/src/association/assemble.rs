@@ -235,9 +235,9 @@ impl Association {
 
     /// A SACK that is due, or one that was waiting and can ride along.
     fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
-        let rides = !packet.is_empty() || self.next_new_length(path).is_some();
-        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && rides);
-        if !self.state.acknowledges() || !wanted || path != self.sack_path() {
+        let rides = || !packet.is_empty() || self.next_new_length(path).is_some();
+        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && rides());
+        if !wanted || !self.state.acknowledges() || path != self.sack_path() {
             return;
         }
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
@@ -300,13 +300,13 @@ impl Association {
 
     /// The length of the next new chunk, if windows and pacing allow it on `path`.
     pub(super) fn next_new_length(&self, path: PathIndex) -> Option<usize> {
-        self.next_length_in_window(path).filter(|_| self.window_allows(path))
+        if self.window_allows(path) { self.waiting_length(path) } else { None }
     }
 
-    /// The same, whatever the pacing says (RFC 9260 section 6.1 A and B).
-    fn next_length_in_window(&self, path: PathIndex) -> Option<usize> {
+    /// The same after a chunk of at most `max` bytes, whatever the pacing says (RFC 9260 section 6.1 A and B).
+    fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         let has_window = self.paths.get(path).sending.has_window(self.outstanding.flight(path));
-        self.waiting_length(path).filter(|_| has_window)
+        if has_window { self.length_with_room(max) } else { None }
     }
 
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
@@ -314,10 +314,19 @@ impl Association {
         if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        let length = self.queue.next_length(self.fragment_size_now())?;
+        if self.queue.is_empty() || self.is_detour(path) {
+            return None;
+        }
+        self.length_with_room(self.fragment_size_now())
+    }
+
+    /// The length of the next new chunk, of at most `max` bytes, that the peer has room for.
+    #[inline]
+    fn length_with_room(&self, max: usize) -> Option<usize> {
+        let length = self.queue.next_length(max)?;
         // With nothing in flight one chunk may probe a closed window.
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
-        (window_open && !self.is_detour(path)).then_some(length)
+        window_open.then_some(length)
     }
 
     fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
@@ -330,21 +339,23 @@ impl Association {
                 break;
             }
             let Some(Taken { fragment, limited }) = self.queue.next_fragment(max) else { break };
-            let tsn = self.outstanding.next().tsn(self.initial_tsn);
             self.take_window(length);
-            let seq = self.outstanding.push(fragment.clone(), path, now);
+            let end = fragment.end;
+            let seq = self.outstanding.push(fragment, path, now);
             if let Some(id) = limited {
-                self.limited.on_sent(id, seq, fragment.end);
+                self.limited.on_sent(id, seq, end);
             }
             self.paths.get_mut(path).on_data_sent(length, now);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
-            let in_window = self.next_length_in_window(path);
-            next = in_window.filter(|_| self.window_allows(path));
+            let in_window = self.length_in_window(path, max);
+            next = in_window.filter(|_| self.paths.get(path).sending.pacing_allows());
             let immediate = in_window.is_none()
                 && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
-            let pushed = self.push_fragment(packet, &fragment, tsn, immediate);
-            debug_assert!(pushed.is_ok(), "the room was checked");
+            if let Some(fragment) = self.outstanding.newest() {
+                let pushed = self.push_fragment(packet, fragment, seq.tsn(self.initial_tsn), immediate);
+                debug_assert!(pushed.is_ok(), "the room was checked");
+            }
         }
         self.queue.end_packet();
     }

@@ -2,7 +2,8 @@
 //!
 //! Begins where both sides' INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
 //! ([`Association::from_cookie`]). Its parts: `table` says which chunk does what in which state; `data` takes DATA and SACK;
-//! `reconfig` resets and adds streams, `advertising` advertises the send buffer; `shutdown` and `timers` are what their names say; `assemble` writes packets.
+//! `reconfig` resets and adds streams; `advertising` tells routers of the send buffer; `shutdown` and `timers` are what their
+//! names say; `assemble` writes packets.
 
 mod addresses;
 mod advertising;
@@ -12,6 +13,7 @@ mod buffers;
 mod data;
 mod ecn;
 mod heartbeat;
+mod idle;
 mod mtu;
 mod opening;
 mod partial;
@@ -51,6 +53,7 @@ use crate::random::Random;
 use crate::rx::Inbound;
 use crate::tx::{Forward, Limited, Outstanding, SendQueue};
 pub(crate) use authentication::Screen;
+use idle::Idle;
 pub(crate) use opening::{INIT_PACKET_MAX, Opening, own_parameters};
 pub(crate) use state::State;
 pub(crate) use table::Verdict;
@@ -162,6 +165,7 @@ pub(crate) struct Association {
     unproven_credit: usize,
     counters: Counters,
     events: VecDeque<Event>,
+    idle: Idle,
 }
 
 /// What both ways of birth know.
@@ -292,6 +296,7 @@ impl Association {
             unproven_credit: 0,
             counters: Counters::default(),
             events: VecDeque::new(),
+            idle: Idle::default(),
             config: birth.config,
         }
     }
@@ -341,6 +346,12 @@ impl Association {
     /// UNCONFIRMED address", but HEARTBEAT, its answer, and what is bundled with it.
     fn proved(&self, path: PathIndex) -> PathIndex {
         if self.paths.get(path).is_confirmed() { path } else { self.paths.current() }
+    }
+
+    /// Whether there are events, or other names to be found by.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !self.events.is_empty() || self.names_changed
     }
 
     /// Whether the peer's addresses have changed since this was last asked.
@@ -426,7 +437,8 @@ impl Association {
         if stream.0 < streams { Ok(()) } else { Err(StreamError::NoSuchStream { stream: stream.0, streams }) }
     }
 
-    /// The next message, and whether the peer should hear of the room this made.
+    /// The next message. The peer hears of the room this makes if it is much.
+    #[inline]
     pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
         let is_much = self.counters.bytes_received > self.config.first_window() as u64 / 4;
         let path = self.paths.get_mut(self.data_path);
@@ -435,11 +447,11 @@ impl Association {
         if rtt.is_none() && is_much {
             path.probe_now(now);
         }
-        let (message, reopened) = self.inbound.read(now, rtt)?;
-        if reopened && self.state.receives_data() {
+        let message = self.inbound.read(now, rtt);
+        if message.is_some() && self.inbound.has_reopened() && self.state.receives_data() {
             self.inbound.ack.on_irregular();
         }
-        Some(message)
+        message
     }
 
     /// Tells the driver if there is something to read, and was not before.

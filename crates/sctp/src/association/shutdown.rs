@@ -100,6 +100,7 @@ impl Association {
             self.inbound.ack.on_irregular();
         }
         self.after_data_moved(now);
+        self.watch_for_quiet(now);
     }
 
     /// The last word: SHUTDOWN COMPLETE.

@@ -1,4 +1,4 @@
-//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK.
+//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, and the look for idleness.
 
 use base::Time;
 
@@ -19,7 +19,8 @@ impl Association {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 let partial = self.forward.next_timeout().min(self.limited.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
-                paths.min(self.inbound.ack.next_timeout()).min(requests).min(partial)
+                let others = requests.min(partial).min(self.idle_timeout());
+                paths.min(self.inbound.ack.next_timeout()).min(others)
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
         }
@@ -84,6 +85,7 @@ impl Association {
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
         self.give_up_expired(ctx.now);
         self.expire_forward(ctx.now);
+        self.shrink_if_quiet(ctx.now);
         if matches!(self.state, State::Closed) {
             return;
         }

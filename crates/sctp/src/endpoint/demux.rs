@@ -69,11 +69,13 @@ impl Endpoint {
 
     /// The association with this tag and these ports, or the one that a reflected tag speaks of (section 8.5.1 B and C).
     fn find(&self, header: &CommonHeader, route: &Route, first: &RawChunk<'_>) -> Owner {
-        let reflected = match first.parse() {
-            Ok(Chunk::Abort(abort)) => abort.tag_reflected,
-            Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
-            _ => false,
-        };
+        let may_reflect = matches!(first.chunk_type, ChunkType::ABORT | ChunkType::SHUTDOWN_COMPLETE);
+        let reflected = may_reflect
+            && match first.parse() {
+                Ok(Chunk::Abort(abort)) => abort.tag_reflected,
+                Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
+                _ => false,
+            };
         let by_tag = self.slots.by_tag(header.tag).filter(|&id| self.ports_match(id, header));
         if let Some(id) = by_tag.filter(|_| !reflected) {
             return Owner::Association(id);

@@ -46,7 +46,8 @@ pub struct Endpoint {
     inits: Budget,
     strays: Budget,
     slots: Slots,
-    /// Associations that may have something to send.
+    /// Associations that may have something to send; until they have had their turn, their timers may be out of date
+    /// in `slots`.
     ready: VecDeque<AssociationId>,
     events: VecDeque<(AssociationId, Event)>,
     replies: Replies,
@@ -210,6 +211,9 @@ impl Endpoint {
     /// Serves every timer that has expired by `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         let now = self.not_back(now);
+        for index in 0..self.ready.len() {
+            self.set_timer(self.ready[index]);
+        }
         while let Some(id) = self.slots.pop_expired(now) {
             match self.slots.get_mut(id) {
                 Some(Slot::Opening(opening)) => {
@@ -219,7 +223,6 @@ impl Endpoint {
                 }
                 Some(Slot::Association(_)) => {
                     self.with(id, now, |a, ctx| a.on_timeout(ctx));
-                    continue;
                 }
                 Some(Slot::Finished) | None => {}
             }
@@ -234,9 +237,11 @@ impl Endpoint {
         self.settle(id);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs.
+    /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs. Asked before
+    /// [`poll_transmit`](Self::poll_transmit) has returned `None`, it may say too early a time.
     pub fn next_timeout(&self) -> Time {
-        self.slots.next_timeout()
+        let unsettled = self.ready.iter().filter_map(|&id| Some(timeout_of(self.slots.get(id)?)));
+        unsettled.fold(self.slots.next_timeout(), Time::min)
     }
 
     /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. Call until
@@ -275,6 +280,7 @@ impl Endpoint {
                 None => {
                     self.ready.pop_front();
                     self.slots.set_ready(id, false);
+                    self.set_timer(id);
                 }
             }
         }
@@ -452,35 +458,67 @@ impl Endpoint {
             replies: &mut self.replies,
         };
         let result = work(association, &mut ctx);
-        self.settle(id);
+        if association.has_news() {
+            self.take_news(id);
+        }
+        self.give_turn(id);
         Some(result)
     }
 
-    /// After an association worked: its events, its timer, its turn to send.
-    fn settle(&mut self, id: AssociationId) {
-        let Some(slot) = self.slots.get_mut(id) else { return };
-        let (next, memory) = match slot {
-            Slot::Opening(opening) => (opening.t1, opening.memory()),
-            Slot::Association(association) => {
-                while let Some(event) = association.poll_event() {
-                    self.events.push_back((id, event));
-                }
-                let renamed = association.take_names_changed();
-                let (timeout, memory) = (association.next_timeout(), association.memory());
-                if association.state_name() == StateName::Closed {
-                    // Its tag and its peer may be another's now.
-                    self.slots.forget_names(id);
-                } else if renamed {
-                    self.slots.rename(id);
-                }
-                (timeout, memory)
-            }
-            Slot::Finished => (Time::NEVER, 0),
-        };
-        self.slots.set_memory(id, memory);
-        self.slots.set_timeout(id, next);
+    /// What an association has to say: events, and that it goes by other names.
+    fn take_news(&mut self, id: AssociationId) {
+        let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return };
+        while let Some(event) = association.poll_event() {
+            self.events.push_back((id, event));
+        }
+        let renamed = association.take_names_changed();
+        if association.state_name() == StateName::Closed {
+            // Its tag and its peer may be another's now.
+            self.slots.forget_names(id);
+        } else if renamed {
+            self.slots.rename(id);
+        }
+    }
+
+    /// It may have something to send, and may hold more or less than before. Its timer is set when it has sent it: once for
+    /// all that was done until then.
+    fn give_turn(&mut self, id: AssociationId) {
+        if let Some(memory) = self.slots.get(id).map(memory_of) {
+            self.slots.set_memory(id, memory);
+        }
         if self.slots.set_ready(id, true) {
             self.ready.push_back(id);
         }
+    }
+
+    fn set_timer(&mut self, id: AssociationId) {
+        if let Some(next) = self.slots.get(id).map(timeout_of) {
+            self.slots.set_timeout(id, next);
+        }
+    }
+
+    /// After anything but the daily work of an association: its events, its timer, its turn to send.
+    fn settle(&mut self, id: AssociationId) {
+        self.take_news(id);
+        self.set_timer(id);
+        self.give_turn(id);
+    }
+}
+
+/// Bytes that a slot holds.
+fn memory_of(slot: &Slot) -> usize {
+    match slot {
+        Slot::Opening(opening) => opening.memory(),
+        Slot::Association(association) => association.memory(),
+        Slot::Finished => 0,
+    }
+}
+
+/// When the next timer of a slot expires.
+fn timeout_of(slot: &Slot) -> Time {
+    match slot {
+        Slot::Opening(opening) => opening.t1,
+        Slot::Association(association) => association.next_timeout(),
+        Slot::Finished => Time::NEVER,
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: every index leads to a live slot, and every live slot is in the indices that suit it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
 use base::Time;
@@ -53,10 +53,31 @@ impl BuildHasher for KeyedHash {
     }
 }
 
+/// Spreads tags over a table. Those that are kept are random, chosen by us.
+#[derive(Clone, Copy, Default)]
+struct TagHasher(u64);
+
+impl Hasher for TagHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, tag: u32) {
+        // The golden ratio's bits: the highest and the lowest of the product both depend on the whole tag.
+        let product = u128::from(self.0 ^ u64::from(tag)) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 pub(crate) struct Slots {
     entries: Slab<Entry>,
     generation: u64,
-    by_tag: HashMap<u32, AssociationId, KeyedHash>,
+    by_tag: HashMap<u32, AssociationId, BuildHasherDefault<TagHasher>>,
     by_peer: HashMap<Peer, AssociationId, KeyedHash>,
     timeouts: BTreeSet<(Time, AssociationId)>,
     /// Bytes of all.
@@ -68,7 +89,7 @@ impl Slots {
         Slots {
             entries: Slab::new(),
             generation: 0,
-            by_tag: HashMap::with_hasher(KeyedHash(key)),
+            by_tag: HashMap::default(),
             by_peer: HashMap::with_hasher(KeyedHash(key)),
             timeouts: BTreeSet::new(),
             memory: 0,

@@ -164,10 +164,8 @@ impl Offer {
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
         let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
         // Not last: rtc-sctp drops an INIT that ends in a parameter of four octets.
-        let empty = [
-            forward_tsn.then_some(Parameter::ForwardTsnSupported),
-            ecn.then_some(Parameter::EcnCapable),
-        ];
+        let empty =
+            [forward_tsn.then_some(Parameter::ForwardTsnSupported), ecn.then_some(Parameter::EcnCapable)];
         empty.into_iter().flatten().chain(listed).chain(zero_checksum).chain(auth)
     }
 }

@@ -129,6 +129,11 @@ impl Sending {
         self.credit != Credit::No || (flight < self.window && self.pacer.allows())
     }
 
+    /// Whether the pacer lets data leave now, if the window has room.
+    pub(crate) fn pacing_allows(&self) -> bool {
+        self.credit != Credit::No || self.pacer.allows()
+    }
+
     /// Time has passed; packets are about to be written.
     pub(crate) fn refill(&mut self, now: Time) {
         self.pacer.expire(now);

@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use base::Time;
-use bytes::Bytes;
 use wire::{GapBlock, Tsn};
 
 use crate::config::{AssociationConfig, Limits, Timing};
@@ -23,6 +22,7 @@ use crate::memory::{FLOOR, Pressure};
 use crate::tx::Seq;
 pub(crate) use ack::AckTimer;
 use arena::Arena;
+use bytes::BytesMut;
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Piece, Skip};
 use reset::HeldBack;
@@ -32,10 +32,8 @@ use window::Window;
 /// What each message costs beside its bytes, so that tiny messages cannot outgrow the receive buffer.
 const MESSAGE_OVERHEAD: usize = 64;
 
-/// What a message takes of the receive buffer.
-fn cost(message: &Message) -> usize {
-    message.pieces.iter().map(|p| p.len() + MESSAGE_OVERHEAD).sum()
-}
+/// Messages and fragments that may wait for others while further payloads share their blocks with them.
+const MAX_SHARING_PARKED: usize = 8;
 
 /// What became of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +113,8 @@ impl Inbound {
             self.ack.on_irregular();
             return DataOutcome::Dropped;
         }
-        match self.tracker.insert(seq) {
+        let arrival = self.tracker.insert(seq);
+        match arrival {
             Arrival::Full => {
                 self.ack.on_irregular();
                 return DataOutcome::Dropped;
@@ -123,10 +122,10 @@ impl Inbound {
             Arrival::InOrder if !self.tracker.has_gaps() => self.ack.on_data(chunk.immediate, now, timing),
             Arrival::InOrder | Arrival::OutOfOrder => self.ack.on_irregular(),
         }
-        let payload = self.arena.keep(chunk.payload);
+        let payload = self.keep(chunk.payload, arrival);
         self.held += payload.len() + MESSAGE_OVERHEAD;
         self.payload += payload.len();
-        if !self.hold_back(seq, chunk, &payload) {
+        if let Some(payload) = self.hold_back(seq, chunk, payload) {
             self.place(seq, chunk, payload);
         }
         self.finish_reset();
@@ -135,15 +134,35 @@ impl Inbound {
     }
 
     /// Gives a chunk to the reassembly.
-    fn place(&mut self, seq: Seq, chunk: &Piece<'_>, payload: Bytes) {
-        if let Some(unplaceable) = self.reassembly.insert(seq, chunk, payload, &mut self.ready) {
+    fn place(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) {
+        let placed = self.reassembly.insert(seq, chunk, payload, &mut self.ready);
+        if placed.joined {
+            self.held -= MESSAGE_OVERHEAD;
+        }
+        if let Some(unplaceable) = placed.unplaceable {
             self.let_go(&unplaceable);
         }
     }
 
-    fn let_go(&mut self, message: &Message) {
-        self.held -= cost(message);
-        self.payload -= message.len();
+    /// A copy of a payload. What may have to wait for long gets memory of its own, so that a peer cannot make us keep
+    /// whole blocks by a few bytes in each.
+    fn keep(&mut self, payload: &[u8], arrival: Arrival) -> BytesMut {
+        let parked = self.reassembly.parked();
+        if arrival == Arrival::InOrder && parked <= MAX_SHARING_PARKED && self.held_back.is_none() {
+            self.arena.keep(payload)
+        } else {
+            BytesMut::from(payload)
+        }
+    }
+
+    /// The message is held no longer; returns what it took of the receive buffer.
+    #[inline]
+    fn let_go(&mut self, message: &Message) -> usize {
+        let length = message.len();
+        let cost = length + message.pieces.len() * MESSAGE_OVERHEAD;
+        self.held -= cost;
+        self.payload -= length;
+        cost
     }
 
     /// A message that takes much of the buffer and blocks the reader is handed over in parts.
@@ -224,15 +243,21 @@ impl Inbound {
         self.payload < limit && self.held < 2 * limit && parked < self.max_parked
     }
 
-    /// The next message, and whether taking it reopened the window enough to tell the peer.
-    pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<(Message, bool)> {
+    /// The next message.
+    #[inline]
+    pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<Message> {
         let message = self.ready.pop_front()?;
-        self.let_go(&message);
-        self.window.on_read(cost(&message), now, rtt, self.pressure);
+        let cost = self.let_go(&message);
+        self.window.on_read(cost, now, rtt, self.pressure);
         self.deliver_partially();
-        let (window, limit) = (self.free(), self.window.limit());
-        let reopened = window >= self.advertised + (limit / 4).max(2 * 1452).min(limit);
-        Some((message, reopened))
+        Some(message)
+    }
+
+    /// Whether reading has reopened the window enough to tell the peer.
+    #[inline]
+    pub(crate) fn has_reopened(&self) -> bool {
+        let limit = self.window.limit();
+        self.free() >= self.advertised + (limit / 4).max(2 * 1452).min(limit)
     }
 
     pub(crate) fn has_ready(&self) -> bool {
@@ -284,8 +309,17 @@ impl Inbound {
         self.ack.on_sent();
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shrink(&mut self) {
+        self.ready.shrink_to_fit();
+        self.arena.shrink();
+        self.tracker.shrink();
+        self.reassembly.shrink();
+    }
+
     /// Recounts what is held.
     pub(crate) fn check_invariants(&self) {
+        let cost = |m: &Message| m.len() + m.pieces.len() * MESSAGE_OVERHEAD;
         let ready: usize = self.ready.iter().map(cost).sum();
         let back = |overhead| self.held_back.as_ref().map_or(0, |h| h.held(overhead));
         let held = self.reassembly.held(MESSAGE_OVERHEAD) + back(MESSAGE_OVERHEAD);

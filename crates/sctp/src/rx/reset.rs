@@ -3,7 +3,7 @@
 //! While a reset is under way, chunks that may belong to the new numbering are acknowledged and held back; what the buffer
 //! may hold bounds them. Invariant: chunks held back count as held. Begin at [`Inbound::reset_streams`].
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use wire::{StreamId, Tsn};
 
 use super::{Inbound, MESSAGE_OVERHEAD, Piece};
@@ -18,7 +18,7 @@ pub(super) struct HeldBack {
     from: Seq,
     /// Whether the reset is done once everything before `from` has come, or only when that is said.
     by_itself: bool,
-    pieces: Vec<(Seq, Piece<'static>, Bytes)>,
+    pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
 }
 
 impl HeldBack {
@@ -106,13 +106,13 @@ impl Inbound {
         self.ack.on_irregular();
     }
 
-    /// Holds a chunk back if it must wait.
-    pub(super) fn hold_back(&mut self, seq: Seq, chunk: &Piece<'_>, payload: &Bytes) -> bool {
+    /// Holds a chunk back if it must wait; else gives its payload back.
+    pub(super) fn hold_back(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> Option<BytesMut> {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| h.takes(seq, chunk.stream)) else {
-            return false;
+            return Some(payload);
         };
-        held_back.pieces.push((seq, chunk.header(), payload.clone()));
-        true
+        held_back.pieces.push((seq, chunk.header(), payload));
+        None
     }
 
     /// The cumulative TSN may have come to where a reset is done.
@@ -157,6 +157,7 @@ mod tests {
     use super::*;
     use crate::config::{AssociationConfig, Limits, Timing};
     use base::Time;
+    use bytes::Bytes;
     use wire::{Fsn, Ppid};
 
     struct Rig(Inbound);
@@ -187,7 +188,7 @@ mod tests {
 
         fn read(&mut self) -> Vec<Bytes> {
             self.0.check_invariants();
-            std::iter::from_fn(|| self.0.read(Time::ZERO, None)).map(|(m, _)| m.into_bytes()).collect()
+            std::iter::from_fn(|| self.0.read(Time::ZERO, None)).map(|m| m.into_bytes()).collect()
         }
     }
 

@@ -138,6 +138,12 @@ impl Tracker {
         })
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shrink(&mut self) {
+        self.ranges.shrink_to_fit();
+        self.duplicates.shrink_to_fit();
+    }
+
     /// Checks order and distance of the ranges.
     pub(crate) fn check_invariants(&self) {
         let mut least = self.first_missing.next();

@@ -156,6 +156,13 @@ impl Limited {
         Some(message)
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shrink(&mut self) {
+        if self.messages.is_empty() {
+            *self = Limited::default();
+        }
+    }
+
     /// Recounts chunks and indexes.
     pub(crate) fn check_invariants(&self) {
         let listed: usize = self.messages.values().map(|m| m.chunks.len()).sum();

@@ -186,6 +186,11 @@ impl Outstanding {
         seq
     }
 
+    /// The chunk that was sent last of all new ones, unless it is cumulatively acknowledged.
+    pub(crate) fn newest(&self) -> Option<&Fragment> {
+        self.chunks.back().map(|chunk| &chunk.fragment)
+    }
+
     /// The earliest lost chunk, and the path it was last sent by.
     pub(crate) fn first_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
         let seq = *self.lost.first()?;
@@ -621,6 +626,19 @@ impl Outstanding {
             let lane = self.lane(path);
             lane.above -= 1;
             lane.on_sent(seq, length, now);
+        }
+    }
+
+    /// Gives back memory that is not in use. With nothing in flight, no duplicate will tell of anything any more.
+    pub(crate) fn shrink(&mut self) {
+        self.chunks.shrink_to_fit();
+        self.gaps.shrink_to_fit();
+        for lane in &mut self.lanes {
+            lane.bursts.shrink_to_fit();
+        }
+        if self.chunks.is_empty() {
+            self.lost = BTreeSet::new();
+            self.again = BTreeMap::new();
         }
     }
 

@@ -77,6 +77,7 @@ impl<'a> Data<'a> {
     }
 
     /// The chunk's first sixteen octets. A payload that does not fit a packet gives a wrong length here.
+    #[inline]
     fn header_bytes(&self) -> [u8; DATA_HEADER_LEN] {
         let flags = flags(self.immediate, self.unordered, self.begin, self.end);
         let length = (DATA_HEADER_LEN + self.payload.len()) as u16;
@@ -100,6 +101,7 @@ pub(super) fn flags(immediate: bool, unordered: bool, begin: bool, end: bool) ->
 }
 
 impl WriteChunk for Data<'_> {
+    #[inline]
     fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.bytes(&self.header_bytes())?;
         out.bytes(self.payload)

@@ -265,6 +265,14 @@ impl ByMid {
         dropped
     }
 
+    pub(super) fn shrink(&mut self) {
+        if self.assemblies.is_empty() {
+            self.assemblies = BTreeMap::new();
+            self.eligible = BTreeSet::new();
+        }
+        self.order.shrink();
+    }
+
     pub(super) fn held(&self, overhead: usize) -> usize {
         let open = self.assemblies.values().flat_map(|a| a.fragments.values());
         let waiting = self.order.waiting().flat_map(|m| &m.pieces);

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use smallvec::{SmallVec, smallvec};
 use wire::{Ppid, StreamId};
 
 use super::order::Order;
-use super::{Piece, Skip, aborted};
+use super::{Piece, Placed, Skip, aborted};
 use crate::event::Message;
 use crate::tx::Seq;
 
@@ -25,7 +25,7 @@ struct Run {
     end: bool,
     /// Whether its first part was given to the reader already.
     partly_delivered: bool,
-    pieces: SmallVec<[Bytes; 1]>,
+    pieces: SmallVec<[BytesMut; 2]>,
 }
 
 impl Run {
@@ -43,7 +43,21 @@ impl Run {
             begin: !self.partly_delivered,
             end: self.end,
             aborted: false,
-            pieces: std::mem::take(&mut self.pieces),
+            pieces: std::mem::take(&mut self.pieces).into_iter().map(BytesMut::freeze).collect(),
+        }
+    }
+
+    /// Adds the bytes of the next fragment; returns whether they joined those before them.
+    fn push(&mut self, payload: BytesMut) -> bool {
+        match self.pieces.last_mut().filter(|last| last.as_ptr_range().end == payload.as_ptr()) {
+            Some(last) => {
+                last.unsplit(payload);
+                true
+            }
+            None => {
+                self.pieces.push(payload);
+                false
+            }
         }
     }
 }
@@ -70,9 +84,9 @@ impl ByTsn {
         &mut self,
         seq: Seq,
         chunk: &Piece<'_>,
-        payload: Bytes,
+        payload: BytesMut,
         ready: &mut VecDeque<Message>,
-    ) -> Option<Message> {
+    ) -> Placed {
         if chunk.begin && chunk.end {
             let message = Message {
                 stream: chunk.stream,
@@ -81,17 +95,18 @@ impl ByTsn {
                 begin: true,
                 end: true,
                 aborted: false,
-                pieces: smallvec![payload],
+                pieces: smallvec![payload.freeze()],
             };
-            return self.order.deliver(chunk.number, message, ready);
+            return Placed { joined: false, unplaceable: self.order.deliver(chunk.number, message, ready) };
         }
-        let first = self.extend_or_begin(seq, chunk, payload);
+        let (first, joined) = self.extend_or_begin(seq, chunk, payload);
         self.join_next(first);
-        self.finish(first, ready)
+        Placed { joined, unplaceable: self.finish(first, ready) }
     }
 
-    /// Adds the fragment to the run that ends just before it, or begins a run; returns the run's first sequence.
-    fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: Bytes) -> Seq {
+    /// Adds the fragment to the run that ends just before it, or begins a run; returns the run's first sequence, and
+    /// whether the fragment's bytes joined others.
+    fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> (Seq, bool) {
         if let Some((&first, run)) = self.runs.range_mut(..seq).next_back()
             && run.last.next() == seq
             && !run.end
@@ -100,8 +115,7 @@ impl ByTsn {
         {
             run.last = seq;
             run.end = chunk.end;
-            run.pieces.push(payload);
-            return first;
+            return (first, run.push(payload));
         }
         let run = Run {
             last: seq,
@@ -115,7 +129,7 @@ impl ByTsn {
             pieces: smallvec![payload],
         };
         self.runs.insert(seq, run);
-        seq
+        (seq, false)
     }
 
     /// Joins the run at `first` with the one that begins just behind it, if both are of one message.
@@ -201,7 +215,7 @@ impl ByTsn {
         let mut dropped = Vec::new();
         for first in gone {
             let Some(run) = self.runs.remove(&first) else { continue };
-            dropped.extend(run.pieces);
+            dropped.extend(run.pieces.into_iter().map(BytesMut::freeze));
             if run.partly_delivered {
                 ready.push_back(aborted(run.stream, run.ppid, run.unordered));
                 self.close(run.stream, run.unordered, ready);
@@ -227,16 +241,23 @@ impl ByTsn {
             if run.partly_delivered {
                 ready.push_back(aborted(run.stream, run.ppid, run.unordered));
             }
-            dropped.extend(run.pieces);
+            dropped.extend(run.pieces.into_iter().map(BytesMut::freeze));
         }
         self.order.restart(streams, ready);
         dropped
     }
 
+    pub(super) fn shrink(&mut self) {
+        if self.runs.is_empty() {
+            self.runs = BTreeMap::new();
+        }
+        self.order.shrink();
+    }
+
     pub(super) fn held(&self, overhead: usize) -> usize {
-        let runs = self.runs.values().flat_map(|r| &r.pieces);
-        let waiting = self.order.waiting().flat_map(|m| &m.pieces);
-        runs.chain(waiting).map(|p| p.len() + overhead).sum()
+        let runs = self.runs.values().flat_map(|r| &r.pieces).map(|p| p.len());
+        let waiting = self.order.waiting().flat_map(|m| &m.pieces).map(|p| p.len());
+        runs.chain(waiting).map(|length| length + overhead).sum()
     }
 }
 
@@ -262,7 +283,7 @@ mod tests {
 
     fn feed(r: &mut ByTsn, seq: u64, flags: &str, ssn: u16, payload: &'static [u8]) -> Vec<Bytes> {
         let mut ready = VecDeque::new();
-        r.insert(Seq(seq), &chunk(flags, ssn, payload), Bytes::from_static(payload), &mut ready);
+        r.insert(Seq(seq), &chunk(flags, ssn, payload), BytesMut::from(payload), &mut ready);
         ready.into_iter().map(Message::into_bytes).collect()
     }
 
@@ -320,10 +341,10 @@ mod tests {
         r.deliver_partially(Seq(1), &mut ready);
         let first = ready.pop_front().unwrap();
         assert!(first.begin && !first.end && ready.is_empty());
-        r.insert(Seq(1), &chunk("", 0, b"cd"), Bytes::from_static(b"cd"), &mut ready);
+        r.insert(Seq(1), &chunk("", 0, b"cd"), BytesMut::from(&b"cd"[..]), &mut ready);
         let middle = ready.pop_front().unwrap();
         assert!(!middle.begin && !middle.end);
-        r.insert(Seq(2), &chunk("E", 0, b"e"), Bytes::from_static(b"e"), &mut ready);
+        r.insert(Seq(2), &chunk("E", 0, b"e"), BytesMut::from(&b"e"[..]), &mut ready);
         let last = ready.pop_front().unwrap();
         assert!(!last.begin && last.end);
         assert_eq!(ready.pop_front().unwrap().into_bytes(), Bytes::from_static(b"next"));
@@ -374,7 +395,7 @@ mod tests {
             r.insert(
                 Seq(2),
                 &chunk(if flags == "B" { "BE" } else { "BEU" }, 1, b"next"),
-                Bytes::from_static(b"next"),
+                BytesMut::from(&b"next"[..]),
                 &mut ready,
             );
             forward(&mut r, 2, 3, if flags == "B" { &[0] } else { &[] }, &mut ready);

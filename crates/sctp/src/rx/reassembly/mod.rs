@@ -11,7 +11,7 @@ mod order;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use wire::{Data, Fragment, Fsn, IData, Ppid, StreamId, Tsn};
 
 use crate::event::Message;
@@ -96,6 +96,15 @@ pub(crate) struct Skip {
     pub(crate) number: u32,
 }
 
+/// What became of a chunk's bytes.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    /// They lie in memory just behind the piece before them, and became a part of it.
+    pub(crate) joined: bool,
+    /// Bytes that cannot be placed, because the peer numbered them as others.
+    pub(crate) unplaceable: Option<Message>,
+}
+
 /// Incomplete and early messages.
 #[derive(Debug)]
 pub(crate) enum Reassembly {
@@ -122,18 +131,20 @@ impl Reassembly {
         }
     }
 
-    /// Takes a new chunk; messages that are now whole and in turn go to `ready`. Returns bytes that cannot be placed
-    /// because the peer numbered them as others.
+    /// Takes a new chunk; messages that are now whole and in turn go to `ready`.
+    #[inline]
     pub(crate) fn insert(
         &mut self,
         seq: Seq,
         piece: &Piece<'_>,
-        payload: Bytes,
+        payload: BytesMut,
         ready: &mut VecDeque<Message>,
-    ) -> Option<Message> {
+    ) -> Placed {
         match self {
             Reassembly::Data(r) => r.insert(seq, piece, payload, ready),
-            Reassembly::Interleaved(r) => r.insert(piece, payload, ready),
+            Reassembly::Interleaved(r) => {
+                Placed { joined: false, unplaceable: r.insert(piece, payload.freeze(), ready) }
+            }
         }
     }
 
@@ -173,6 +184,14 @@ impl Reassembly {
         match self {
             Reassembly::Data(r) => r.restart(before, streams, ready),
             Reassembly::Interleaved(r) => r.restart(streams, ready),
+        }
+    }
+
+    /// Gives back memory that is not in use.
+    pub(crate) fn shrink(&mut self) {
+        match self {
+            Reassembly::Data(r) => r.shrink(),
+            Reassembly::Interleaved(r) => r.shrink(),
         }
     }
 

@@ -30,10 +30,57 @@ impl Stream {
     }
 }
 
+/// Streams with numbers below this are found by their number alone.
+const LOW: u16 = 16;
+
+/// Streams by number; most programs use few, and low ones.
+#[derive(Debug, Default)]
+struct Streams {
+    low: Vec<Stream>,
+    others: BTreeMap<u16, Stream>,
+}
+
+impl Streams {
+    #[inline]
+    fn get(&self, id: StreamId) -> Option<&Stream> {
+        if id.0 < LOW { self.low.get(usize::from(id.0)) } else { self.others.get(&id.0) }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        if id.0 < LOW { self.low.get_mut(usize::from(id.0)) } else { self.others.get_mut(&id.0) }
+    }
+
+    /// The stream, made if nothing came on it before.
+    #[inline]
+    fn or_default(&mut self, id: StreamId) -> &mut Stream {
+        if id.0 >= LOW {
+            return self.others.entry(id.0).or_default();
+        }
+        let index = usize::from(id.0);
+        if self.low.len() <= index {
+            self.low.resize_with(index + 1, Stream::default);
+        }
+        &mut self.low[index]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.low.iter().chain(self.others.values())
+    }
+
+    fn into_values(self) -> impl Iterator<Item = Stream> {
+        self.low.into_iter().chain(self.others.into_values())
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.low.iter_mut().chain(self.others.values_mut())
+    }
+}
+
 /// All streams on which anything came.
 #[derive(Debug)]
 pub(super) struct Order {
-    streams: BTreeMap<u16, Stream>,
+    streams: Streams,
     parked: usize,
     /// The greatest number.
     mask: u32,
@@ -42,7 +89,7 @@ pub(super) struct Order {
 impl Order {
     /// `mask` is the greatest number.
     pub(super) fn new(mask: u32) -> Order {
-        Order { streams: BTreeMap::new(), parked: 0, mask }
+        Order { streams: Streams::default(), parked: 0, mask }
     }
 
     /// Messages that wait.
@@ -52,12 +99,12 @@ impl Order {
 
     /// Whether the ordered message `number` is the one due.
     pub(super) fn is_turn(&self, id: StreamId, number: u32) -> bool {
-        self.streams.get(&id.0).map_or(0, |s| s.next) == number
+        self.streams.get(id).map_or(0, |s| s.next) == number
     }
 
     /// The number of the ordered message that is due.
     pub(super) fn next(&self, id: StreamId) -> u32 {
-        self.streams.get(&id.0).map_or(0, |s| s.next)
+        self.streams.get(id).map_or(0, |s| s.next)
     }
 
     /// Whether the turn of the ordered message `number` is over.
@@ -71,12 +118,12 @@ impl Order {
 
     /// Whether an unordered message of the stream is being delivered in parts.
     pub(super) fn is_open(&self, id: StreamId) -> bool {
-        self.streams.get(&id.0).is_some_and(|s| s.unordered_open)
+        self.streams.get(id).is_some_and(|s| s.unordered_open)
     }
 
     /// An unordered message begins to be delivered in parts.
     pub(super) fn open(&mut self, id: StreamId) {
-        self.streams.entry(id.0).or_default().unordered_open = true;
+        self.streams.or_default(id).unordered_open = true;
     }
 
     /// Delivers a whole message or keeps it for its turn; returns it if its place is taken.
@@ -88,7 +135,7 @@ impl Order {
     ) -> Option<Message> {
         let id = message.stream;
         if message.unordered {
-            match self.streams.get_mut(&id.0).filter(|s| s.unordered_open) {
+            match self.streams.get_mut(id).filter(|s| s.unordered_open) {
                 Some(stream) => {
                     stream.behind.push(message);
                     self.parked += 1;
@@ -97,7 +144,7 @@ impl Order {
             }
             return None;
         }
-        let stream = self.streams.entry(id.0).or_default();
+        let stream = self.streams.or_default(id);
         if stream.next != number {
             return match stream.parked.entry(number) {
                 Entry::Occupied(_) => Some(message),
@@ -115,7 +162,7 @@ impl Order {
 
     /// An unordered message that was delivered in parts is complete: those behind it follow.
     pub(super) fn close(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
-        let Some(stream) = self.streams.get_mut(&id.0) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.unordered_open = false;
         self.parked -= stream.behind.len();
         ready.extend(stream.behind.drain(..));
@@ -124,7 +171,7 @@ impl Order {
     /// The stream's turn moves on, and with it what was parked.
     pub(super) fn advance(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let mask = self.mask;
-        let stream = self.streams.entry(id.0).or_default();
+        let stream = self.streams.or_default(id);
         stream.next = stream.next.wrapping_add(1) & mask;
         while let Some(message) = stream.parked.remove(&stream.next) {
             self.parked -= 1;
@@ -140,7 +187,7 @@ impl Order {
         if self.is_over(id, number) {
             return;
         }
-        let stream = self.streams.entry(id.0).or_default();
+        let stream = self.streams.or_default(id);
         let due: Vec<u32> = if stream.next <= number {
             stream.parked.range(stream.next..=number).map(|(n, _)| *n).collect()
         } else {
@@ -168,7 +215,7 @@ impl Order {
             std::mem::take(&mut self.streams).into_values().for_each(|s| s.let_out(ready));
         }
         for id in streams {
-            let Some(stream) = self.streams.remove(&id.0) else { continue };
+            let Some(stream) = self.streams.get_mut(*id).map(std::mem::take) else { continue };
             self.parked -= stream.parked.len() + stream.behind.len();
             stream.let_out(ready);
         }
@@ -176,11 +223,21 @@ impl Order {
 
     /// All messages that wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Message> {
-        self.streams.values().flat_map(|s| s.parked.values().chain(&s.behind))
+        self.streams.iter().flat_map(|s| s.parked.values().chain(&s.behind))
+    }
+
+    /// Gives back memory that is not in use.
+    pub(super) fn shrink(&mut self) {
+        for stream in self.streams.iter_mut() {
+            if stream.parked.is_empty() {
+                stream.parked = BTreeMap::new();
+            }
+            stream.behind.shrink_to_fit();
+        }
     }
 
     #[cfg(test)]
     pub(super) fn set_next(&mut self, id: StreamId, number: u32) {
-        self.streams.entry(id.0).or_default().next = number;
+        self.streams.or_default(id).next = number;
     }
 }

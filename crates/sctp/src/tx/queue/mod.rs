@@ -340,6 +340,13 @@ impl SendQueue {
         Some(Rest { next })
     }
 
+    /// Gives back memory that is not in use.
+    pub(crate) fn shrink(&mut self) {
+        for stream in self.streams.iter_mut().flatten() {
+            stream.messages.shrink_to_fit();
+        }
+    }
+
     /// Recounts `bytes`, and what the scheduler knows.
     pub(crate) fn check_invariants(&self) {
         let head = self.turns.current().map(|s| self.stream(s).map(|s| s.messages[0].rest.len()));

@@ -1,0 +1,101 @@
+//! What the engine takes of memory: nothing a packet in steady state, and little for an association that is idle.
+
+#[path = "../examples/pair/mod.rs"]
+mod pair;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use allocation_counter::measure;
+use bytes::Bytes;
+use pair::Pair;
+
+/// Room that an idle association with two paths may take.
+const IDLE_MAX: u64 = 8 * 1024;
+
+/// Associations that the room is measured of.
+const ASSOCIATIONS: u16 = 500;
+
+/// Allocations while `a` reads as many messages of this length as make 4 MB, and `b` twice as many, after a warming up that
+/// lets windows and queues grow to where they stay.
+fn allocations_in_steady_state(len: usize) -> u64 {
+    let mut pair = Pair::connected();
+    // Shared already: the counter of a message's owners is the program's own.
+    let message = Bytes::from(vec![7; len]);
+    let _other = message.clone();
+    let count = (4_000_000 / len) as u64;
+    pair.bulk_both_ways(&message, 3 * count);
+    pair.bulk(&message, count);
+    let counted = measure(|| {
+        pair.bulk_both_ways(&message, count);
+        pair.bulk(&message, count);
+    });
+    assert!(pair.a.messages >= 4 * count && pair.b.messages >= 6 * count);
+    counted.count_total
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(measure(|| drop(black_box(vec![1u8; 100]))).count_total, 1);
+}
+
+#[test]
+fn messages_of_a_packet_each_allocate_nothing_in_steady_state() {
+    assert_eq!(allocations_in_steady_state(1100), 0);
+}
+
+#[test]
+fn small_messages_that_share_packets_allocate_nothing_in_steady_state() {
+    assert_eq!(allocations_in_steady_state(64), 0);
+}
+
+#[test]
+fn messages_of_many_packets_allocate_nothing_in_steady_state() {
+    assert_eq!(allocations_in_steady_state(65_536), 0);
+}
+
+#[test]
+fn a_message_at_a_time_allocates_nothing() {
+    let mut pair = Pair::connected();
+    let message = Bytes::from(vec![7; 64]);
+    let _other = message.clone();
+    pair.ping_pong(&message, 500);
+    assert_eq!(measure(|| pair.ping_pong(&message, 500)).count_total, 0);
+}
+
+/// Bytes that one end of an association takes, of many between two hosts of two addresses each; `use_` is what happens on
+/// each before it rests.
+fn bytes_of_an_idle_association(use_: impl Fn(&mut Pair)) -> u64 {
+    let mut pair = Pair::new(2);
+    // What the endpoints have of their own, and the link's buffers.
+    let first = pair.connect();
+    use_(&mut pair);
+    pair.disconnect(first);
+    let counted = measure(|| {
+        for n in 0..ASSOCIATIONS {
+            pair.connect_from(6000 + n);
+            use_(&mut pair);
+        }
+        pair.rest(Duration::from_secs(120));
+    });
+    assert_eq!((pair.a.established, pair.a.closed), (u64::from(ASSOCIATIONS) + 1, 1));
+    let paths = pair.a.id.and_then(|id| pair.a.endpoint.info(id)).map(|info| info.paths.len());
+    assert!(paths >= Some(2), "paths: {paths:?}");
+    u64::try_from(counted.bytes_current).expect("more taken than given back") / (2 * u64::from(ASSOCIATIONS))
+}
+
+#[test]
+fn an_association_that_was_never_used_takes_8_kib_at_most() {
+    let bytes = bytes_of_an_idle_association(|_| {});
+    assert!(bytes <= IDLE_MAX, "{bytes} bytes");
+}
+
+#[test]
+fn an_association_that_carried_megabytes_and_rests_takes_8_kib_at_most() {
+    let (small, large) = (Bytes::from(vec![7; 64]), Bytes::from(vec![7; 65_536]));
+    let bytes = bytes_of_an_idle_association(|pair| {
+        pair.bulk_both_ways(&large, 16);
+        pair.bulk(&small, 500);
+    });
+    assert!(bytes <= IDLE_MAX, "{bytes} bytes");
+}
