@@ -74,8 +74,11 @@ fn the_chunk_is_first_in_packets_with_data_and_in_no_others() {
 
 #[test]
 fn the_occupancy_falls_from_all_to_nothing_as_the_buffer_empties() {
-    let settings =
-        AssociationConfig { send_buffer: 100_000, ..config(every_packet(SendBufferForm::Backlog)) };
+    let settings = AssociationConfig {
+        send_buffer: 100_000,
+        buffer_start: 100_000,
+        ..config(every_packet(SendBufferForm::Backlog))
+    };
     let mut t = world(&settings, &settings, slow(), sends(messages(50, 2000, 1)));
     t.world.run_for(seconds(5));
     let said: Vec<_> = said(&t, "10.0.1.1").into_iter().map(Option::unwrap).collect();

@@ -51,6 +51,8 @@ fn config(multipath: Multipath, buffer: usize) -> AssociationConfig {
     AssociationConfig {
         send_buffer: buffer,
         receive_buffer: buffer,
+        // It is the paths that are tried here, not the tuning of buffers.
+        buffer_start: buffer,
         multipath,
         ..AssociationConfig::default()
     }
