@@ -111,7 +111,7 @@ fn nothing_but_heartbeats_goes_to_a_port_that_has_not_answered() {
 }
 
 #[test]
-fn a_storm_from_many_ports_is_answered_once_in_a_timeout() {
+fn a_storm_from_many_ports_is_answered_once_a_round_trip_at_most() {
     let mut t = by_udp(&AssociationConfig::default(), bulk(), counted());
     t.world.run_for(seconds(1));
     t.world.recording = true;
@@ -124,7 +124,7 @@ fn a_storm_from_many_ports_is_answered_once_in_a_timeout() {
     let answers =
         t.world.records.iter().filter(|r| r.route.local == address("10.0.1.2") && strange(&r.route));
     let answers = answers.count();
-    assert!((1..5).contains(&answers), "{answers} answers");
+    assert!((1..60).contains(&answers), "{answers} answers");
     assert_eq!(t.state(t.b), StateName::Established);
 }
 
