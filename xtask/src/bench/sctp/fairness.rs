@@ -43,6 +43,7 @@ pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<(
     let pair = Pair::new(lab, "-fair")?;
     let one_way = Duration::from_millis(10);
     let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way)?;
+    super::use_cubic(&pair, &way.link)?;
     let name = way.link.name();
     pair.alpha.tool("tc", &[&["qdisc", "add", "dev", &name, "root", "tbf"], &TBF[..]].concat())?;
     let flows = Flows { pair, way, programs };
