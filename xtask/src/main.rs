@@ -7,6 +7,7 @@
 
 mod bench;
 mod check;
+mod compliance;
 mod demo;
 mod doctor;
 mod fuzz;
@@ -37,6 +38,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ("demo", "two hosts, two links, unmodified programs over SCTP, with a verdict for each", demo::run),
     ("test", "check, then every test; namespace tests too when root; one closing line of counts", test::run),
     ("check", "formatting, lints, layers, module docs, where unsafe stands, licences", check::run),
+    (
+        "compliance",
+        "write the tables of what the RFCs demand; `--check`: only say what is wrong with them",
+        compliance::run,
+    ),
     ("layers", "only the layer table against cargo metadata", layers::run),
     (
         "bench",
@@ -90,10 +96,10 @@ fn man(_: &[String]) -> anyhow::Result<Outcome> {
 
 fn help() -> ExitCode {
     println!(
-        "usage: ./x COMMAND\n\n  setup     install the Debian or Ubuntu packages the commands use (root)"
+        "usage: ./x COMMAND\n\n  setup      install the Debian or Ubuntu packages the commands use (root)"
     );
     for (name, help, _) in COMMANDS {
-        println!("  {name:<9} {help}");
+        println!("  {name:<10} {help}");
     }
     ExitCode::SUCCESS
 }

@@ -66,19 +66,28 @@ fn has_unsafe(line: &str) -> bool {
 
 /// Applies a rule to every Rust file of the workspace, in the order of their names.
 fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    each_file(|path, text| {
+        faults.extend(rule(path, text));
+        Ok(())
+    })?;
+    Ok(faults)
+}
+
+/// Reads every Rust file of the workspace, in the order of their names, and hands over its path and text.
+pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
     let root = root();
     let mut files = Vec::new();
     for part in ["crates", "xtask", "tests"] {
         collect(&root.join(part), &mut files)?;
     }
     files.sort();
-    let mut faults = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let path = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
-        faults.extend(rule(&path, &text));
+        take(&path, &text)?;
     }
-    Ok(faults)
+    Ok(())
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {

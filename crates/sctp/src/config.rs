@@ -175,6 +175,7 @@ pub struct Timing {
     pub shutdown_guard: Duration,
 }
 
+//= rfc9260#16-1
 impl Default for Timing {
     fn default() -> Self {
         Timing {
@@ -186,6 +187,7 @@ impl Default for Timing {
             path_max_retrans: 5,
             potentially_failed_max_retrans: Some(0),
             association_max_retrans: 10,
+            //= rfc9260#9.2-12
             shutdown_guard: Duration::from_secs(300),
         }
     }

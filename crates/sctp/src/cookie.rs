@@ -26,6 +26,7 @@ type Keyed = Hmac<Sha256>;
 
 /// What a cookie says.
 #[derive(Clone, Debug, PartialEq, Eq)]
+//= rfc9260#3.3.3.1.1-1 5.1.3-2
 pub(crate) struct Cookie {
     /// The last moment at which it is good.
     pub(crate) expires: Time,
@@ -99,6 +100,7 @@ impl CookieJar {
 
     /// Signs a cookie. Keys are replaced here: only new cookies need a new key.
     pub(crate) fn seal(&mut self, cookie: &Cookie, now: Time, random: &mut Random) -> Vec<u8> {
+        //= rfc9260#5.1.3-5
         if now - self.replaced >= self.key_lifetime {
             self.previous = std::mem::replace(&mut self.current, keyed(random));
             self.replaced = now;
@@ -366,6 +368,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#3.3.3.1.1-1 5.1.3-2
     fn what_was_sealed_is_what_is_opened() {
         let (mut jar, mut random) = jar();
         let sealed = jar.seal(&cookie(), Time::from_millis(1000), &mut random);
@@ -373,6 +376,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#5.1.5-4
     fn a_cookie_is_stale_one_nanosecond_after_its_life_and_says_by_how_much() {
         let (mut jar, mut random) = jar();
         let sealed = jar.seal(&cookie(), Time::from_millis(1000), &mut random);
@@ -382,6 +386,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#5.1.3-1 5.1.5-2
     fn every_altered_bit_and_every_truncation_is_found() {
         let (mut jar, mut random) = jar();
         let sealed = jar.seal(&cookie(), Time::ZERO, &mut random);
@@ -396,6 +401,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#5.1.3-5 5.1.5-1
     fn a_cookie_outlives_one_change_of_key_and_not_two() {
         let (mut jar, mut random) = jar();
         let long = Cookie { expires: Time::from_millis(10_000_000), ..cookie() };

@@ -41,6 +41,7 @@ pub(crate) type InitFault = Cause<'static>;
 /// Reads what `init` says.
 pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>, InitFault> {
     // RFC 9260 section 3.3.2: a tag of zero, or no streams, and the association is refused.
+    //= rfc9260#3.3.2-12 3.3.2-14
     if init.tag.0 == 0 || init.outbound_streams == 0 || init.inbound_streams == 0 {
         return Err(Cause::InvalidMandatoryParameter);
     }
@@ -139,7 +140,9 @@ impl<'a> PeerInit<'a> {
             }
             Parameter::EcnCapable => self.extensions = self.extensions.with(Extension::Ecn),
             Parameter::ZeroChecksumAcceptable { edmid } => self.zero_checksum = Some(*edmid),
+            //= rfc9260#5.1.2-2
             Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
+            //= rfc9260#3.3.2.1.5-1 5.1.2-10 5.1.2-11
             Parameter::SupportedAddressTypes(_)
             | Parameter::UnrecognizedParameter(_)
             | Parameter::Random(_)

@@ -15,11 +15,13 @@ impl Random {
     }
 
     /// A verification tag; zero is reserved for packets that carry an INIT (RFC 9260 section 5.3.1).
+    //= rfc9260#5.3.1-1
     pub(crate) fn tag(&mut self) -> VerificationTag {
         VerificationTag(self.0.next_u32().max(1))
     }
 
     /// An initial TSN (RFC 9260 section 3.3.2: any value will do).
+    //= rfc9260#3.3.2-15
     pub(crate) fn tsn(&mut self) -> Tsn {
         Tsn(self.0.next_u32())
     }
@@ -28,6 +30,7 @@ impl Random {
         self.0.next_u64()
     }
 
+    //= rfc9260#5.1.3-4
     pub(crate) fn key(&mut self) -> [u8; 64] {
         let mut key = [0; 64];
         self.0.fill_bytes(&mut key);

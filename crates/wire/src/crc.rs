@@ -28,6 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
+    //= rfc9260#6.8-1
     fn the_vectors_of_rfc_3720_b_4_come_out() {
         let up: Vec<u8> = (0..32).collect();
         let down: Vec<u8> = (0..32).rev().collect();

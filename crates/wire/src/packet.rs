@@ -106,6 +106,7 @@ impl<'a> Packet<'a> {
         }
         let header = CommonHeader::peek(bytes).ok_or(too_short)?;
         let found = crc::stored(bytes).ok_or(too_short)?;
+        //= rfc9260#6.8-3 6.8-4
         check(bytes, found, mode)?;
         Ok(Packet { header, chunks: &bytes[COMMON_HEADER_LEN..] })
     }
@@ -187,6 +188,7 @@ impl<'a> RawChunks<'a> {
         let (Some(bytes), Some(value)) = (all.get(..len), all.get(CHUNK_HEADER_LEN..len)) else {
             return Err(ChunkError::Length { chunk_type, length, available: all.len() });
         };
+        //= rfc9260#3.2-4
         self.rest = all.get(padded(len)..).unwrap_or_default();
         Ok(RawChunk { chunk_type, flags, value, bytes, from_here: all })
     }

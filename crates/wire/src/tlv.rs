@@ -71,6 +71,7 @@ impl<'a> Tlvs<'a> {
         let (Some(bytes), Some(value)) = (all.get(..len), all.get(CHUNK_HEADER_LEN..len)) else {
             return Err(TlvError::Length { kind, length, available: all.len() });
         };
+        //= rfc9260#3.2.1-3
         self.rest = all.get(padded(len)..).unwrap_or_default();
         Ok(Tlv { kind, value, bytes })
     }
@@ -89,6 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
+    //= rfc9260#3.2.1-1 3.2.1-3
     fn padding_lies_between_and_may_be_missing_at_the_end() {
         let bytes = [0, 1, 0, 5, 9, 0, 0, 0, 0x80, 2, 0, 6, 7, 8];
         let all: Vec<_> = Tlvs::new(&bytes).map(|t| t.map(|t| (t.kind, t.value.to_vec()))).collect();

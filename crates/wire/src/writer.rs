@@ -60,6 +60,7 @@ impl<'b> Writer<'b> {
         self.bytes(&value.to_be_bytes())
     }
 
+    //= rfc9260#3-2
     pub(crate) fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
         self.bytes(&value.to_be_bytes())
     }
@@ -293,6 +294,7 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Ends the packet with its CRC32c and returns its length; zero if the buffer had no room for a header.
+    //= rfc9260#6.8-1 6.8-2
     pub fn finish(mut self) -> usize {
         let crc = crc32c(self.out.written());
         self.set_checksum(crc);

@@ -94,6 +94,7 @@ proptest! {
     }
 
     #[test]
+    //= rfc9260#6.10-7
     fn a_packet_cut_inside_a_chunk_ends_with_an_error(bytes in packet(), cut in any::<proptest::sample::Index>()) {
         let cut = cut.index(bytes.len());
         walk(&bytes[..cut]);
@@ -130,6 +131,7 @@ proptest! {
     }
 
     #[test]
+    //= rfc9260#6.8-3 6.8-4
     fn a_packet_with_one_changed_bit_is_refused(bytes in packet(), bit in any::<proptest::sample::Index>()) {
         let packet = Packet::parse(&bytes, ChecksumMode::Ignore).unwrap();
         let mut buf = vec![0; bytes.len()];

@@ -35,6 +35,7 @@ fn for_each_packet(mut check: impl FnMut(&str, &[u8])) {
 }
 
 #[test]
+//= rfc9260#6.8-2 6.8-3
 fn every_captured_packet_has_a_checksum_we_agree_with() {
     for_each_packet(|name, bytes| {
         Packet::parse(bytes, ChecksumMode::Verify).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -63,6 +64,7 @@ fn every_captured_chunk_comes_out_the_same_when_written_again() {
 }
 
 #[test]
+//= rfc9260#3.2-1 3.2-2 3.2-3 3.2.1-1 3.2.1-2
 fn every_captured_packet_comes_out_the_same_when_written_again() {
     for_each_packet(|name, bytes| {
         let packet = Packet::parse(bytes, ChecksumMode::Verify).unwrap();

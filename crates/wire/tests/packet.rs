@@ -20,6 +20,7 @@ fn data(payload: &[u8]) -> Data<'_> {
 }
 
 #[test]
+//= rfc9260#3.2-1 3.2-3 3.2-4
 fn a_written_packet_reads_back_with_all_its_chunks() {
     let gaps = [GapBlock { start: 2, end: 4 }];
     let duplicates = [Tsn(7), Tsn(8)];
@@ -53,6 +54,7 @@ fn a_written_packet_reads_back_with_all_its_chunks() {
 }
 
 #[test]
+//= rfc9260#6.10-5
 fn a_chunk_that_does_not_fit_leaves_the_packet_as_it_was() {
     let mut buf = [0; 12 + 16 + 5 + 3 + 4];
     let mut writer = PacketWriter::new(&mut buf, HEADER);

@@ -40,6 +40,7 @@ impl Association {
         self.give_up_expired(ctx.now);
         self.give_up_lost(ctx.now);
         self.refill_pacers(ctx.now);
+        //= rfc9260#5.1-7
         let Some(path) = self.next_path() else {
             self.note_waiting(ctx.now);
             return None;
@@ -79,6 +80,7 @@ impl Association {
         let path = self.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
         path.counters.bytes_sent += len as u64;
+        //= rfc9260#6.9-6
         let may_fragment = segment_size > usual;
         (packets > 0).then_some(Train { route: path.route, len, segment_size, may_fragment, ecn })
     }
@@ -158,6 +160,7 @@ impl Association {
         if self.state.sends_data() && !has_heartbeat {
             self.fill_forward(path, &mut packet, now);
             self.fill_tail_probe(path, &mut packet, now);
+            //= rfc9260#6.10-4
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
             self.paths.get_mut(path).sending.end_packet();
@@ -201,6 +204,7 @@ impl Association {
                     packet.push(&ErrorChunk { causes: Causes::from_wire(causes) }).is_ok()
                 }
                 Control::Shutdown => {
+                    //= rfc9260#6.2-15 9.2-2
                     let cumulative_tsn = self.inbound.cumulative_tsn();
                     packet.push(&Chunk::Shutdown(Shutdown { cumulative_tsn })).is_ok()
                 }
@@ -243,9 +247,11 @@ impl Association {
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
         self.fill_echoes(packet);
         let room = packet.remaining_for(ChunkType::SACK).saturating_sub(16 + 4 * duplicates.len()) / 4;
+        //= rfc9260#6.2-17 6.7-6 6.7-7
         let gaps: SmallVec<[GapBlock; 32]> = self.inbound.gap_blocks(room).collect();
         let sack = Sack {
             cumulative_tsn: self.inbound.cumulative_tsn(),
+            //= rfc9260#6.2-25
             a_rwnd: self.inbound.advertise(),
             gaps: (&gaps[..]).into(),
             duplicates: (&duplicates[..]).into(),
@@ -260,6 +266,7 @@ impl Association {
     /// Whether congestion window and pacing let data leave.
     pub(super) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
+        //= rfc9260#5.4-2
         to.is_confirmed() && to.sending.allows(self.outstanding.flight(path))
     }
 
@@ -280,6 +287,7 @@ impl Association {
             path.counters.retransmissions += 1;
             // RFC 9260 section 7.2.4: the earliest chunk gets a whole timeout anew.
             if is_earliest {
+                //= rfc9260#6.1-19
                 path.t3 = None;
             }
             path.on_data_sent(length, now);
@@ -325,6 +333,7 @@ impl Association {
     fn length_with_room(&self, max: usize) -> Option<usize> {
         let length = self.queue.next_length(max)?;
         // With nothing in flight one chunk may probe a closed window.
+        //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
         window_open.then_some(length)
     }
@@ -335,6 +344,7 @@ impl Association {
         let (max, header, kind) = (self.fragment_size_now(), self.data_header_len(), self.data_chunk_type());
         let mut next = self.next_new_length(path);
         while let Some(length) = next {
+            //= rfc9260#6.9-8 6.10-1 6.10-5
             if packet.remaining_for(kind) < wire::padded(header + length) || !self.queue.fits_packet() {
                 break;
             }

@@ -11,11 +11,13 @@ use crate::tx::{PathAcks, Seq};
 
 impl Association {
     pub(super) fn on_data(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
+        //= rfc9260#6-4
         if !self.state.receives_data() {
             return;
         }
         // RFC 9260 section 6.2: DATA without user data ends the association.
         if data.payload.is_empty() {
+            //= rfc9260#6.2-31
             let cause = Cause::NoUserData { tsn: data.tsn };
             let reason = data.tsn.0.to_be_bytes().to_vec().into();
             return self.abort(crate::event::AbortCause { code: cause.code(), reason }, ctx);
@@ -41,6 +43,7 @@ impl Association {
     }
 
     /// RFC 9260 section 6.5: acknowledged, reported, and dropped.
+    //= rfc9260#6.5-2
     fn on_data_of_no_stream(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
         if self.inbound.on_discarded(data.tsn) == DataOutcome::Taken {
             self.report(path, &Cause::InvalidStreamIdentifier { stream: data.stream }, ctx);
@@ -49,6 +52,7 @@ impl Association {
 
     pub(super) fn on_sack(&mut self, sack: &Sack<'_>, ctx: &mut Context<'_>) {
         match self.state {
+            //= rfc9260#6-7
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
             State::Established
             | State::ShutdownPending
@@ -56,6 +60,7 @@ impl Association {
             | State::ShutdownReceived
             | State::ShutdownAckSent { .. } => {}
         }
+        //= rfc9260#6-5
         self.counters.sacks_received += 1;
         let Some(first) = self.sequence_after(sack.cumulative_tsn) else { return };
         let Some(gaps) = gap_ranges(first, sack) else {
@@ -90,6 +95,7 @@ impl Association {
         let flights: SmallVec<[usize; 8]> =
             self.paths.indices().map(|i| self.outstanding.flight(i)).collect();
         let Ok(acks) = self.outstanding.on_sack(first, gaps, ctx.now) else {
+            //= rfc9260#12.4-4
             return self.violation("SACK of data that was never sent", ctx);
         };
         for (index, acks) in acks.iter().enumerate() {
@@ -103,6 +109,7 @@ impl Association {
             self.on_window(acknowledged > 0, a_rwnd as usize);
         }
         // Answers to window probes prove that the peer lives (RFC 9260 section 6.1 A).
+        //= rfc9260#8.1-5
         if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
             self.errors = 0;
         } else if advanced {
@@ -146,6 +153,7 @@ impl Association {
         }
     }
 
+    //= rfc9260#7.2.1-9 8.2-3
     fn on_path_acks(
         &mut self,
         index: PathIndex,

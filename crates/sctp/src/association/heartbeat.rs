@@ -24,6 +24,7 @@ const UNPROVEN_FACTOR: usize = 3;
 const UNPROVEN_CREDIT_MAX: usize = 4096;
 
 /// What our heartbeats carry: which path, and a nonce that proves that the answer is to ours.
+//= rfc9260#3.3.5-2 3.3.5-3
 pub(super) fn info(path: PathIndex, nonce: u64) -> [u8; 12] {
     let mut info = [0; 12];
     info[..4].copy_from_slice(&u32::try_from(path.0).unwrap_or(u32::MAX).to_be_bytes());
@@ -53,7 +54,9 @@ impl Association {
         }
         let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::HeartbeatAck(_))).count();
         if answers && heartbeat.info.len() <= INFO_MAX && waiting < MAX_WAITING {
+            //= rfc9260#3.3.6-2
             let info = Bytes::copy_from_slice(heartbeat.info);
+            //= rfc9260#6.4-2 8.3-2
             self.control.push_back((path, Control::HeartbeatAck(info)));
         }
     }

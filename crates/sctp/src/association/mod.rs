@@ -110,6 +110,7 @@ pub(crate) struct Association {
     config: AssociationConfig,
     local_port: u16,
     remote_port: u16,
+    //= rfc9260#5.3.1-2
     local_tag: VerificationTag,
     peer_tag: VerificationTag,
     state: State,
@@ -199,6 +200,7 @@ impl Association {
             tags: (opening.local_tag, peer.tag),
             initial_tsns: (opening.initial_tsn, peer.initial_tsn),
             streams: (
+                //= rfc9260#5.1.1-2
                 opening.config.outbound_streams.min(peer.inbound_streams),
                 opening.config.inbound_streams.min(peer.outbound_streams),
             ),
@@ -251,6 +253,7 @@ impl Association {
         let asconf = asconf_of(&birth);
         let reconfig = birth.agreed.extensions.has(Extension::StreamReconfiguration);
         let reconfig = reconfig.then(|| Box::new(Reconfig::new(birth.initial_tsns)));
+        //= rfc9260#5.1.2-1 5.1.2-4
         let mut peer_addresses = SmallVec::from_slice(&[birth.route.remote]);
         let others = birth.peer_addresses.iter().filter(|a| **a != birth.route.remote);
         peer_addresses.extend(others.copied());
@@ -277,6 +280,7 @@ impl Association {
             peer_addresses,
             initial_tsn: birth.initial_tsns.0,
             queue: SendQueue::new(birth.config.scheduler, interleaves),
+            //= rfc9260#5.1-20
             outstanding: Outstanding::default(),
             limited: Limited::default(),
             forward: Forward::default(),
@@ -301,6 +305,7 @@ impl Association {
         }
     }
 
+    //= rfc9260#1.3-2
     pub(crate) fn ports(&self) -> (u16, u16) {
         (self.local_port, self.remote_port)
     }
@@ -387,8 +392,10 @@ impl Association {
             return Err(SendError::Closed);
         }
         if message.is_empty() {
+            //= rfc9260#3.3.1-5
             return Err(SendError::Empty);
         }
+        //= rfc9260#5.1.1-4 6.5-1
         if stream.0 >= self.outbound_streams {
             return Err(SendError::NoSuchStream { stream: stream.0, streams: self.outbound_streams });
         }
@@ -476,6 +483,7 @@ impl Association {
     }
 
     /// User bytes that fit into one DATA chunk of a full packet on every path in use.
+    //= rfc9260#6-9 6.9-7
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
@@ -503,6 +511,7 @@ impl Association {
     /// The driver ends the association.
     pub(crate) fn abort(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
         if !matches!(self.state, State::Closed) {
+            //= rfc9260#9.1-1
             self.send_abort(&cause, ctx);
             self.close(CloseReason::Aborted(cause));
         }
@@ -522,6 +531,7 @@ impl Association {
     /// The association is replaced by the peer's new one.
     pub(crate) fn on_restart(&mut self) {
         if !matches!(self.state, State::Closed) {
+            //= rfc9260#5.2.4-4
             self.close(CloseReason::Restarted);
         }
     }
@@ -646,6 +656,7 @@ fn asconf_of(birth: &Birth<'_>) -> Option<Box<Asconf>> {
 }
 
 /// All pairs of our and the peer's addresses that can be paths, the handshake's own left out.
+//= rfc9260#5.1.2-5 5.1.2-8 5.1.2-9
 fn routes(birth: &Birth<'_>) -> Vec<Route> {
     let mut routes = Vec::new();
     for &remote in std::iter::once(&birth.route.remote).chain(birth.peer_addresses) {

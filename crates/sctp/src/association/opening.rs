@@ -67,6 +67,7 @@ impl Opening {
         let header = CommonHeader {
             source_port: self.local_port,
             destination_port: self.remote_port,
+            //= rfc9260#3.1-4
             tag: VerificationTag(0),
         };
         let room = buf.len().min(INIT_PACKET_MAX);
@@ -87,6 +88,7 @@ impl Opening {
     /// Our half of the negotiation, for INIT and for the INIT ACK of a collision.
     pub(crate) fn init<'a>(&self, parameters: &'a [Parameter<'a>]) -> Init<'a> {
         Init {
+            //= rfc9260#5.1-1 5.2.1-1
             tag: self.local_tag,
             a_rwnd: u32::try_from(self.config.first_window()).unwrap_or(u32::MAX),
             outbound_streams: self.config.outbound_streams,
@@ -102,10 +104,12 @@ impl Opening {
             return None;
         }
         if self.retransmits >= self.config.max_init_retransmits {
+            //= rfc9260#4-4 4-5
             return Some(CloseReason::NoAnswer);
         }
         self.retransmits += 1;
         self.rto = (self.rto * 2).min(self.config.timing.rto_max);
+        //= rfc9260#4-3 5.1-12
         self.begin_round(now);
         None
     }
@@ -122,6 +126,7 @@ impl Opening {
 }
 
 /// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
+//= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
 pub(crate) fn own_parameters<'a>(
     addresses: &[IpAddr],
     config: &AssociationConfig,
@@ -151,11 +156,14 @@ impl Association {
     pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
         let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
         let cookie = Bytes::copy_from_slice(cookie);
+        //= rfc9260#3.3.11-2 5.1.4-2
         self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening) };
+        //= rfc9260#3.2.2-3 3.3.11-1 5.1.4-1
         self.control.push_back((PathIndex(0), Control::CookieEcho));
     }
 
     /// Parameters of an INIT ACK that we do not know go back in an ERROR, behind the COOKIE ECHO (RFC 9260 section 5.1 C).
+    //= rfc9260#3.2.2-2
     pub(crate) fn report_unrecognized(&mut self, parameters: &[&[u8]], ctx: &Context<'_>) {
         if parameters.is_empty() {
             return;
@@ -198,6 +206,7 @@ impl Association {
     /// The driver accepts: COOKIE ACK goes out.
     pub(crate) fn accept(&mut self, ctx: &mut Context<'_>) {
         if matches!(self.state, State::Accepting) {
+            //= rfc9260#3.3.12-1 5.1.5-5
             self.control.push_front((PathIndex(0), Control::CookieAck));
             self.establish(ctx);
             if self.inbound.has_ready() {
@@ -207,6 +216,7 @@ impl Association {
     }
 
     /// The peer's COOKIE ECHO says what we know already (RFC 9260 section 5.2.4, action D).
+    //= rfc9260#5.2.4-10 5.2.4-11
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let path = self.proved(path);
         match self.state {

@@ -34,6 +34,7 @@ impl Association {
         }
         match self.state {
             State::ShutdownPending => self.send_shutdown(now),
+            //= rfc9260#9.2-8 9.2-13
             State::ShutdownReceived => self.send_shutdown_ack(now),
             State::CookieWaitOver
             | State::CookieEchoed { .. }
@@ -45,6 +46,7 @@ impl Association {
         }
     }
 
+    //= rfc9260#3.3.8-1 9.2-1 9.2-20
     fn send_shutdown(&mut self, now: base::Time) {
         let guard = now + self.config.timing.shutdown_guard;
         self.state = State::ShutdownSent { t2: self.t2(now), guard };
@@ -57,6 +59,7 @@ impl Association {
         self.queue_shutdown(Control::ShutdownAck);
     }
 
+    //= rfc9260#9.2-3
     fn t2(&self, now: base::Time) -> Retry {
         Retry { at: now + self.paths.get(self.paths.current()).rto(), count: 0 }
     }
@@ -73,16 +76,20 @@ impl Association {
                 self.state = State::ShutdownReceived;
                 self.events.push_back(Event::PeerShutdown);
             }
+            //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
             State::ShutdownAckSent { .. } => return self.queue_shutdown(Control::ShutdownAck),
+            //= rfc9260#9.2-7
             State::ShutdownReceived => {}
             // RFC 9260 section 9.2: ignored before the association is up.
+            //= rfc9260#9.2-24
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
         // Some put their own last TSN here in place of ours. One that cannot be is passed over: what arrived, SACKs say.
         let possible = self.outstanding.first()..=self.outstanding.next();
         if let Some(first) = self.sequence_after(cumulative).filter(|f| possible.contains(f)) {
             // A SHUTDOWN says nothing of gaps and of the window: they are what they were.
+            //= rfc9260#3.3.8-2
             let gaps = self.outstanding.gaps_from(first);
             let rwnd = self.peer_rwnd + self.outstanding.total_flight();
             self.acknowledge(first, &gaps, u32::try_from(rwnd).unwrap_or(u32::MAX), ctx);
@@ -91,12 +98,14 @@ impl Association {
 
     /// DATA came although we have sent SHUTDOWN: say again what arrived (RFC 9260 section 9.2).
     pub(super) fn after_packet(&mut self, now: base::Time) {
+        //= rfc9260#9.2-9
         if matches!(self.state, State::ShutdownSent { .. }) && self.inbound.ack.is_pending() {
             self.queue_shutdown(Control::Shutdown);
             let at = now + self.paths.get(self.paths.current()).rto();
             if let State::ShutdownSent { t2, .. } = &mut self.state {
                 t2.at = at;
             }
+            //= rfc9260#9.2-10
             self.inbound.ack.on_irregular();
         }
         self.after_data_moved(now);
@@ -110,6 +119,7 @@ impl Association {
         self.close(CloseReason::Graceful);
     }
 
+    //= rfc9260#8.5.1-11 9.2-19
     pub(super) fn on_shutdown_complete(&mut self) {
         if matches!(self.state, State::ShutdownAckSent { .. }) {
             self.close(CloseReason::Graceful);

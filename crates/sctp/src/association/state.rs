@@ -52,16 +52,19 @@ impl State {
     }
 
     /// Whether the driver may hand over more to send.
+    //= rfc9260#9.2-21
     pub(crate) fn takes_data_to_send(&self) -> bool {
         matches!(self, State::Accepting | State::Established)
     }
 
     /// Whether DATA may leave.
+    //= rfc9260#6-1
     pub(crate) fn sends_data(&self) -> bool {
         matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
     }
 
     /// Whether DATA is taken (RFC 9260 section 6).
+    //= rfc9260#6-2
     pub(crate) fn receives_data(&self) -> bool {
         matches!(
             self,

@@ -34,6 +34,7 @@ enum Next {
 
 impl Association {
     /// The header of every packet to the peer.
+    //= rfc9260#3.1-3
     pub(super) fn header(&self) -> CommonHeader {
         CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
     }
@@ -59,6 +60,7 @@ impl Association {
         mut screen: Screen,
         ctx: &mut Context<'_>,
     ) -> Verdict {
+        //= rfc9260#6.10-6
         for raw in chunks {
             if matches!(self.state, State::Closed) {
                 break;
@@ -88,6 +90,7 @@ impl Association {
     }
 
     /// A chunk that cannot be read is a protocol violation (RFC 9260 section 3.3.10.13).
+    //= rfc9260#6.10-7
     fn on_malformed(&mut self, error: &ChunkError, ctx: &mut Context<'_>) {
         self.violation(error.to_string(), ctx);
     }
@@ -194,6 +197,7 @@ impl Association {
     }
 
     fn on_cookie_ack(&mut self, ctx: &mut Context<'_>) {
+        //= rfc9260#5.2.5-1
         if matches!(self.state, State::CookieEchoed { .. }) {
             self.errors = 0;
             self.establish(ctx);
@@ -201,6 +205,7 @@ impl Association {
     }
 
     /// RFC 9260 section 3.3.7: no state survives an ABORT with the right tag.
+    //= rfc9260#3.3.7-4 9.1-6 9.1-7
     fn on_abort(&mut self, abort: &Abort<'_>) {
         // Everything was delivered, and the peer has forgotten us: a straggler met nobody there, and the answer to it
         // came before SHUTDOWN COMPLETE.
@@ -214,6 +219,7 @@ impl Association {
     /// RFC 9260 section 3.3.10: only a stale cookie and an ASCONF that nobody knows ask for more than to be noted.
     fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, ctx: &mut Context<'_>) -> Next {
         for cause in error.causes.iter().map_while(Result::ok) {
+            //= rfc9260#5.2.6-1 5.2.6-2
             if let (Cause::StaleCookie { staleness }, State::CookieEchoed { .. }) = (cause, &self.state) {
                 return match self.after_stale_cookie(staleness, ctx.now) {
                     Some(opening) => Next::Stop(Verdict::BeginAgain(Box::new(opening))),

@@ -32,6 +32,7 @@ impl Association {
         match self.state {
             State::CookieEchoed { t1, .. } if t1.at <= ctx.now => self.on_t1(ctx.now),
             State::ShutdownSent { guard, .. } | State::ShutdownAckSent { guard, .. } if guard <= ctx.now => {
+                //= rfc9260#9.2-11
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
             State::ShutdownSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::Shutdown, ctx.now),
@@ -52,11 +53,13 @@ impl Association {
     fn on_t1(&mut self, now: Time) {
         let (max, ceiling) = (self.config.max_init_retransmits, self.config.timing.rto_max);
         let State::CookieEchoed { t1, opening, .. } = &mut self.state else { return };
+        //= rfc9260#4-7
         if t1.count >= max {
             return self.close(CloseReason::NoAnswer);
         }
         t1.count += 1;
         opening.rto = (opening.rto * 2).min(ceiling);
+        //= rfc9260#5.1.4-3
         t1.at = now + opening.rto;
         if self.control.is_empty() {
             self.control.push_back((PathIndex(0), Control::CookieEcho));
@@ -64,6 +67,7 @@ impl Association {
     }
 
     /// T2-shutdown (RFC 9260 section 9.2): again, by another path if there is one.
+    //= rfc9260#9.2-14
     fn on_t2(&mut self, control: Control, now: Time) {
         if !self.count_error() {
             return;
@@ -123,6 +127,7 @@ impl Association {
         path.counters.timeouts += 1;
         path.back_off(&self.config.timing);
         // A window probe that was answered, but found no room, says nothing against the path (section 6.1 A).
+        //= rfc9260#6.1-6
         if self.window_probe == WindowProbe::Answered {
             self.window_probe = WindowProbe::Sent;
             self.mark_lost_on(index);
@@ -152,6 +157,7 @@ impl Association {
     /// An unanswered heartbeat counts against its path, and against the association only where data goes: an idle
     /// association would else be given up for its other paths (section 8.1). While data is in flight on the path it is
     /// T3 that counts: one silence is not counted twice.
+    //= rfc9260#8.3-3
     fn on_heartbeat_lost(&mut self, index: PathIndex) {
         if self.paths.get(index).t3.is_some() {
             return;
@@ -159,12 +165,14 @@ impl Association {
         let is_current = index == self.paths.current();
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         self.report_transition(index, transition);
+        //= rfc9260#8.1-2
         if is_current {
             self.count_error();
         }
     }
 
     /// Counts a timeout against the association; returns whether it survives.
+    //= rfc9260#8.1-1 8.1-3 8.1-4 9.2-4
     pub(super) fn count_error(&mut self) -> bool {
         self.errors = self.errors.saturating_add(1);
         let survives = self.errors <= self.config.timing.association_max_retrans;

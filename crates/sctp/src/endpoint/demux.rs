@@ -28,11 +28,13 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         };
+        //= rfc9260#8.4-1
         if !is_unicast(route) {
             return;
         }
         match first.chunk_type {
             ChunkType::INIT => self.on_init_packet(now, route, &parsed, &first, listener),
+            //= rfc9260#8.4-5
             ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, &first, None),
             ChunkType::AUTH if let Some(echo) = cookie_echo_behind(&parsed) => {
                 self.on_cookie_echo(now, route, &parsed, &echo, Some(&first));
@@ -83,10 +85,12 @@ impl Endpoint {
         let by_peer = self.slots.by_peer(header.destination_port, header.source_port, route.remote);
         let Some(id) = by_peer else { return Owner::Nobody };
         let state = self.state(id);
+        //= rfc9260#8.5.1-6 8.5.1-10
         if reflected && self.association(id).is_some_and(|a| a.tags().1 == header.tag) {
             return Owner::Association(id);
         }
         // Section 8.5.1 E: before the association is up a SHUTDOWN ACK belongs to an earlier one.
+        //= rfc9260#8.5.1-13
         let is_opening = matches!(state, Some(StateName::CookieWait | StateName::CookieEchoed));
         if first.chunk_type == ChunkType::SHUTDOWN_ACK && is_opening { Owner::Nobody } else { Owner::Forged }
     }
@@ -154,6 +158,7 @@ impl Endpoint {
         let mut has_shutdown_ack = false;
         for chunk in packet.chunks() {
             match chunk {
+                //= rfc9260#8.4-2 8.4-8 8.4-9
                 Ok(Chunk::Abort(_) | Chunk::ShutdownComplete(_) | Chunk::CookieAck) | Err(_) => return,
                 Ok(Chunk::Error(error)) => {
                     let stale = |c: Cause<'_>| matches!(c, Cause::StaleCookie { .. });
@@ -169,8 +174,10 @@ impl Endpoint {
             return;
         }
         if has_shutdown_ack {
+            //= rfc9260#3.1-5 8.4-6 8.4-7
             self.replies.shutdown_complete(*route, header, true);
         } else {
+            //= rfc9260#8.4-10 8.4-11 8.4-12
             self.replies.abort_reflecting(*route, header);
         }
     }
@@ -202,6 +209,7 @@ impl Endpoint {
                     self.close_opening(id, reason);
                 }
             }
+            //= rfc9260#10-5
             Some(Slot::Association(association)) if association.tags().1 == header.tag => {
                 self.with(id, now, |a, ctx| a.on_path_error(route, error, quoted, ctx));
             }

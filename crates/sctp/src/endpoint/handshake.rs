@@ -44,6 +44,7 @@ impl Endpoint {
     ) {
         self.counters.inits_received += 1;
         // RFC 9260 section 8.5.1 A: the tag is zero, and the INIT is alone.
+        //= rfc9260#12.3-2 8.5.1-2 8.5.1-3
         if packet.header.tag.0 != 0 || packet.raw_chunks().count() != 1 {
             self.counters.bad_tag += 1;
             return;
@@ -60,7 +61,9 @@ impl Endpoint {
         match negotiation::read(&init, &self.config.limits) {
             Ok(peer) => self.on_init(now, (route, packet.len()), header, &peer, listener),
             // A zero tag cannot be answered (section 3.3.2).
+            //= rfc9260#3.3.2-7
             Err(_) if init.tag.0 == 0 => self.counters.malformed += 1,
+            //= rfc9260#5.1.2-3 5.1-15 5.1-16 3.3.2-12 3.3.2-14
             Err(cause) => self.replies.refuse(*route, header, &[cause]),
         }
     }
@@ -153,21 +156,26 @@ impl Endpoint {
             }),
             Slot::Association(association) => {
                 let added = added_addresses(association, route, peer);
+                //= rfc9260#5.2.1-7 5.2.1-8 5.2.2-2 5.2.2-3
                 if !added.is_empty() {
                     let mut buf = [0; 512];
+                    //= rfc9260#5.2.1-9
                     let raw = write_addresses(&added, &mut buf);
                     self.replies.refuse(*route, header, &[Cause::RestartWithNewAddresses(raw)]);
                     return None;
                 }
+                //= rfc9260#9.2-22
                 if association.resend_shutdown_ack() {
                     self.settle(id);
                     return None;
                 }
                 // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
                 let (tag, initial_tsn, nonce) = match association.state() {
+                    //= rfc9260#5.2.1-6
                     State::CookieEchoed { opening, .. } => {
                         (association.tags().0, association.initial_tsn(), opening.nonce)
                     }
+                    //= rfc9260#5.2.2-7
                     _ => (new_tag, new_tsn, new_nonce),
                 };
                 let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();
@@ -306,6 +314,7 @@ impl Endpoint {
         self.settle(id);
     }
 
+    //= rfc9260#3.3.3-12 5.1-15 5.1-16
     fn refuse_init_ack(&mut self, id: AssociationId, route: &Route, header: CommonHeader, cause: &Cause<'_>) {
         if header.tag.0 != 0 {
             self.replies.refuse(*route, header, &[*cause]);
@@ -407,6 +416,7 @@ impl Endpoint {
     }
 
     /// RFC 9260 section 5.2.4, table 12: the association that the rest of the packet is for, if any.
+    //= rfc9260#5.1.5-8 5.2.4-3 5.2.4-8 5.2.4-9
     fn place_cookie(
         &mut self,
         now: Time,
@@ -460,6 +470,7 @@ impl Endpoint {
     }
 
     /// The driver asked for this association itself: nobody needs to accept it.
+    //= rfc9260#5.2.4-7
     fn collide(&mut self, now: Time, id: AssociationId, cookie: &Cookie) -> Option<AssociationId> {
         let config = match self.slots.get(id)? {
             Slot::Opening(opening) => opening.config.clone(),
@@ -485,6 +496,7 @@ impl Endpoint {
             return None;
         }
         self.with(id, now, |a, _| a.on_restart());
+        //= rfc9260#5.2.4-5 7.2.5-1
         self.slots.forget_names(id);
         self.begin_from_cookie(now, cookie)
     }

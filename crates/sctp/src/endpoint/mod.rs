@@ -159,6 +159,7 @@ impl Endpoint {
         let remotes = connect.init_routes.iter().map(|r| r.remote);
         for remote in remotes {
             if self.slots.by_peer(connect.local_port, connect.remote_port, remote).is_some() {
+                //= rfc9260#1.3-1
                 return Err(ConnectError::Exists);
             }
         }
@@ -388,6 +389,7 @@ impl Endpoint {
     }
 
     /// Forgets an association. One that is not over yet is aborted.
+    //= rfc9260#9-1
     pub fn release(&mut self, now: Time, id: AssociationId) {
         self.abort(now, id, AbortCause::default());
         self.slots.remove(id);

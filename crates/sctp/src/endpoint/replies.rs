@@ -26,6 +26,7 @@ impl Replies {
     }
 
     /// Queues a packet with one chunk; drops it if too many wait or it does not fit.
+    //= rfc9260#3-1
     pub(crate) fn push(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>) {
         self.push_signed(route, header, chunk, None);
     }
@@ -82,6 +83,7 @@ impl Replies {
     }
 
     /// An ABORT to a peer whose tag is known, authenticated if it wants that.
+    //= rfc9260#3.3.7-1 3.3.7-2 8.5.1-4 9.1-2 9.1-3
     pub(crate) fn abort(
         &mut self,
         route: Route,

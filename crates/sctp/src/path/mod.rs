@@ -74,6 +74,7 @@ pub(crate) struct Path {
     pub(crate) rebinding: Rebinding,
     errors: u8,
     rto: Rto,
+    //= rfc9260#7.2-3
     pub(crate) sending: Sending,
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
@@ -182,6 +183,7 @@ impl Path {
     }
 
     /// The peer acknowledged data, or answered a heartbeat, on this path (RFC 9260 section 8.1 and 8.2).
+    //= rfc9260#8.3-9
     pub(crate) fn on_success(&mut self) -> Option<Transition> {
         if self.retired {
             return None;
@@ -208,6 +210,7 @@ impl Path {
         self.errors = self.errors.saturating_add(1);
         let from = self.state;
         let pf = timing.potentially_failed_max_retrans;
+        //= rfc9260#8.2-2
         if self.errors > timing.path_max_retrans {
             self.state = PathState::Inactive;
         } else if self.state == PathState::Active && pf.is_some_and(|pf| self.errors > pf) {
@@ -224,6 +227,7 @@ impl Path {
 
     /// A round trip of a chunk up to `seq` was measured; `next` is the next chunk to be sent.
     pub(crate) fn on_round_trip(&mut self, seq: Seq, rtt: Duration, next: Seq, timing: &Timing) {
+        //= rfc9260#6.3.1-1 6.3.1-2
         if seq >= self.rtt_from {
             self.rto.on_sample(rtt, timing);
             self.rtt_from = next;
@@ -251,7 +255,9 @@ impl Path {
     pub(crate) fn on_data_sent(&mut self, length: usize, now: Time) {
         self.sending.on_sent(length);
         self.last_data = now;
+        //= rfc9260#6.1-18 6.1-20
         if self.t3.is_none() {
+            //= rfc9260#6.1-21 6.3.3-1
             self.t3 = Some(now + self.rto());
         }
     }
@@ -267,6 +273,7 @@ impl Path {
     }
 
     /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself.
+    //= rfc9260#8.3-1
     pub(crate) fn poll_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> Option<u64> {
         if self.probe.is_some() || now < self.next_heartbeat {
             return None;
@@ -290,6 +297,7 @@ impl Path {
     ) -> bool {
         let Some(probe) = self.probe.filter(|p| p.nonce == nonce) else { return false };
         self.probe = None;
+        //= rfc9260#8.3-12
         self.rto.on_sample(now - probe.sent_at, timing);
         self.schedule_heartbeat(now, timing, random);
         true
@@ -322,6 +330,7 @@ impl Path {
     }
 
     fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
+        //= rfc9260#8.3-13
         self.next_heartbeat = now + timing.heartbeat_interval + random.jitter(self.rto());
     }
 

@@ -157,6 +157,7 @@ impl Paths {
     /// The primary path while it is active; else the path in use while that is active; else the best active one; else
     /// the potentially failed one with the fewest errors (RFC 7829 section 3); else, with all failed, the confirmed
     /// one with the fewest errors (dormant state).
+    //= rfc9260#6.4-1 6.4.1-1 8.2-4
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
         let chosen = if self.is_active(self.primary) {
             self.primary
@@ -208,6 +209,7 @@ impl Paths {
                 PathState::PotentiallyFailed => 1,
                 PathState::Inactive | PathState::Unconfirmed => 2,
             };
+            //= rfc9260#6.4.1-2
             let apart = usize::from(path.route.local != avoided.local)
                 + usize::from(path.route.remote != avoided.remote);
             let itself = *i == avoid;
@@ -244,6 +246,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#6.4.1-2 8.2-4
     fn data_moves_to_the_path_that_shares_least_with_the_failed_one_and_back_to_the_primary() {
         let mut paths = three_active();
         assert_eq!(paths.choose(), None);
@@ -279,6 +282,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#5.4-2
     fn an_unconfirmed_path_is_never_chosen() {
         let timing = Timing::default();
         let mut paths = three_active();

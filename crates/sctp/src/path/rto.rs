@@ -67,6 +67,7 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     #[test]
+    //= rfc9260#16-1
     fn the_first_sample_sets_srtt_and_three_times_it_as_rto() {
         let timing = Timing { rto_min: MS(1), ..Timing::default() };
         let mut rto = Rto::new(&timing);

@@ -116,6 +116,7 @@ impl Sending {
 
     /// Whether the window has room. RFC 9260 section 6.1 B: it may be passed by less than one packet.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
+        //= rfc9260#6.1-10 6.1-11 6.1-12
         self.credit != Credit::No || flight < self.window
     }
 
@@ -236,6 +237,7 @@ impl Sending {
         if lost.chunks == 0 {
             return Outcome::default();
         }
+        //= rfc9260#7.2.4-5
         let is_news = self.congested_at.is_none_or(|at| lost.newest >= at);
         let recovery_began = is_news && self.congested(seen);
         self.given_up += lost.chunks;
@@ -365,6 +367,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#7.2.4-5
     fn losses_of_what_was_sent_before_congestion_was_noticed_are_no_news_and_later_ones_are() {
         let mut s = sending();
         assert!(s.on_losses(&losses(1, 50), &seen(100, 4000, 3000)).recovery_began);
@@ -416,6 +419,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#6.1-10 6.1-17
     fn a_granted_packet_passes_a_full_window_and_the_next_one_does_not() {
         let mut s = sending();
         let full = s.cwnd();

@@ -34,6 +34,7 @@ impl AckTimer {
         if std::mem::take(&mut self.new_packet) {
             self.packets = self.packets.saturating_add(1);
         }
+        //= rfc9260#6.2-7 6.2-8 6.2-9 6.2-19
         if immediate || self.packets >= PACKETS_PER_SACK {
             self.due = Due::Now;
         } else if self.due == Due::No {
@@ -69,6 +70,7 @@ impl AckTimer {
         }
     }
 
+    //= rfc9260#6.2-10
     pub(crate) fn on_sent(&mut self) {
         *self = AckTimer::default();
     }
@@ -79,6 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
+    //= rfc9260#6.2-7 6.2-8 6.2-9
     fn the_second_packet_is_acknowledged_at_once_and_two_chunks_of_one_packet_are_not() {
         let (mut ack, timing) = (AckTimer::default(), Timing::default());
         ack.on_packet();
@@ -91,6 +94,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#6.2-8
     fn a_lone_packet_is_acknowledged_after_the_delay_and_not_before() {
         let (mut ack, timing) = (AckTimer::default(), Timing::default());
         ack.on_packet();
@@ -104,6 +108,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#6.2-19
     fn the_i_bit_asks_for_a_sack_at_once() {
         let (mut ack, timing) = (AckTimer::default(), Timing::default());
         ack.on_packet();

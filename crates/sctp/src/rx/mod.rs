@@ -98,6 +98,7 @@ impl Inbound {
     }
 
     /// Takes a DATA or I-DATA chunk whose stream is valid and whose payload is not empty.
+    //= rfc9260#6.2-1
     pub(crate) fn on_data(&mut self, chunk: &Piece<'_>, now: Time, timing: &Timing) -> DataOutcome {
         let Some(seq) = self.tracker.first_missing().nearest(self.initial, chunk.tsn) else {
             self.tracker.note_duplicate(chunk.tsn);
@@ -105,12 +106,14 @@ impl Inbound {
             return DataOutcome::Duplicate;
         };
         if self.tracker.has(seq) {
+            //= rfc9260#6.2-20 6.2-21
             self.tracker.note_duplicate(chunk.tsn);
             self.ack.on_irregular();
             return DataOutcome::Duplicate;
         }
         if !self.has_room(seq) {
             self.ack.on_irregular();
+            //= rfc9260#6.2-4 6.2-5 6.2-27
             return DataOutcome::Dropped;
         }
         let arrival = self.tracker.insert(seq);
@@ -120,6 +123,7 @@ impl Inbound {
                 return DataOutcome::Dropped;
             }
             Arrival::InOrder if !self.tracker.has_gaps() => self.ack.on_data(chunk.immediate, now, timing),
+            //= rfc9260#6.7-1 7.2.4-1
             Arrival::InOrder | Arrival::OutOfOrder => self.ack.on_irregular(),
         }
         let payload = self.keep(chunk.payload, arrival);
@@ -232,6 +236,7 @@ impl Inbound {
 
     /// The window counts user bytes; what small messages cost beside them comes on top, up to a bound. The chunk that
     /// fills the first gap may go beyond: without it nothing would ever drain.
+    //= rfc9260#6.2-26 6.2-29
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
         if seq == self.tracker.first_missing() && self.ready.is_empty() {
@@ -286,6 +291,7 @@ impl Inbound {
     }
 
     /// The highest TSN up to which everything came.
+    //= rfc9260#6.2-16
     pub(crate) fn cumulative_tsn(&self) -> Tsn {
         self.tracker.first_missing().tsn(self.initial).prev()
     }

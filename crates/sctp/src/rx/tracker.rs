@@ -61,6 +61,7 @@ impl Tracker {
     }
 
     /// Notes a TSN that has not come before.
+    //= rfc9260#3.3.4-2
     pub(crate) fn insert(&mut self, seq: Seq) -> Arrival {
         if seq == self.first_missing {
             self.first_missing = seq.next();
@@ -163,6 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
+        //= rfc9260#3.3.4-2 6.2-16
         fn it_says_what_a_plain_set_would_say(seqs in prop::collection::vec(0u64..60, 0..200)) {
             let mut tracker = Tracker::new(100, 4);
             let mut set = BTreeSet::new();

@@ -23,6 +23,7 @@ use wire::Tsn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
+//= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13
 impl Seq {
     pub(crate) const fn next(self) -> Seq {
         Seq(self.0 + 1)
@@ -47,6 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
+    //= rfc9260#1.6-1 1.6-2 1.6-4
     fn sequences_follow_tsns_across_the_wrap_both_ways() {
         let initial = Tsn(u32::MAX - 1);
         assert_eq!(Seq(3).tsn(initial), Tsn(1));

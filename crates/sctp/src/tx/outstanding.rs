@@ -321,6 +321,7 @@ impl Outstanding {
     }
 
     /// All that is in flight on `path` counts as lost (for T3, RFC 9260 section 6.3.3, E3). Returns how many chunks.
+    //= rfc9260#6.3.3-2
     pub(crate) fn give_up(&mut self, path: PathIndex) -> usize {
         let Some(lane) = self.lanes.get(path.0) else { return 0 };
         let mut live: Vec<Seq> = Vec::new();
@@ -436,6 +437,7 @@ impl Outstanding {
         }
     }
 
+    //= rfc9260#6.7-3
     fn acknowledge_cumulative(&mut self, first: Seq, now: Time, acks: &mut Acks) {
         while self.first < first {
             self.acknowledge(self.first, now, acks);
@@ -493,6 +495,7 @@ impl Outstanding {
                 acks.timeout_was_spurious |= lane.timed_out_too_early(now);
                 self.note_spurious(path);
             }
+            //= rfc9260#6.3.1-4
             (_, Sent::Once) => acks.newest = Some((seq, now - sent_at)),
             (_, Sent::Again | Sent::Moved | Sent::AsProbe | Sent::Reneged) => {
                 self.on_repeated_delivered(seq, path, sent, now - sent_at, acks);
@@ -538,6 +541,7 @@ impl Outstanding {
     }
 
     /// Gives up what should have been heard of by now (RFC 8985 section 6.2 step 5).
+    //= rfc9260#6.7-4
     pub(crate) fn find_lost(&mut self, path: PathIndex, now: Time) -> Losses {
         let mut losses = Losses::default();
         while let Some((seq, at)) = self.front_of(path) {

@@ -50,6 +50,7 @@ fn recorded(seed: u64, config: EndpointConfig) -> (Two, u32) {
 }
 
 #[test]
+//= rfc9260#6.6-1 6.6-2
 fn many_streams_each_keep_their_own_order_over_a_bad_link() {
     let link = LinkConfig {
         loss: Loss::Uniform(0.05),
@@ -72,6 +73,7 @@ fn many_streams_each_keep_their_own_order_over_a_bad_link() {
 }
 
 #[test]
+//= rfc9260#3.3.1-3
 fn an_unordered_message_overtakes_a_lost_ordered_one() {
     let mut t = two(1);
     crate::support::lose(&mut t.world, "DATA", 1);
@@ -84,6 +86,7 @@ fn an_unordered_message_overtakes_a_lost_ordered_one() {
 }
 
 #[test]
+//= rfc9260#6.9-15 6-8
 fn a_message_of_a_mebibyte_passes_a_receive_buffer_of_a_sixteenth_in_parts() {
     let mut t = two_with(1, LinkConfig::default(), small_buffers(2 << 20, 64 << 10));
     let message = Outgoing { stream: 3, unordered: false, bytes: content(1, 1 << 20) };
@@ -97,6 +100,7 @@ fn a_message_of_a_mebibyte_passes_a_receive_buffer_of_a_sixteenth_in_parts() {
 }
 
 #[test]
+//= rfc9260#6-11
 fn small_messages_share_packets() {
     let mut t = two(1);
     t.world.recording = true;
@@ -142,6 +146,7 @@ fn tsn_of_seed(seed: [u8; 32]) -> u32 {
 }
 
 #[test]
+//= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13
 fn tsns_pass_their_wrap_under_loss() {
     let link = LinkConfig { loss: Loss::Uniform(0.02), ..LinkConfig::default() };
     let mut t = two_with(1, link, EndpointConfig::default());
@@ -153,6 +158,7 @@ fn tsns_pass_their_wrap_under_loss() {
 }
 
 #[test]
+//= rfc9260#1.6-5 6.5-4 6.5-5
 fn ssns_pass_their_wrap() {
     let mut t = two(1);
     t.world.checks = false;
@@ -175,6 +181,7 @@ fn reader_that_begins_at(second: u64) -> Two {
 }
 
 #[test]
+//= rfc9260#6.1-2 6.1-5 6.1-6 6.2-11 6.2.1-1
 fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
     let mut t = reader_that_begins_at(600);
     assert_eq!(t.info(t.a).paths[0].state, sctp::PathState::Active);
@@ -187,6 +194,7 @@ fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
 }
 
 #[test]
+//= rfc9260#6.1-5
 fn a_lost_window_update_is_made_up_for_by_the_next_probe() {
     let mut t = reader_that_begins_at(10);
     crate::support::lose(&mut t.world, "SACK", 1);
@@ -195,6 +203,7 @@ fn a_lost_window_update_is_made_up_for_by_the_next_probe() {
 }
 
 #[test]
+//= rfc9260#6.1-2 6.1-9 6.2-6 6.2-24
 fn a_slow_reader_holds_no_more_than_its_buffer_and_nothing_is_dropped() {
     for length in [100, 1452, 50_000] {
         let mut t = two_with(1, LinkConfig::default(), small_buffers(1 << 20, 100_000));
@@ -217,6 +226,7 @@ fn a_slow_reader_holds_no_more_than_its_buffer_and_nothing_is_dropped() {
 }
 
 #[test]
+//= rfc9260#6.2-21 6.2-26
 fn what_comes_twice_is_delivered_once() {
     let link = LinkConfig { duplicate: 1.0, ..LinkConfig::default() };
     let mut t = two_with(1, link, EndpointConfig::default());
@@ -263,6 +273,7 @@ fn a_single_loss_is_repaired_without_a_timeout() {
 }
 
 #[test]
+//= rfc9260#6.1-18 6.3.3-2
 fn a_chunk_that_is_lost_twice_is_repaired_without_a_timeout_and_one_lost_for_seconds_by_the_timer() {
     for (losses, timeouts) in [(2, 0), (200, 1)] {
         let t = after_losses_of_one_chunk(losses);
@@ -306,6 +317,7 @@ fn after_sack(ahead: u32, gaps: &[GapBlock]) -> Two {
 }
 
 #[test]
+//= rfc9260#12.4-4
 fn a_sack_of_what_was_never_sent_ends_the_association() {
     let t = after_sack(1, &[]);
     assert!(matches!(&t.talk(t.a).closed, Some(CloseReason::Aborted(cause)) if cause.code == 13));
@@ -326,6 +338,7 @@ fn a_sack_that_says_nothing_new_changes_nothing() {
 }
 
 #[test]
+//= rfc9260#6.2-31
 fn data_without_user_data_ends_the_association() {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
@@ -334,6 +347,7 @@ fn data_without_user_data_ends_the_association() {
 }
 
 #[test]
+//= rfc9260#6.5-2
 fn data_on_a_stream_that_does_not_exist_is_acknowledged_and_reported() {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
@@ -344,6 +358,7 @@ fn data_on_a_stream_that_does_not_exist_is_acknowledged_and_reported() {
 }
 
 #[test]
+//= rfc9260#6.2-4 6.2-5 6.2-17 6.2-27 6.7-1 6.7-7
 fn a_thousand_gaps_are_neither_kept_nor_reported() {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
@@ -386,6 +401,7 @@ fn parts_of_unordered_messages_never_mix() {
 }
 
 #[test]
+//= rfc9260#6.8-4
 fn damaged_packets_are_dropped_by_their_checksum() {
     let link = LinkConfig { corrupt: 0.3, ..LinkConfig::default() };
     let mut t = two_with(1, link, EndpointConfig::default());
@@ -396,6 +412,7 @@ fn damaged_packets_are_dropped_by_their_checksum() {
 }
 
 #[test]
+//= rfc9260#6.9-6 7.3-1
 fn chunks_on_their_way_when_the_mtu_falls_are_sent_again_in_fragments_of_ip() {
     let mut t = two(1);
     t.connect(Conversation { bulk: 3_000_000, ..Conversation::default() });
@@ -408,6 +425,7 @@ fn chunks_on_their_way_when_the_mtu_falls_are_sent_again_in_fragments_of_ip() {
 }
 
 #[test]
+//= rfc9260#6-9 6.10-1 7.3-1 10-6 6.9-7
 fn a_path_that_says_its_mtu_gets_shorter_packets_from_then_on() {
     let (mut t, _) = recorded(1, EndpointConfig::default());
     let quoted = sim::packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);

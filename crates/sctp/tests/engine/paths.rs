@@ -45,6 +45,7 @@ fn in_use(t: &Two) -> String {
 }
 
 #[test]
+//= rfc9260#3.3.5-3 5.4-2 8.3-1 5.1.2-8 5.1.2-9
 fn heartbeats_confirm_the_pairs_that_reach_each_other_and_no_others() {
     let mut t = two_links(1);
     t.connect(Conversation::default());
@@ -65,6 +66,7 @@ fn heartbeats_confirm_the_pairs_that_reach_each_other_and_no_others() {
 }
 
 #[test]
+//= rfc9260#6.4-1 6.4-4 6.4.1-1 8.2-2 8.2-3
 fn a_cut_path_hands_over_within_two_timeouts_and_takes_back_when_mended() {
     let mut t = busy(1);
     assert_eq!(in_use(&t), "10.0.1.1");
@@ -82,6 +84,7 @@ fn a_cut_path_hands_over_within_two_timeouts_and_takes_back_when_mended() {
 }
 
 #[test]
+//= rfc9260#6.7-2 6.4-3
 fn a_path_cut_one_way_hands_over_too() {
     for direction in [Direction::Forward, Direction::Backward] {
         let mut t = busy(1);
@@ -98,6 +101,7 @@ fn a_path_cut_one_way_hands_over_too() {
 }
 
 #[test]
+//= rfc9260#8.1-1 8.1-3 8.1-4
 fn with_all_paths_cut_both_sides_lose_contact() {
     let mut t = busy(1);
     let now = t.world.now();
@@ -138,6 +142,7 @@ fn an_outage_of_ten_seconds_on_every_path_is_survived_even_with_quick_timers() {
 }
 
 #[test]
+//= rfc9260#8.1-2 8.1-6
 fn an_idle_association_outlives_dead_paths_while_one_lives() {
     let mut t = two_links(1);
     t.connect(Conversation::default());
@@ -150,6 +155,7 @@ fn an_idle_association_outlives_dead_paths_while_one_lives() {
 }
 
 #[test]
+//= rfc9260#8.3-13
 fn an_idle_association_sends_heartbeats_at_their_interval_and_no_storm() {
     let mut t = two_links(1);
     t.connect(Conversation::default());
@@ -172,6 +178,7 @@ fn port_unreachable_on_every_path_ends_the_association_at_once() {
 }
 
 #[test]
+//= rfc9260#10-3 10-5
 fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
     let mut t = Two::established(1);
     let tag = t.info(t.a).peer_tag;
@@ -184,6 +191,7 @@ fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
 }
 
 #[test]
+//= rfc9260#10-7
 fn protocol_unreachable_counts_once_the_peer_has_been_silent_for_a_timeout() {
     let mut t = two(1);
     t.connect(Conversation::default());

@@ -34,6 +34,7 @@ fn opens_although_lost(name: &'static str, count: usize) -> Duration {
 }
 
 #[test]
+//= rfc9260#3.3.2-4 5.1-4 5.1-5 5.1.4-1
 fn set_up_without_losses_takes_two_round_trips() {
     let mut t = two(1);
     t.connect(Conversation::default());
@@ -42,6 +43,7 @@ fn set_up_without_losses_takes_two_round_trips() {
 }
 
 #[test]
+//= rfc9260#4-3 5.1-12
 fn a_lost_init_is_sent_again_after_one_and_three_seconds() {
     assert!((3..4).contains(&opens_although_lost("INIT", 2).as_secs()));
 }
@@ -52,6 +54,7 @@ fn a_lost_init_ack_is_made_up_for_by_another_init() {
 }
 
 #[test]
+//= rfc9260#5.1.4-2 5.1.4-3
 fn a_lost_cookie_echo_is_sent_again() {
     assert!((3..4).contains(&opens_although_lost("COOKIE ECHO", 2).as_secs()));
 }
@@ -62,6 +65,7 @@ fn a_lost_cookie_ack_is_made_up_for_by_another_cookie_echo() {
 }
 
 #[test]
+//= rfc9260#4-4 4-5
 fn a_peer_that_never_answers_is_given_up_after_the_last_retransmission() {
     let mut t = two(1);
     t.world.host_mut(t.b).app.listen = Listen::Ignore;
@@ -88,6 +92,7 @@ fn duplicates_of_every_handshake_chunk_open_one_association() {
 }
 
 #[test]
+//= rfc9260#5.2.4-3 5.2.4-8 5.2.4-9 5.2.3-1
 fn late_handshake_packets_do_not_disturb_an_association_that_is_up() {
     let mut t = two(1);
     t.world.recording = true;
@@ -112,6 +117,7 @@ fn with_cookie_life(milliseconds: u64) -> Two {
 }
 
 #[test]
+//= rfc9260#5.1.5-4 5.2.6-1
 fn after_a_stale_cookie_a_longer_life_is_asked_for_and_serves() {
     let mut t = with_cookie_life(300);
     t.connect(Conversation::default());
@@ -145,6 +151,7 @@ fn open_between_fixed_ports(t: &mut Two) {
 }
 
 #[test]
+//= rfc9260#1.3-1 5.2.4-7 5.2.4-10 5.2.4-11 5.2.1-12 5.1.5-8
 fn two_hosts_that_open_at_once_get_one_association() {
     for lost in ["none", "INIT", "INIT ACK", "COOKIE ECHO", "COOKIE ACK"] {
         let mut t = two(1);
@@ -164,6 +171,7 @@ fn two_hosts_that_open_at_once_get_one_association() {
 }
 
 #[test]
+//= rfc9260#5.2.4-4 5.2.2-5 5.2.2-7 5.3.1-3 7.2.5-1
 fn a_host_that_restarts_and_opens_again_replaces_its_old_association() {
     let mut t = Two::established(1);
     t.world.restart(t.a, EndpointConfig::default());
@@ -185,6 +193,7 @@ fn a_listener_that_has_restarted_ends_associations_of_its_past_by_abort() {
 }
 
 #[test]
+//= rfc9260#5.2.2-2 5.2.2-3 5.2.1-7 5.2.1-8
 fn a_restart_that_adds_an_address_is_refused() {
     let mut t = Two::established(1);
     let new = Parameter::Ipv4Address("192.0.2.9".parse().unwrap());
@@ -196,6 +205,7 @@ fn a_restart_that_adds_an_address_is_refused() {
 }
 
 #[test]
+//= rfc9260#5.1.2-6
 fn an_init_from_a_stranger_that_names_the_address_of_a_peer_is_refused() {
     let mut t = Two::established(1);
     let old = Parameter::Ipv4Address("10.0.1.1".parse().unwrap());
@@ -205,6 +215,7 @@ fn an_init_from_a_stranger_that_names_the_address_of_a_peer_is_refused() {
 }
 
 #[test]
+//= rfc9260#5.1.2-4 5.1.2-9
 fn a_peer_with_an_address_that_no_path_leads_to_may_restart() {
     let mut t = two(1);
     t.world.recording = true;
@@ -249,6 +260,7 @@ fn a_driver_that_refuses_after_the_cookie_says_why() {
 }
 
 #[test]
+//= rfc9260#5.1.5-6 3.3.12-1
 fn an_association_that_waits_for_its_driver_is_up_only_when_accepted() {
     let mut t = two(1);
     t.world.host_mut(t.b).app.accept = Accept::Never;
@@ -271,6 +283,7 @@ fn a_host_without_sctp_is_known_unreachable_after_one_round_trip() {
 }
 
 #[test]
+//= rfc9260#5.1.5-2 5.1-6
 fn a_forged_cookie_makes_no_association_and_no_answer() {
     let mut t = two(1);
     t.world.recording = true;

@@ -22,6 +22,7 @@ impl Two {
 }
 
 #[test]
+//= rfc9260#9.2-1 9.2-2 9.2-14 9.2-17 9.2-19 3.3.8-1
 fn each_step_of_the_end_may_be_lost_twice() {
     for name in ["SHUTDOWN", "SHUTDOWN ACK", "SHUTDOWN COMPLETE"] {
         let mut t = two(1);
@@ -32,6 +33,7 @@ fn each_step_of_the_end_may_be_lost_twice() {
 }
 
 #[test]
+//= rfc9260#9.2-25
 fn both_sides_may_end_at_once() {
     let mut t = Two::established(1);
     t.shut_a();
@@ -40,6 +42,7 @@ fn both_sides_may_end_at_once() {
 }
 
 #[test]
+//= rfc9260#9.2-20
 fn what_was_handed_over_before_the_end_is_delivered_first() {
     let link = LinkConfig { loss: Loss::Uniform(0.05), ..LinkConfig::default() };
     let mut t = two_with(1, link, sctp::EndpointConfig::default());
@@ -49,6 +52,7 @@ fn what_was_handed_over_before_the_end_is_delivered_first() {
 }
 
 #[test]
+//= rfc9260#9.2-8 9.2-13
 fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
     // The buffer takes everything at once.
     let association = AssociationConfig { buffer_start: 1 << 20, ..AssociationConfig::default() };
@@ -63,6 +67,7 @@ fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
 }
 
 #[test]
+//= rfc9260#9.2-21
 fn nothing_can_be_sent_after_the_end_was_asked_for() {
     let mut t = Two::established(1);
     t.shut_a();
@@ -73,6 +78,7 @@ fn nothing_can_be_sent_after_the_end_was_asked_for() {
 }
 
 #[test]
+//= rfc9260#9.2-9
 fn data_that_comes_after_shutdown_was_sent_is_acknowledged_with_another_shutdown() {
     let mut t = two(1);
     t.world.recording = true;
@@ -125,6 +131,7 @@ fn an_end_that_nobody_answers_is_given_up() {
 }
 
 #[test]
+//= rfc9260#9.1-1 9.1-3 9.1-6 9.1-7
 fn an_aborted_association_tells_its_peer_why() {
     let mut t = Two::established(1);
     let (id, now) = (t.id(t.a), t.world.now());
@@ -135,6 +142,7 @@ fn an_aborted_association_tells_its_peer_why() {
 }
 
 #[test]
+//= rfc9260#9-1 14.2-1
 fn a_released_association_is_ended_for_its_peer_and_its_ports_are_free() {
     let mut t = Two::established(1);
     let (id, now) = (t.id(t.a), t.world.now());

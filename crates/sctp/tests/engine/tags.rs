@@ -25,6 +25,7 @@ fn is_ignored_with_a_wrong_tag(name: &str) {
 }
 
 #[test]
+//= rfc9260#8.5-2 8.5-3 8.5.1-13
 fn no_chunk_with_a_wrong_tag_is_believed_or_answered() {
     for name in Subject::chunks().filter(|n| *n != "INIT") {
         is_ignored_with_a_wrong_tag(name);
@@ -32,6 +33,7 @@ fn no_chunk_with_a_wrong_tag_is_believed_or_answered() {
 }
 
 #[test]
+//= rfc9260#12.3-2
 fn an_init_with_a_tag_is_dropped_in_every_state() {
     for state in STATES {
         let mut subject = Subject::in_state(state);
@@ -43,6 +45,7 @@ fn an_init_with_a_tag_is_dropped_in_every_state() {
 }
 
 #[test]
+//= rfc9260#8.5.1-6 8.5.1-10
 fn a_reflected_tag_must_be_the_peers() {
     for name in ["ABORT(T)", "SHUTDOWN COMPLETE(T)"] {
         let mut subject = Subject::in_state(StateName::ShutdownAckSent);
@@ -59,6 +62,7 @@ fn a_reflected_tag_must_be_the_peers() {
 }
 
 #[test]
+//= rfc9260#8.4-2 8.4-5 8.4-6 8.4-7 8.4-8 8.4-9 8.4-10 8.4-11 8.4-12 3.1-5
 fn packets_out_of_the_blue_are_answered_as_section_8_4_says() {
     for (name, expected) in [
         ("ABORT", None),

@@ -34,6 +34,7 @@ pub(super) const FLAG_IMMEDIATE: u8 = 8;
 
 /// One piece of a user message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+//= rfc9260#3.3.1-1
 pub struct Data<'a> {
     /// I bit: the receiver should not delay its SACK.
     pub immediate: bool,
@@ -142,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#3-2 3.3.1-1
     fn each_flag_has_its_bit_and_each_number_its_place() {
         let data = Data {
             immediate: true,

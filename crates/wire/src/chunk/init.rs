@@ -61,6 +61,7 @@ impl<'a> Init<'a> {
     }
 
     pub(super) fn write_as(&self, chunk_type: ChunkType, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        //= rfc9260#3.3.2-5 3.3.2.1-1
         out.chunk(chunk_type, 0, |out| {
             out.u32(self.tag.0)?;
             out.u32(self.a_rwnd)?;
@@ -103,6 +104,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#3.2-2 3.2.1-2
     fn the_padding_of_the_last_parameter_does_not_count_into_the_length() {
         let parameters = [Parameter::SupportedExtensions(&[64]), Parameter::StateCookie(b"abc")];
         let init = Init {

@@ -51,6 +51,7 @@ impl ListItem for GapBlock {
 
 /// An acknowledgement. To be sent, it holds at most 65,535 gap blocks and as many duplicates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+//= rfc9260#3.3.4-1
 pub struct Sack<'a> {
     /// All TSNs up to this one were received.
     pub cumulative_tsn: Tsn,

@@ -34,6 +34,7 @@ use crate::{RequestSn, StreamId, Tsn};
 
 /// A parameter, received or to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+//= rfc9260#3.2.1-4
 pub enum Parameter<'a> {
     /// The prober's note in a HEARTBEAT (RFC 9260 section 3.3.5).
     HeartbeatInfo(&'a [u8]),

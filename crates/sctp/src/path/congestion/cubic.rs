@@ -176,6 +176,7 @@ impl CongestionControl for Cubic {
         true
     }
 
+    //= rfc9260#7.2.1-2
     fn on_timeout(&mut self) {
         self.reduce();
         self.window.cwnd = self.mtu as f64;

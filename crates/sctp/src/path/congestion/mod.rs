@@ -97,6 +97,7 @@ fn least_threshold(mtu: usize) -> usize {
 }
 
 /// `cwnd` after `rtos` timeouts without data: halved for each, but not below four MTU.
+//= rfc9260#7.2.1-10
 fn after_idle(cwnd: usize, mtu: usize, rtos: u32) -> usize {
     (cwnd >> rtos.min(32)).max(least_threshold(mtu)).min(cwnd)
 }
@@ -141,6 +142,7 @@ pub(crate) mod testing {
     }
 
     #[test]
+    //= rfc9260#7.2.1-10
     fn idleness_shrinks_the_window_but_not_below_four_mtu() {
         assert_eq!(after_idle(100_000, 1500, 1), 50_000);
         assert_eq!(after_idle(100_000, 1500, 20), 6000);

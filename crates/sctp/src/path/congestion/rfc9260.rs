@@ -27,10 +27,12 @@ pub(crate) struct Rfc9260 {
 
 impl Rfc9260 {
     pub(crate) fn new(mtu: usize) -> Rfc9260 {
+        //= rfc9260#7.2.1-3
         let window = Window { cwnd: initial_window(mtu), ssthresh: usize::MAX, partial_bytes_acked: 0 };
         Rfc9260 { mtu, window, before: None }
     }
 
+    //= rfc9260#7.2.2-1 7.2.2-3
     fn avoid_congestion(&mut self, bytes: usize, window_was_full: bool) {
         let w = &mut self.window;
         w.partial_bytes_acked += bytes;
@@ -46,6 +48,7 @@ impl Rfc9260 {
 
     fn reduce(&mut self) {
         self.before = Some(self.window);
+        //= rfc9260#7.2.3-1
         self.window.ssthresh = (self.window.cwnd / 2).max(least_threshold(self.mtu));
         self.window.partial_bytes_acked = 0;
     }
@@ -64,7 +67,9 @@ impl CongestionControl for Rfc9260 {
     ///
     /// One SACK here often answers a whole train of packets, so growth counts bytes (RFC 3465) and is not held to
     /// one MTU a SACK; counting bytes is itself the defence against split acknowledgements.
+    //= rfc9260#7.2-1
     fn on_ack(&mut self, ack: &Ack) {
+        //= rfc9260#7.2.1-5
         if ack.cumulative_advanced && !ack.in_recovery && ack.bytes > 0 {
             if self.window.cwnd > self.window.ssthresh {
                 self.avoid_congestion(ack.bytes, ack.window_was_full);
@@ -85,6 +90,7 @@ impl CongestionControl for Rfc9260 {
 
     fn on_timeout(&mut self) {
         self.reduce();
+        //= rfc9260#7.2.1-2 7.2.3-2
         self.window.cwnd = self.mtu;
     }
 
@@ -124,6 +130,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#7.2-1
     fn slow_start_doubles_the_window_each_round_trip() {
         let mut c = Rfc9260::new(MTU);
         let before = c.cwnd();
@@ -132,6 +139,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#7.2.1-5
     fn a_window_that_was_not_full_does_not_grow() {
         let mut c = Rfc9260::new(MTU);
         let before = c.cwnd();
@@ -140,6 +148,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#7.2.2-1 7.2.2-3
     fn congestion_avoidance_adds_one_mtu_each_round_trip() {
         let mut c = at(60_001);
         c.window.ssthresh = 60_000;
@@ -151,6 +160,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#7.2.3-1 7.2.1-3
     fn congestion_halves_the_window_and_a_spurious_one_is_taken_back() {
         let mut c = at(60_000);
         assert!(c.on_congestion(Time::ZERO));
@@ -162,6 +172,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#7.2.1-2 7.2.3-2
     fn a_timeout_leaves_one_mtu() {
         let mut c = at(60_000);
         c.on_timeout();

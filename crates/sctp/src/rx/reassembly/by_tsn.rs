@@ -32,6 +32,7 @@ impl Run {
     fn is_of(&self, chunk: &Piece<'_>) -> bool {
         self.stream == chunk.stream
             && self.unordered == chunk.unordered
+            //= rfc9260#3.3.1-2
             && (chunk.unordered || self.ssn == chunk.number)
     }
 
@@ -183,6 +184,7 @@ impl ByTsn {
     }
 
     /// Only the run that ends where the next chunk is due can still grow into a message: no other is looked at.
+    //= rfc9260#6.9-15
     pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         let last = self.runs.range_mut(..first_missing).next_back().map(|(_, run)| run);
         let Some(run) = last.filter(|r| r.begin && !r.partly_delivered && r.last.next() == first_missing)
@@ -288,6 +290,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#6-11 6.9-1
     fn fragments_in_any_order_make_one_message() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut r = ByTsn::default();
@@ -302,6 +305,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#3.3.1-2 3.3.1-3 6.6-1 6.6-2
     fn an_early_message_waits_for_its_turn_and_an_unordered_one_does_not() {
         let mut r = ByTsn::default();
         assert!(feed(&mut r, 1, "BE", 1, b"second").is_empty());
@@ -313,6 +317,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#1.6-5 6.5-5
     fn order_holds_across_the_wrap_of_the_ssn() {
         let mut r = ByTsn::default();
         r.order.set_next(StreamId(0), u16::MAX.into());

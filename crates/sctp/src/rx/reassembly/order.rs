@@ -112,6 +112,7 @@ impl Order {
         self.distance(self.next(id), number) > self.mask / 2
     }
 
+    //= rfc9260#1.6-5
     fn distance(&self, from: u32, to: u32) -> u32 {
         to.wrapping_sub(from) & self.mask
     }
@@ -127,6 +128,7 @@ impl Order {
     }
 
     /// Delivers a whole message or keeps it for its turn; returns it if its place is taken.
+    //= rfc9260#6.6-1 6.6-2
     pub(super) fn deliver(
         &mut self,
         number: u32,
@@ -140,6 +142,7 @@ impl Order {
                     stream.behind.push(message);
                     self.parked += 1;
                 }
+                //= rfc9260#3.3.1-3
                 None => ready.push_back(message),
             }
             return None;

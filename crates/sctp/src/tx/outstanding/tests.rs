@@ -32,6 +32,7 @@ fn sack(o: &mut Outstanding, first: u64, gaps: &[(u64, u64)]) -> PathAcks {
 }
 
 #[test]
+//= rfc9260#6.7-3 6.3.1-1
 fn a_cumulative_sack_frees_what_it_covers_and_times_the_newest() {
     let mut o = sent(5);
     let acks = sack(&mut o, 3, &[]);
@@ -153,6 +154,7 @@ fn a_probe_that_mends_says_so_and_one_that_was_needless_does_not() {
 }
 
 #[test]
+//= rfc9260#6.3.1-4
 fn a_retransmitted_chunk_gives_no_round_trip_time() {
     let mut o = sent(1);
     assert_eq!(o.give_up(P), 1);

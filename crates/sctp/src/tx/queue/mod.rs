@@ -39,6 +39,7 @@ impl Fragment {
     /// The stream sequence number, for DATA.
     #[expect(clippy::cast_possible_truncation, reason = "the SSN is the number modulo 2^16")]
     pub(crate) fn ssn(&self) -> Ssn {
+        //= rfc9260#6.5-5
         if self.unordered { Ssn(0) } else { Ssn(self.mid.0 as u16) }
     }
 }
@@ -89,6 +90,7 @@ impl Default for Stream {
     fn default() -> Self {
         Stream {
             messages: VecDeque::new(),
+            //= rfc9260#6.5-3
             next_ordered: Mid(0),
             next_unordered: Mid(0),
             priority: 0,
@@ -292,8 +294,10 @@ impl SendQueue {
         if !message.begun {
             let next = if message.unordered { &mut stream.next_unordered } else { &mut stream.next_ordered };
             message.mid = *next;
+            //= rfc9260#6.5-4 6.5-6
             *next = next.next();
         }
+        //= rfc9260#6-8 6.9-2
         let payload = message.rest.split_to(message.rest.len().min(max));
         self.bytes -= payload.len();
         if self.turns.is_fair() {
@@ -375,6 +379,7 @@ impl Queued {
             mid: self.mid,
             fsn: self.fsn,
             ppid: self.ppid,
+            //= rfc9260#3.3.1-4 3.3.1-6 3.3.1-7 3.3.1-11 6.9-13
             unordered: self.unordered,
             begin: !self.begun,
             end: self.rest.is_empty(),

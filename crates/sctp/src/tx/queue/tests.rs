@@ -18,6 +18,7 @@ fn order(q: &mut SendQueue, max: usize) -> Vec<u16> {
 }
 
 #[test]
+//= rfc9260#3.3.1-4 3.3.1-6 3.3.1-7 3.3.1-11 6-8 6.9-2 6.9-13
 fn a_long_message_leaves_in_fragments_under_one_number() {
     let mut q = SendQueue::default();
     q.push(StreamId(1), Ppid(7), Bytes::from_static(b"abcdefgh"), false, false);
@@ -39,6 +40,7 @@ fn a_long_message_leaves_in_fragments_under_one_number() {
 }
 
 #[test]
+//= rfc9260#6.5-3 6.5-4 6.5-6
 fn each_stream_numbers_ordered_and_unordered_messages_apart() {
     let mut q = SendQueue::default();
     for (stream, unordered) in [(0, false), (5, false), (0, true), (0, false), (0, true)] {

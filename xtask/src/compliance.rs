@@ -1,0 +1,127 @@
+//! `./x compliance`: what the RFCs demand, beside where the code obeys and which test shows it.
+//!
+//! Joins two things: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and the citations
+//! in the sources (`//= rfc9260#5.1-6`). Writes `docs/compliance.md` and a table for each RFC; with `--check` it writes
+//! nothing and says what is wrong. It cannot judge whether a citation is true: that is for the reader of the code.
+//! Begin with [`data::Document`] and [`citations::Citation`].
+
+mod citations;
+mod data;
+mod purposes;
+mod report;
+
+use crate::Outcome;
+use crate::tools::root;
+use anyhow::{Context, Result};
+use citations::{Citation, Sources};
+use data::Document;
+use purposes::Purposes;
+use std::fs;
+use std::path::Path;
+
+/// Where the requirements lie.
+const FOLDER: &str = "docs/compliance";
+
+/// The test purposes that are a second checklist.
+const PURPOSES: &str = "docs/compliance/etsi-ts-102-369.toml";
+
+/// Everything that was read.
+struct Compliance {
+    documents: Vec<Document>,
+    sources: Sources,
+    purposes: Purposes,
+}
+
+/// `./x compliance [--check]`.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    let compliance = Compliance::read()?;
+    let mut faults = compliance.faults();
+    if words.iter().any(|word| word == "--check") {
+        faults.extend(compliance.stale()?);
+    } else {
+        for (path, text) in compliance.reports() {
+            fs::write(root().join(&path), text).with_context(|| format!("cannot write {path}"))?;
+        }
+    }
+    for fault in &faults {
+        eprintln!("compliance: {fault}");
+    }
+    for document in &compliance.documents {
+        println!("{}", report::summary(document, &compliance.sources.citations));
+    }
+    println!("{}", compliance.purposes.summary());
+    Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
+}
+
+impl Compliance {
+    fn read() -> Result<Compliance> {
+        let purposes = root().join(PURPOSES);
+        let text =
+            fs::read_to_string(&purposes).with_context(|| format!("cannot read {}", purposes.display()))?;
+        Ok(Compliance {
+            documents: documents(&root().join(FOLDER))?,
+            sources: Sources::read()?,
+            purposes: Purposes::parse(&text)?,
+        })
+    }
+
+    /// One sentence for each thing that is wrong.
+    fn faults(&self) -> Vec<String> {
+        let citations = &self.sources.citations;
+        let mut faults: Vec<String> = citations.iter().filter_map(|c| self.dangling(c)).collect();
+        for document in &self.documents {
+            faults.extend(document.faults());
+            faults.extend(document.ratchet(citations));
+        }
+        faults.extend(self.purposes.faults(&self.sources.functions));
+        faults
+    }
+
+    /// A citation of something that no list has.
+    fn dangling(&self, citation: &Citation) -> Option<String> {
+        let document = self.documents.iter().find(|d| d.rfc == citation.rfc)?;
+        let known = document.requirements.contains_key(&citation.id);
+        (!known).then(|| {
+            format!(
+                "{}:{}: rfc{} has no requirement {} in {FOLDER}",
+                citation.path, citation.line, citation.rfc, citation.id
+            )
+        })
+    }
+
+    fn reports(&self) -> Vec<(String, String)> {
+        let citations = &self.sources.citations;
+        let table = |d: &Document| (format!("{FOLDER}/rfc{}.md", d.rfc), report::table(d, citations));
+        let mut reports: Vec<_> = self.documents.iter().map(table).collect();
+        reports.push(("docs/compliance.md".to_owned(), report::overview(&self.documents, citations)));
+        reports.push((PURPOSES.replace(".toml", ".md"), self.purposes.table()));
+        reports
+    }
+
+    /// Reports that are not what they would be if written now.
+    fn stale(&self) -> Result<Vec<String>> {
+        let mut stale = Vec::new();
+        for (path, text) in self.reports() {
+            if fs::read_to_string(root().join(&path)).unwrap_or_default() != text {
+                stale.push(format!("{path} is out of date: run `./x compliance`"));
+            }
+        }
+        Ok(stale)
+    }
+}
+
+/// All `rfc*.toml` of a folder, in the order of their numbers.
+fn documents(folder: &Path) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("rfc") && name.ends_with(".toml") {
+            let text = fs::read_to_string(&path)?;
+            documents.push(Document::parse(&text).with_context(|| format!("in {}", path.display()))?);
+        }
+    }
+    // The protocol itself first.
+    documents.sort_by_key(|d| (d.rfc != 9260, d.rfc));
+    Ok(documents)
+}

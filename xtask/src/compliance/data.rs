@@ -1,0 +1,263 @@
+//! The requirements of one RFC, as `docs/compliance/rfcNNNN.toml` lists them.
+//!
+//! ```toml
+//! rfc = 9260
+//! title = "Stream Control Transmission Protocol"
+//! open = 0        # requirements that nobody has judged: may only shrink
+//! untested = 12   # obeyed, but no test cites them: may only shrink
+//! [requirements]
+//! "5.1-6" = { level = "MUST NOT", text = "keep nothing of a peer after INIT ACK" }
+//! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }
+//! ```
+//!
+//! An id is the section, and which of the section's sentences with such a word it is. At most one of `not` (we do
+//! otherwise, and why), `gap` (we should, and do not yet), `na` (asks nothing of an implementation like this) and `same`
+//! (says again what another one says).
+
+use super::citations::Citation;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Section numbers, then the ordinal: what requirements are sorted by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    pub(super) section: Vec<u32>,
+    ordinal: u32,
+}
+
+impl FromStr for Id {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Id> {
+        let (section, ordinal) = text.split_once('-').with_context(|| format!("`{text}` has no `-`"))?;
+        let section = section.split('.').map(str::parse).collect::<Result<_, _>>();
+        let bad = || format!("`{text}` is no section with an ordinal");
+        Ok(Id { section: section.with_context(bad)?, ordinal: ordinal.parse().with_context(bad)? })
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let section: Vec<String> = self.section.iter().map(u32::to_string).collect();
+        write!(f, "{}-{}", section.join("."), self.ordinal)
+    }
+}
+
+/// One line of the list.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Requirement {
+    pub(super) level: String,
+    pub(super) text: String,
+    pub(super) not: Option<String>,
+    pub(super) gap: Option<String>,
+    pub(super) na: Option<String>,
+    pub(super) same: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rfc: u32,
+    title: String,
+    open: usize,
+    untested: usize,
+    requirements: BTreeMap<String, Requirement>,
+}
+
+/// The requirements of one RFC.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) rfc: u32,
+    pub(super) title: String,
+    open: usize,
+    untested: usize,
+    pub(super) requirements: BTreeMap<Id, Requirement>,
+}
+
+/// How it stands with one requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Status {
+    /// Code and a test cite it.
+    Tested,
+    /// Only code cites it.
+    Done,
+    /// We do otherwise, for a reason.
+    Not,
+    /// We should, and do not yet.
+    Gap,
+    /// It asks nothing of an implementation like this.
+    NotOurs,
+    /// Nobody has judged it.
+    Open,
+}
+
+impl Document {
+    pub(super) fn parse(text: &str) -> Result<Document> {
+        let file: File = toml::from_str(text)?;
+        let mut requirements = BTreeMap::new();
+        for (id, requirement) in file.requirements {
+            requirements.insert(id.parse()?, requirement);
+        }
+        if requirements.is_empty() {
+            bail!("no requirements");
+        }
+        let (rfc, title) = (file.rfc, file.title);
+        Ok(Document { rfc, title, open: file.open, untested: file.untested, requirements })
+    }
+
+    /// The requirement that an id stands for: itself, or the one that it repeats.
+    fn resolve<'a>(&'a self, id: &Id) -> Option<(Id, &'a Requirement)> {
+        let requirement = self.requirements.get(id)?;
+        match &requirement.same {
+            None => Some((id.clone(), requirement)),
+            Some(other) => {
+                let other: Id = other.parse().ok()?;
+                let requirement = self.requirements.get(&other).filter(|r| r.same.is_none())?;
+                Some((other, requirement))
+            }
+        }
+    }
+
+    /// The citations of a requirement, and of the one that it repeats.
+    pub(super) fn citations<'a>(&self, id: &Id, all: &'a [Citation]) -> Vec<&'a Citation> {
+        let target = self.resolve(id).map(|(target, _)| target);
+        let is_of = |c: &&Citation| c.rfc == self.rfc && (c.id == *id || Some(&c.id) == target.as_ref());
+        all.iter().filter(is_of).collect()
+    }
+
+    pub(super) fn status(&self, id: &Id, all: &[Citation]) -> Status {
+        let Some((_, requirement)) = self.resolve(id) else { return Status::Open };
+        if requirement.not.is_some() {
+            return Status::Not;
+        }
+        if requirement.gap.is_some() {
+            return Status::Gap;
+        }
+        if requirement.na.is_some() {
+            return Status::NotOurs;
+        }
+        let citations = self.citations(id, all);
+        if citations.iter().any(|c| c.is_test) {
+            Status::Tested
+        } else if citations.is_empty() {
+            Status::Open
+        } else {
+            Status::Done
+        }
+    }
+
+    /// Why a requirement stands as it does, where the list says so.
+    pub(super) fn reason<'a>(&'a self, id: &Id) -> Option<&'a str> {
+        let (_, requirement) = self.resolve(id)?;
+        [&requirement.not, &requirement.gap, &requirement.na].into_iter().find_map(|r| r.as_deref())
+    }
+
+    pub(super) fn count(&self, status: Status, all: &[Citation]) -> usize {
+        self.requirements.keys().filter(|id| self.status(id, all) == status).count()
+    }
+
+    /// Lines that contradict themselves.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (id, r) in &self.requirements {
+            let said = [&r.not, &r.gap, &r.na, &r.same].iter().filter(|x| x.is_some()).count();
+            if said > 1 {
+                faults.push(format!("rfc{}#{id}: more than one of not, gap, na and same", self.rfc));
+            }
+            if r.same.is_some() && self.resolve(id).is_none() {
+                faults.push(format!("rfc{}#{id}: `same` names no requirement of its own", self.rfc));
+            }
+        }
+        faults
+    }
+
+    /// Counts that have grown.
+    pub(super) fn ratchet(&self, all: &[Citation]) -> Vec<String> {
+        let mut faults = Vec::new();
+        let marks = [(Status::Open, self.open, "open"), (Status::Done, self.untested, "untested")];
+        for (status, most, name) in marks {
+            let found: Vec<String> = self
+                .requirements
+                .keys()
+                .filter(|id| self.status(id, all) == status)
+                .map(Id::to_string)
+                .collect();
+            if found.len() > most {
+                faults.push(format!(
+                    "rfc{}: {} requirements are {name}, and {most} may be: {}",
+                    self.rfc,
+                    found.len(),
+                    found.join(" ")
+                ));
+            } else if found.len() < most {
+                println!("rfc{}: only {} are {name} now: write `{name} = {0}`", self.rfc, found.len());
+            }
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = r#"
+        rfc = 9260
+        title = "T"
+        open = 0
+        untested = 0
+        [requirements]
+        "5.1-10" = { level = "MUST", text = "a" }
+        "5.1-2" = { level = "MUST", text = "b", not = "because" }
+        "6-1" = { level = "MUST", text = "c", same = "5.1-10" }
+    "#;
+
+    fn cited(id: &str, is_test: bool) -> Citation {
+        let (path, function) = (String::new(), String::new());
+        Citation { rfc: 9260, id: id.parse().unwrap(), path, line: 1, function, is_test }
+    }
+
+    fn status(id: &str, citations: &[Citation]) -> Status {
+        Document::parse(LIST).unwrap().status(&id.parse().unwrap(), citations)
+    }
+
+    #[test]
+    fn a_requirement_is_done_by_code_tested_by_a_test_and_open_without_either() {
+        assert_eq!(status("5.1-10", &[]), Status::Open);
+        assert_eq!(status("5.1-10", &[cited("5.1-10", false)]), Status::Done);
+        assert_eq!(status("5.1-10", &[cited("5.1-10", false), cited("5.1-10", true)]), Status::Tested);
+        assert_eq!(status("5.1-2", &[cited("5.1-2", true)]), Status::Not);
+    }
+
+    #[test]
+    fn what_says_the_same_stands_as_that() {
+        assert_eq!(status("6-1", &[cited("5.1-10", true)]), Status::Tested);
+        assert_eq!(status("5.1-10", &[cited("6-1", true)]), Status::Open);
+    }
+
+    #[test]
+    fn more_open_ones_than_allowed_are_a_fault() {
+        let document = Document::parse(LIST).unwrap();
+        assert_eq!(document.ratchet(&[]).len(), 1);
+        assert!(document.ratchet(&[cited("5.1-10", true)]).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_sorted_as_numbers() {
+        let document = Document::parse(LIST).unwrap();
+        let ids: Vec<String> = document.requirements.keys().map(Id::to_string).collect();
+        assert_eq!(ids, ["5.1-2", "5.1-10", "6-1"]);
+    }
+
+    #[test]
+    fn a_line_that_says_two_things_is_a_fault() {
+        let list = LIST.replace("not = \"because\"", "not = \"because\", gap = \"too\"");
+        assert_eq!(Document::parse(&list).unwrap().faults().len(), 1);
+        let list = LIST.replace("same = \"5.1-10\"", "same = \"6-1\"");
+        assert_eq!(Document::parse(&list).unwrap().faults().len(), 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! The tables: `docs/compliance.md` and one for each RFC. Lines name functions, not line numbers, so that they last.
+
+use super::citations::Citation;
+use super::data::{Document, Id, Requirement, Status};
+use std::fmt::Write;
+
+/// Every status, in the order of the columns, with its word.
+const STATUSES: &[(Status, &str)] = &[
+    (Status::Tested, "done, tested"),
+    (Status::Done, "done"),
+    (Status::Not, "deliberately not"),
+    (Status::Gap, "gap"),
+    (Status::NotOurs, "asks nothing of us"),
+    (Status::Open, "not judged"),
+];
+
+fn word(status: Status) -> &'static str {
+    STATUSES.iter().find(|(s, _)| *s == status).map_or("", |(_, word)| word)
+}
+
+/// One line of counts.
+pub(super) fn summary(document: &Document, citations: &[Citation]) -> String {
+    let counts: Vec<String> =
+        STATUSES.iter().map(|(s, word)| format!("{} {word}", document.count(*s, citations))).collect();
+    format!("rfc{}: {} requirements: {}", document.rfc, document.requirements.len(), counts.join(", "))
+}
+
+/// `docs/compliance.md`.
+pub(super) fn overview(documents: &[Document], citations: &[Citation]) -> String {
+    let mut out = String::from(HEAD);
+    let words: Vec<&str> = STATUSES.iter().map(|(_, word)| *word).collect();
+    let _ = writeln!(out, "| RFC | requirements | {} |", words.join(" | "));
+    let _ = writeln!(out, "|---|---|{}", "---|".repeat(words.len()));
+    for d in documents {
+        let counts: Vec<String> = STATUSES.iter().map(|(s, _)| d.count(*s, citations).to_string()).collect();
+        let name = format!("[{0}](compliance/rfc{0}.md) {1}", d.rfc, d.title);
+        let _ = writeln!(out, "| {name} | {} | {} |", d.requirements.len(), counts.join(" | "));
+    }
+    for (status, title) in [(Status::Gap, "Gaps"), (Status::Not, "Deliberately not")] {
+        let _ = writeln!(out, "\n## {title}\n");
+        let mut any = false;
+        for d in documents {
+            // What only repeats another line is said once.
+            let own = d.requirements.iter().filter(|(_, r)| r.same.is_none());
+            for (id, r) in own.filter(|(id, _)| d.status(id, citations) == status) {
+                let reason = d.reason(id).unwrap_or_default();
+                let _ = writeln!(out, "- RFC {} {id}, {}: {}. **{reason}**", d.rfc, r.level, r.text);
+                any = true;
+            }
+        }
+        if !any {
+            out.push_str("None.\n");
+        }
+    }
+    out
+}
+
+/// The table of one RFC.
+pub(super) fn table(document: &Document, citations: &[Citation]) -> String {
+    let mut out = format!("# RFC {}: {}\n\n", document.rfc, document.title);
+    let _ = writeln!(out, "{}.\n", summary(document, citations));
+    out.push_str(
+        "Written by `./x compliance`; edit the `.toml` beside it, or the citations in the sources.\n\n",
+    );
+    out.push_str("| id | level | what | status | code | tests, or why |\n|---|---|---|---|---|---|\n");
+    for (id, requirement) in &document.requirements {
+        let _ = writeln!(out, "{}", row(document, id, requirement, citations));
+    }
+    out
+}
+
+fn row(document: &Document, id: &Id, requirement: &Requirement, citations: &[Citation]) -> String {
+    let cited = document.citations(id, citations);
+    let code = places(&cited, false);
+    let mut why: Vec<String> = document.reason(id).map(str::to_owned).into_iter().collect();
+    why.extend(requirement.same.as_ref().map(|other| format!("as {other}")));
+    why.extend(Some(places(&cited, true)).filter(|p| !p.is_empty()));
+    let status = word(document.status(id, citations));
+    let Requirement { level, text, .. } = requirement;
+    format!("| {id} | {level} | {text} | {status} | {code} | {} |", why.join("; "))
+}
+
+/// Where citations stand: file and function of code, the function's name of tests.
+fn places(citations: &[&Citation], tests: bool) -> String {
+    let name = |c: &&Citation| {
+        let path = c.path.trim_start_matches("crates/").replace("/src/", "/").replace(".rs", "");
+        if tests { format!("`{}`", c.function) } else { format!("`{path}` {}", c.function) }
+    };
+    let mut names: Vec<String> =
+        citations.iter().filter(|c| c.is_test == tests).copied().map(|c| name(&c)).collect();
+    names.sort();
+    names.dedup();
+    names.join(", ")
+}
+
+const HEAD: &str = "# What the RFCs demand, and how it stands
+
+Written by `./x compliance` from the lists in [compliance/](compliance/) and the citations in the sources
+(`//= rfc9260#5.1-6`); `./x check` fails when it is out of date, when a citation names nothing, or when more
+requirements than noted are unjudged or untested. An id is the section, and which of the section's sentences with MUST,
+SHOULD, SHALL, REQUIRED or RECOMMENDED it is. The words are ours; the RFC's count.
+
+- done, tested: code obeys, and a test would fail if it did not.
+- done: code obeys; no test is cited.
+- deliberately not: we do otherwise, and say why.
+- gap: we should, and do not yet.
+
+RFC 7053 has no list of its own: RFC 9260 took it in. A second checklist is
+[ETSI TS 102 369](compliance/etsi-ts-102-369.md).
+
+";
