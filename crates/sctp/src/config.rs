@@ -53,7 +53,7 @@ pub struct AssociationConfig {
     pub send_buffer: usize,
     /// Most bytes of user data that may wait to be read; what is left is advertised as a_rwnd. The buffer begins with
     /// `buffer_start` and follows what is read in a round trip. Bookkeeping comes on top, but all together never takes
-    /// more than three times this.
+    /// more than three times this. Less than 1,500 counts as 1,500.
     pub receive_buffer: usize,
     /// Bytes that each buffer begins with, and comes back to; at least 8 KiB are of use.
     pub buffer_start: usize,
@@ -87,6 +87,9 @@ pub struct AssociationConfig {
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
 }
+
+/// The least a_rwnd of an INIT or INIT ACK, in bytes (RFC 9260 section 3.3.2).
+pub(crate) const LEAST_WINDOW: u32 = 1500;
 
 /// Which stream sends next (RFC 8260 section 3). Unless [`Extension::Interleaving`](crate::Extension::Interleaving) was
 /// negotiated, a message that has begun ends before another begins.
@@ -134,7 +137,8 @@ impl Default for AssociationConfig {
 impl AssociationConfig {
     /// The window that INIT and INIT ACK announce.
     pub(crate) fn first_window(&self) -> usize {
-        self.buffer_start.min(self.receive_buffer)
+        //= rfc9260#3.3.2-8
+        self.buffer_start.min(self.receive_buffer).max(LEAST_WINDOW as usize)
     }
 }
 
@@ -161,7 +165,7 @@ pub struct Timing {
     pub rto_min: Duration,
     /// Greatest RTO (RTO.Max).
     pub rto_max: Duration,
-    /// How long a SACK may wait for company; at most 500 ms (RFC 9260 section 6.2).
+    /// How long a SACK may wait for company; more than 500 ms counts as 500 ms (RFC 9260 section 6.2).
     pub sack_delay: Duration,
     /// Pause between heartbeats on an idle path, to which its RTO is added (HB.Interval).
     pub heartbeat_interval: Duration,

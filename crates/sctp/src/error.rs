@@ -10,6 +10,9 @@ pub enum ConnectError {
     /// No way to the peer was given.
     #[error("no route to the peer was given")]
     NoRoute,
+    /// Port 0 names no program (RFC 9260 section 3.1).
+    #[error("port 0 cannot be used, at neither end")]
+    NoPort,
     /// An association with these ports and addresses exists.
     #[error("an association with this peer and these ports exists already")]
     Exists,

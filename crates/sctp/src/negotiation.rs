@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 use wire::{Cause, ChunkType, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
 
-use crate::config::{AssociationConfig, Limits};
+use crate::config::{AssociationConfig, LEAST_WINDOW, Limits};
 use crate::extension::auth::{KeyVectors, PeerOffer};
 use crate::extension::{Extension, Extensions, Offer};
 
@@ -40,9 +40,10 @@ pub(crate) type InitFault = Cause<'static>;
 
 /// Reads what `init` says.
 pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>, InitFault> {
-    // RFC 9260 section 3.3.2: a tag of zero, or no streams, and the association is refused.
-    //= rfc9260#3.3.2-12 3.3.2-14
-    if init.tag.0 == 0 || init.outbound_streams == 0 || init.inbound_streams == 0 {
+    // RFC 9260 section 3.3.2: a tag of zero, no streams, or hardly a window, and the association is refused.
+    //= rfc9260#3.3.2-9 3.3.2-12 3.3.2-14
+    let has_streams = init.outbound_streams != 0 && init.inbound_streams != 0;
+    if init.tag.0 == 0 || !has_streams || init.a_rwnd < LEAST_WINDOW {
         return Err(Cause::InvalidMandatoryParameter);
     }
     let mut peer = PeerInit {
@@ -166,7 +167,8 @@ impl<'a> PeerInit<'a> {
 
 /// The address as a parameter.
 pub(crate) fn address_parameter(address: IpAddr) -> Parameter<'static> {
-    match address {
+    //= rfc9260#3.3.2.1.2-1
+    match address.to_canonical() {
         IpAddr::V4(a) => Parameter::Ipv4Address(a),
         IpAddr::V6(a) => Parameter::Ipv6Address(a),
     }
@@ -206,5 +208,14 @@ mod tests {
         assert_eq!(agreed(&[64, 194, 192]), interleaving.with(Extension::PartialReliability));
         assert_eq!(agreed(&[64, 192]), interleaving);
         assert_eq!(agreed(&[192]), Extensions::NONE.with(Extension::PartialReliability));
+    }
+
+    //= rfc9260#3.3.2.1.2-1
+    #[test]
+    fn an_ipv4_address_in_ipv6_clothes_is_announced_as_ipv4() {
+        let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
+        assert_eq!(address_parameter(mapped), Parameter::Ipv4Address([192, 0, 2, 1].into()));
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert!(matches!(address_parameter(v6), Parameter::Ipv6Address(a) if a == v6));
     }
 }

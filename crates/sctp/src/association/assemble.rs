@@ -7,7 +7,7 @@ use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
 use wire::{
     Causes, Chunk, ChunkType, CookieEcho, Cwr, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom,
-    PacketWriter, Parameters, ReConfig, Sack, Shutdown, Tsn,
+    PacketWriter, Parameters, ReConfig, Sack, Shutdown, Tsn, UnknownChunk,
 };
 
 use super::heartbeat::info;
@@ -53,7 +53,7 @@ impl Association {
         }
         let (new, again) = (self.counters.data_sent, self.counters.data_retransmitted);
         let usual = self.paths.get(path).packet_size();
-        let needed = self.room_for_old(path).max(usual);
+        let needed = self.room_for_old(path).max(self.room_for_cookie()).max(usual);
         let packets_max = if needed > usual { 1 } else { TRAIN_MAX };
         let (mut len, mut segment_size, mut packets) = (0, needed, 0);
         while packets < packets_max && len + segment_size <= buf.len() {
@@ -83,6 +83,18 @@ impl Association {
         //= rfc9260#6.9-6
         let may_fragment = segment_size > usual;
         (packets > 0).then_some(Train { route: path.route, len, segment_size, may_fragment, ecn })
+    }
+
+    /// How long a packet must be for a COOKIE ECHO that is next: the peer may have made the cookie as long as it liked.
+    fn room_for_cookie(&self) -> usize {
+        match (&self.state, self.control.front()) {
+            //= rfc9260#3.3.3-18
+            (State::CookieEchoed { cookie, .. }, Some((_, Control::CookieEcho))) => {
+                let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::COOKIE_ECHO));
+                wire::COMMON_HEADER_LEN + auth + wire::padded(wire::CHUNK_HEADER_LEN + cookie.len())
+            }
+            _ => 0,
+        }
     }
 
     /// How long a packet must be for the chunk that is to be sent again by `path`: it may have been cut for a larger MTU,
@@ -199,7 +211,10 @@ impl Association {
                     has_heartbeat = true;
                     packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(path, *nonce) })).is_ok()
                 }
-                Control::HeartbeatAck(info) => packet.push(&Chunk::HeartbeatAck(Heartbeat { info })).is_ok(),
+                Control::HeartbeatAck(value) => {
+                    let chunk_type = ChunkType::HEARTBEAT_ACK;
+                    packet.push(&Chunk::Unknown(UnknownChunk { chunk_type, flags: 0, value })).is_ok()
+                }
                 Control::Error(causes) => {
                     packet.push(&ErrorChunk { causes: Causes::from_wire(causes) }).is_ok()
                 }
@@ -322,7 +337,7 @@ impl Association {
         if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        if self.queue.is_empty() || self.is_detour(path) {
+        if self.queue.is_empty() || self.is_detour(path) || self.outstanding.is_full() {
             return None;
         }
         self.length_with_room(self.fragment_size_now())

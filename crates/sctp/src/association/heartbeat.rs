@@ -8,7 +8,7 @@ use super::{Association, Context, Control, State};
 use crate::event::Event;
 use crate::path::{PathIndex, SizeProbe};
 
-/// Longest heartbeat information of a peer that is echoed, in bytes; a longer one does not fit a packet with its header.
+/// Longest value of a HEARTBEAT that is echoed, in bytes; a longer one does not fit a packet with its header.
 const INFO_MAX: usize = 1400;
 
 /// HEARTBEAT ACKs that may wait at once.
@@ -38,8 +38,14 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
 }
 
 impl Association {
-    /// Answers on the path it came by; several may wait.
-    pub(super) fn on_heartbeat(&mut self, path: PathIndex, heartbeat: &Heartbeat<'_>, ctx: &mut Context<'_>) {
+    /// Answers on the path it came by, with all that the chunk holds (`value`); several may wait.
+    pub(super) fn on_heartbeat(
+        &mut self,
+        path: PathIndex,
+        heartbeat: &Heartbeat<'_>,
+        value: &[u8],
+        ctx: &mut Context<'_>,
+    ) {
         let answers = match self.state {
             State::CookieWaitOver | State::Accepting | State::Closed => false,
             State::CookieEchoed { .. }
@@ -53,11 +59,11 @@ impl Association {
             return;
         }
         let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::HeartbeatAck(_))).count();
-        if answers && heartbeat.info.len() <= INFO_MAX && waiting < MAX_WAITING {
-            //= rfc9260#3.3.6-2
-            let info = Bytes::copy_from_slice(heartbeat.info);
+        if answers && value.len() <= INFO_MAX && waiting < MAX_WAITING {
+            //= rfc9260#3.3.6-2 8.3-8
+            let value = Bytes::copy_from_slice(value);
             //= rfc9260#6.4-2 8.3-2
-            self.control.push_back((path, Control::HeartbeatAck(info)));
+            self.control.push_back((path, Control::HeartbeatAck(value)));
         }
     }
 

@@ -74,6 +74,7 @@ enum Control {
     Heartbeat {
         nonce: u64,
     },
+    /// The value of the HEARTBEAT that it answers.
     HeartbeatAck(Bytes),
     /// A HEARTBEAT made so long that its IP packet has `size` bytes.
     SizeProbe {

@@ -152,13 +152,13 @@ fn padding(parameters: &[Parameter<'_>]) -> Option<Parameter<'static>> {
 }
 
 impl Association {
-    /// Enters COOKIE-ECHOED.
+    /// Enters COOKIE-ECHOED. The COOKIE ECHO goes by the path that the INIT ACK has confirmed.
     pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
         let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
         let cookie = Bytes::copy_from_slice(cookie);
         //= rfc9260#3.3.11-2 5.1.4-2
         self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening) };
-        //= rfc9260#3.2.2-3 3.3.11-1 5.1.4-1
+        //= rfc9260#3.2.2-3 3.3.11-1 5.1.4-1 5.4-5
         self.control.push_back((PathIndex(0), Control::CookieEcho));
     }
 
@@ -240,13 +240,19 @@ impl Association {
     /// The cookie was stale: the INIT to begin again with, asking for `staleness` more time (RFC 9260 section 5.2.6).
     /// `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
-        let State::CookieEchoed { opening, .. } = &self.state else { return None };
+        let State::CookieEchoed { opening, t1, .. } = &self.state else { return None };
         if opening.cookie_preservative.is_some() {
             return None;
         }
+        //= rfc9260#5.2.6-3
+        // One and a half times the staleness and a second, but no more than the round trip of COOKIE ECHO and ERROR and
+        // a second; in milliseconds.
+        let waited = opening.rto.saturating_sub(t1.at - now);
+        let round_trip = u32::try_from(waited.as_millis()).unwrap_or(u32::MAX);
+        let staleness = staleness_us / 1000 + staleness_us / 2000;
+        let extension = staleness.min(round_trip).saturating_add(1000);
         let mut opening = (**opening).clone();
-        // One and a half times the staleness and a round trip, as milliseconds.
-        opening.cookie_preservative = Some(staleness_us / 1000 + staleness_us / 2000 + 1000);
+        opening.cookie_preservative = Some(extension);
         opening.begin_round(now);
         Some(opening)
     }

@@ -96,15 +96,18 @@ impl Association {
         }
     }
 
-    /// DATA came although we have sent SHUTDOWN: say again what arrived (RFC 9260 section 9.2).
+    /// A packet came although we have sent SHUTDOWN: the peer lives; DATA in it is acknowledged by saying SHUTDOWN again (RFC
+    /// 9260 section 9.2).
     pub(super) fn after_packet(&mut self, now: base::Time) {
+        let at = now + self.paths.get(self.paths.current()).rto();
+        if let State::ShutdownSent { t2, .. } = &mut self.state {
+            //= rfc9260#9.2-6
+            t2.at = at;
+            self.errors = 0;
+        }
         //= rfc9260#9.2-9
         if matches!(self.state, State::ShutdownSent { .. }) && self.inbound.ack.is_pending() {
             self.queue_shutdown(Control::Shutdown);
-            let at = now + self.paths.get(self.paths.current()).rto();
-            if let State::ShutdownSent { t2, .. } = &mut self.state {
-                t2.at = at;
-            }
             //= rfc9260#9.2-10
             self.inbound.ack.on_irregular();
         }

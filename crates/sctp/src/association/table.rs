@@ -92,7 +92,11 @@ impl Association {
     /// A chunk that cannot be read is a protocol violation (RFC 9260 section 3.3.10.13).
     //= rfc9260#6.10-7
     fn on_malformed(&mut self, error: &ChunkError, ctx: &mut Context<'_>) {
-        self.violation(error.to_string(), ctx);
+        //= rfc9260#3.3.7-3
+        let is_abort = matches!(error, ChunkError::Length { chunk_type: ChunkType::ABORT, .. });
+        if !is_abort {
+            self.violation(error.to_string(), ctx);
+        }
     }
 
     /// The peer broke the protocol: ABORT.
@@ -134,7 +138,7 @@ impl Association {
             }
             Chunk::IForwardTsn(chunk) if self.forwards_interleaved() => self.on_i_forward_tsn(chunk, ctx),
             Chunk::Sack(sack) => self.on_sack(sack, ctx),
-            Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat, ctx),
+            Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat, raw.value, ctx),
             Chunk::HeartbeatAck(heartbeat) => self.on_heartbeat_ack(heartbeat, ctx),
             Chunk::Abort(_) if self.came_to_leaving_address() => {}
             Chunk::Abort(abort) => self.on_abort(abort),

@@ -4,6 +4,7 @@ use base::Time;
 
 use super::{Association, Context, Control, State, WindowProbe};
 use crate::event::CloseReason;
+use crate::info::PathState;
 use crate::path::PathIndex;
 
 impl Association {
@@ -159,7 +160,9 @@ impl Association {
     /// T3 that counts: one silence is not counted twice.
     //= rfc9260#8.3-3
     fn on_heartbeat_lost(&mut self, index: PathIndex) {
-        if self.paths.get(index).t3.is_some() {
+        //= rfc9260#8.3-5
+        let is_counted = self.paths.get(index).state() != PathState::Inactive;
+        if self.paths.get(index).t3.is_some() || !is_counted {
             return;
         }
         let is_current = index == self.paths.current();

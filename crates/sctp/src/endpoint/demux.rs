@@ -20,7 +20,9 @@ impl Endpoint {
         listener: &mut dyn Listener,
     ) {
         let now = self.not_back(now);
-        let Some(parsed) = self.parse(packet) else {
+        //= rfc9260#3.1-1 3.1-2
+        let has_ports = |p: &Packet<'_>| p.header.source_port != 0 && p.header.destination_port != 0;
+        let Some(parsed) = self.parse(packet).filter(has_ports) else {
             self.counters.malformed += 1;
             return;
         };
@@ -39,6 +41,8 @@ impl Endpoint {
             ChunkType::AUTH if let Some(echo) = cookie_echo_behind(&parsed) => {
                 self.on_cookie_echo(now, route, &parsed, &echo, Some(&first));
             }
+            //= rfc9260#8.5.1-2 8.5.1-3
+            _ if parsed.header.tag.0 == 0 => self.counters.bad_tag += 1,
             _ => match self.find(&parsed.header, route, &first) {
                 Owner::Association(id) => {
                     self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() })

@@ -13,7 +13,7 @@ use super::demux::{Begin, reflect};
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, IncomingInit, InitDecision, Listener};
 use crate::association::{Association, Context, INIT_PACKET_MAX, State, own_parameters};
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
 use crate::extension::Offer;
@@ -144,6 +144,7 @@ impl Endpoint {
         let new_tsn = self.random.tsn();
         let new_nonce = self.random.nonce();
         match self.slots.get_mut(id)? {
+            //= rfc9260#5.2.1-3 5.2.1-5
             // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
             Slot::Opening(opening) if !opening.init_routes.iter().any(|r| r.remote == route.remote) => None,
             Slot::Opening(opening) => Some(Terms {
@@ -287,6 +288,11 @@ impl Endpoint {
         let peer = match negotiation::read(init, &self.config.limits) {
             Ok(peer) if peer.cookie.is_some() => peer,
             Ok(_) => return self.refuse_init_ack(id, route, header, &missing_cookie()),
+            //= rfc9260#3.3.3-9
+            // Hardly a window: dropped and refused, and the attempt goes on.
+            Err(cause) if init.a_rwnd < LEAST_WINDOW && init.tag.0 != 0 => {
+                return self.replies.refuse(*route, header, &[cause]);
+            }
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
         let agreed = match Agreed::new(&opening.config, &opening.offer(), &peer) {
@@ -316,8 +322,13 @@ impl Endpoint {
 
     //= rfc9260#3.3.3-12 5.1-15 5.1-16
     fn refuse_init_ack(&mut self, id: AssociationId, route: &Route, header: CommonHeader, cause: &Cause<'_>) {
-        if header.tag.0 != 0 {
-            self.replies.refuse(*route, header, &[*cause]);
+        //= rfc9260#3.3.3-6
+        match self.slots.get(id) {
+            Some(Slot::Opening(opening)) if header.tag.0 == 0 => {
+                let header = CommonHeader { tag: opening.local_tag, ..header };
+                self.replies.abort_reflecting(*route, header);
+            }
+            _ => self.replies.refuse(*route, header, &[*cause]),
         }
         let cause = crate::event::AbortCause::from_wire(cause);
         self.close_opening(id, CloseReason::Aborted(cause));

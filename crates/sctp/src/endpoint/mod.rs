@@ -147,6 +147,10 @@ impl Endpoint {
         if connect.init_routes.is_empty() {
             return Err(ConnectError::NoRoute);
         }
+        //= rfc9260#3.1-1 3.1-2
+        if connect.local_port == 0 || connect.remote_port == 0 {
+            return Err(ConnectError::NoPort);
+        }
         if self.slots.len() >= self.config.limits.associations {
             return Err(ConnectError::TooMany(self.config.limits.associations));
         }

@@ -1,8 +1,13 @@
 //! When to send a SACK (RFC 9260 section 6.2, RFC 7053).
 
+use std::time::Duration;
+
 use base::Time;
 
 use crate::config::Timing;
+
+/// The longest that a SACK may wait.
+const DELAY_MAX: Duration = Duration::from_millis(500);
 
 /// Packets with DATA after which a SACK goes out at once.
 const PACKETS_PER_SACK: u8 = 2;
@@ -38,7 +43,8 @@ impl AckTimer {
         if immediate || self.packets >= PACKETS_PER_SACK {
             self.due = Due::Now;
         } else if self.due == Due::No {
-            self.due = Due::At(now + timing.sack_delay);
+            //= rfc9260#6.2-13
+            self.due = Due::At(now + timing.sack_delay.min(DELAY_MAX));
         }
     }
 
@@ -114,5 +120,15 @@ mod tests {
         ack.on_packet();
         ack.on_data(true, Time::ZERO, &timing);
         assert!(ack.is_due());
+    }
+
+    //= rfc9260#6.2-13
+    #[test]
+    fn no_setting_delays_a_sack_by_more_than_half_a_second() {
+        let timing = Timing { sack_delay: Duration::from_secs(9), ..Timing::default() };
+        let mut ack = AckTimer::default();
+        ack.on_packet();
+        ack.on_data(false, Time::ZERO, &timing);
+        assert_eq!(ack.next_timeout(), Time::from_millis(500));
     }
 }

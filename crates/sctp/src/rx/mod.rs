@@ -122,6 +122,8 @@ impl Inbound {
                 self.ack.on_irregular();
                 return DataOutcome::Dropped;
             }
+            //= rfc9260#5.1-18
+            Arrival::InOrder if seq == Seq(0) => self.ack.on_irregular(),
             Arrival::InOrder if !self.tracker.has_gaps() => self.ack.on_data(chunk.immediate, now, timing),
             //= rfc9260#6.7-1 7.2.4-1
             Arrival::InOrder | Arrival::OutOfOrder => self.ack.on_irregular(),

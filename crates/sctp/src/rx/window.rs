@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use crate::config::AssociationConfig;
+use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::memory::{FLOOR, Pressure};
 
 /// The window is this many times what is read in a round trip: slow start doubles what is sent in each, and a round trip
@@ -27,7 +27,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(config: &AssociationConfig) -> Window {
-        Window { limit: config.first_window(), max: config.receive_buffer, read: 0, round: Time::ZERO }
+        Window { limit: config.first_window(), max: config.receive_buffer.max(LEAST_WINDOW as usize), read: 0, round: Time::ZERO }
     }
 
     /// Bytes that may be held.

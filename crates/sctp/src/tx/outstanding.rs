@@ -22,6 +22,10 @@ const MAX_REMEMBERED: usize = 4096;
 /// Gap blocks in a SACK from which on it may have had more to report. Linux sends no more than 16, others what fits.
 const MAYBE_CUT_SHORT: usize = 16;
 
+/// Most chunks at once: with no more, a stream cannot have as many ordered messages out as there are SSNs, nor TSNs lie
+/// too far apart to be told from each other.
+pub(crate) const MAX_CHUNKS: usize = u16::MAX as usize;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     InFlight,
@@ -139,6 +143,12 @@ impl Outstanding {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
+    }
+
+    /// Whether no further chunk may be sent before one is cumulatively acknowledged.
+    pub(crate) fn is_full(&self) -> bool {
+        //= rfc9260#6.1-22 6.1-23
+        self.chunks.len() >= MAX_CHUNKS
     }
 
     /// User bytes kept until they are cumulatively acknowledged.

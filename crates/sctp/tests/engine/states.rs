@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sctp::{AssociationConfig, CloseReason, EndpointConfig, StateName};
+use sctp::{AssociationConfig, CloseReason, EndpointConfig, SendError, SendOptions, StateName};
 use sim::{Accept, Close, Conversation, HostId, LinkConfig, chunk_names};
 use wire::{
     Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, CookieEcho, Cwr, Data, Ecne, ErrorChunk, Heartbeat,
@@ -71,6 +71,23 @@ impl Subject {
         let host = self.t.world.host(self.host);
         let id = host.endpoint.associations().next();
         id.and_then(|id| host.endpoint.state(id)).unwrap_or(StateName::Closed)
+    }
+
+    /// The last packet that any host has sent.
+    pub(crate) fn last_packet(&self) -> Vec<u8> {
+        self.t.world.records.last().expect("a packet").packet.clone()
+    }
+
+    /// The driver of the subject hands over a message.
+    pub(crate) fn send(&mut self) -> Result<(), SendError> {
+        let (id, now) = (self.t.id(self.host), self.t.world.now());
+        let endpoint = &mut self.t.world.host_mut(self.host).endpoint;
+        endpoint.send(now, id, StreamId(0), Ppid(0), "late".into(), SendOptions::default())
+    }
+
+    /// The virtual world that the subject lives in.
+    pub(crate) fn world(&mut self) -> &mut Two {
+        &mut self.t
     }
 
     /// How the subject's association ended.

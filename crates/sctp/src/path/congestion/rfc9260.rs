@@ -102,7 +102,12 @@ impl CongestionControl for Rfc9260 {
     }
 
     fn on_idle(&mut self, rtos: u32) {
-        self.window.cwnd = after_idle(self.window.cwnd, self.mtu, rtos);
+        let cwnd = after_idle(self.window.cwnd, self.mtu, rtos);
+        //= rfc9260#7.2.1-11
+        if cwnd < self.window.cwnd {
+            self.window.ssthresh = self.window.cwnd;
+        }
+        self.window.cwnd = cwnd;
     }
 
     fn on_mtu(&mut self, mtu: usize) {
@@ -177,5 +182,16 @@ mod tests {
         let mut c = at(60_000);
         c.on_timeout();
         assert_eq!((c.cwnd(), c.ssthresh()), (MTU, 30_000));
+    }
+
+    //= rfc9260#7.2.1-11
+    #[test]
+    fn after_a_pause_slow_start_leads_back_to_the_old_window_and_not_beyond() {
+        let mut c = at(60_000);
+        c.on_idle(2);
+        assert_eq!((c.cwnd(), c.ssthresh()), (15_000, 60_000));
+        let mut c = at(4404);
+        c.on_idle(2);
+        assert_eq!((c.cwnd(), c.ssthresh()), (4404, usize::MAX));
     }
 }

@@ -230,3 +230,14 @@ fn what_was_acknowledged_and_then_abandoned_cannot_be_reneged() {
     assert!(o.is_abandoned(Seq(2)));
     assert_eq!(o.flight(P), 200);
 }
+
+//= rfc9260#6.1-22 6.1-23
+#[test]
+fn no_more_chunks_are_out_than_there_are_ssns() {
+    let mut o = sent(MAX_CHUNKS as u64 - 1);
+    assert!(!o.is_full());
+    o.push(o.fragments().next().unwrap().clone(), P, Time::from_secs(100));
+    assert!(o.is_full());
+    let acks = o.on_sack(Seq(1), &[], Time::from_secs(101)).unwrap();
+    assert!(acks[0].bytes > 0 && !o.is_full());
+}
