@@ -58,6 +58,7 @@ impl Control {
     }
 
     /// Sets the ECN bits, and leaves the DSCP at zero.
+    //= rfc6951#5.8-1
     pub(crate) fn push_ecn(&mut self, is_v4: bool, ecn: Ecn) {
         let tos = c_int::from(ecn.bits()).to_ne_bytes();
         if is_v4 {

@@ -64,6 +64,7 @@ impl UdpCarrier {
     ///
     /// # Errors
     /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
+    //= rfc6951#5.3-1 5.3-2
     pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         self.pair.send(train)
     }

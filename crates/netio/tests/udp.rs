@@ -11,6 +11,7 @@ use netio::{PathErrorKind, SendErrorKind, UdpCarrier, Unreachable};
 use wire::{Steer, steer};
 
 #[test]
+//= rfc6951#5.3-1 5.3-2
 fn a_packet_crosses_with_its_route_in_both_families() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (a.udp(), b.udp());
@@ -79,6 +80,7 @@ fn more_than_one_train_in_a_call_is_split() {
 }
 
 #[test]
+//= rfc6951#5.8-1
 fn the_ecn_bits_cross_on_single_packets_and_on_trains() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (a.udp(), b.udp());

@@ -107,6 +107,7 @@ pub enum Scheduler {
     /// Each stream gets as many bytes as the others (fair capacity, SCTP_SS_FC).
     FairBandwidth,
     /// Each stream gets bytes in proportion to its weight (SCTP_SS_WFQ).
+    //= rfc8260#3-1
     WeightedFair,
 }
 
@@ -189,6 +190,7 @@ impl Default for Timing {
             sack_delay: Duration::from_millis(200),
             heartbeat_interval: Duration::from_secs(30),
             path_max_retrans: 5,
+            //= rfc7829#3.2-1
             potentially_failed_max_retrans: Some(0),
             association_max_retrans: 10,
             //= rfc9260#9.2-12

@@ -149,6 +149,7 @@ impl<'a> PeerInit<'a> {
             | Parameter::Random(_)
             | Parameter::ChunkList(_)
             | Parameter::RequestedHmac(_)
+            //= rfc4820#4-3
             | Parameter::Padding { .. } => {}
             _ => return Ok(false),
         }

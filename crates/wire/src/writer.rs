@@ -92,6 +92,7 @@ impl<'b> Writer<'b> {
     }
 
     /// A parameter or cause with the value that `body` writes.
+    //= rfc5061#4.2.7-3
     pub(crate) fn tlv(
         &mut self,
         kind: u16,
@@ -206,6 +207,7 @@ impl<'b> PacketWriter<'b> {
 
     /// Fills in the AUTH chunk, if there is one: `hmac` is given what it covers, from the AUTH chunk with a zeroed HMAC
     /// on, and gives the HMAC, of the length planned (RFC 4895 section 6.2). Nothing may be added afterwards.
+    //= rfc4895#6.2-3 6.2-7
     pub fn sign<H: AsRef<[u8]>>(&mut self, hmac: impl FnOnce(&[u8]) -> H) {
         let (Some(at), Some(plan)) = (self.auth_at, self.auth) else { return };
         let hmac = hmac(&self.out.written()[at..]);
@@ -295,6 +297,7 @@ impl<'b> PacketWriter<'b> {
 
     /// Ends the packet with its CRC32c and returns its length; zero if the buffer had no room for a header.
     //= rfc9260#6.8-1 6.8-2
+    //= rfc6951#5.3-3
     pub fn finish(mut self) -> usize {
         let crc = crc32c(self.out.written());
         self.set_checksum(crc);
@@ -332,6 +335,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc4895#6.2-3 5.1-5
     fn auth_comes_before_the_first_chunk_that_needs_it_and_covers_the_rest() {
         let mut buf = [0xff; 200];
         let mut writer = packet(&mut buf);

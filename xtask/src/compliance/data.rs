@@ -194,7 +194,8 @@ impl Document {
                     found.join(" ")
                 ));
             } else if found.len() < most {
-                println!("rfc{}: only {} are {name} now: write `{name} = {0}`", self.rfc, found.len());
+                let now = found.len();
+                println!("rfc{}: only {now} are {name} now: write `{name} = {now}`", self.rfc);
             }
         }
         faults

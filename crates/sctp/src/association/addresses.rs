@@ -44,6 +44,7 @@ impl Association {
             _ if asconf.is_changing(address) => return Err(AddressError::Changing(address)),
             AddressChange::Add(_) if has => return Err(AddressError::Exists(address)),
             AddressChange::Remove(_) | AddressChange::SetPrimary(_) if !has => {
+                //= rfc5061#5.4-1
                 return Err(AddressError::Unknown(address));
             }
             _ => {}
@@ -52,6 +53,7 @@ impl Association {
         if matches!(change, AddressChange::Remove(_))
             && !self.paths.iter().any(|(_, p)| p.is_confirmed() && p.route.local != address)
         {
+            //= rfc5061#5.3-11
             return Err(AddressError::Last(address));
         }
         if !asconf.request(change) {
@@ -93,6 +95,7 @@ impl Association {
         let Some(change) = asconf.begin_next(current, deadline) else { return };
         // RFC 5061 section 5.3: an address being deleted "MUST NOT be used as a source address for any subsequent packets".
         if let AddressChange::Remove(address) = change {
+            //= rfc5061#5.3-8 5.3-14
             asconf.local.retain(|a| *a != address);
             self.retire_paths(|p| p.route.local == address);
         }
@@ -107,6 +110,7 @@ impl Association {
         };
         let deadline = now + self.paths.get(path).rto();
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
+            //= rfc5061#5.1-6
             (pending.path, pending.deadline) = (path, deadline);
             self.counters.asconfs_sent += 1;
             self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
@@ -123,8 +127,10 @@ impl Association {
     pub(super) fn push_asconf(&self, path: PathIndex, packet: &mut wire::PacketWriter<'_>) -> bool {
         let Some(asconf) = &self.asconf else { return true };
         let Some(pending) = asconf.pending else { return true };
+        //= rfc5061#5.1-2
         let parameters = parameters_of(&pending);
         let sent_from = self.paths.get(path).route.local;
+        //= rfc5061#4.1.1-4 5.3.2-1
         let address = if self.paths.get(path).is_confirmed() { sent_from } else { asconf.known };
         let chunk =
             AsconfChunk { serial: pending.serial, address, parameters: Parameters::from(&parameters[..]) };
@@ -162,11 +168,13 @@ impl Association {
             // RFC 5061 section 5.3, F0: an ASCONF-ACK "greater than or equal to the next Sequence Number to be used but no
             // ASCONF Chunk is outstanding": "the endpoint MUST ABORT the association".
             if asconf.pending.is_none() && asconf.was_never_used(ack.serial) {
+                //= rfc5061#5.3-2
                 let code = Cause::IllegalAsconfAck.code();
                 self.abort(AbortCause { code, reason: bytes::Bytes::new() }, ctx);
             }
             return;
         };
+        //= rfc5061#5.1-7 5.1-8
         asconf.pending = None;
         self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
         self.errors = 0;
@@ -227,6 +235,7 @@ impl Association {
                 return self.probe_from(address, ctx.now);
             }
             _ if asconf.is_about_to_move() => return,
+            //= rfc5061#5.3-3
             (AddressChange::Add(address), None) | (AddressChange::Remove(address), Some(_)) => address,
             _ => return,
         };
@@ -259,6 +268,7 @@ impl Association {
             Arrival::Again(answer) => answer,
             Arrival::New => {
                 let Some(responses) = self.apply(chunk, source.remote, ctx) else {
+                    //= rfc5061#4.2-1
                     return self.violation("ASCONF with a malformed parameter", ctx);
                 };
                 let answer = encode(&responses);
@@ -271,6 +281,7 @@ impl Association {
         // RFC 5061 section 5.2: "The destination address of the SCTP packet containing the ASCONF-ACK Chunks MUST be the
         // source address of the SCTP packet that held the ASCONF Chunks."
         let ack = AsconfAck { serial: chunk.serial, parameters: Parameters::from_wire(&answer) };
+        //= rfc5061#5.2-8 5.2-9
         ctx.replies.push_signed(source, self.header(), &Chunk::AsconfAck(ack), self.auth.as_deref());
     }
 
@@ -290,6 +301,7 @@ impl Association {
             if responses.len() >= MAX_CHANGES {
                 break;
             }
+            //= rfc5061#4.2.1-3
             let specified = |a: IpAddr| if a.is_unspecified() { source } else { a };
             let (correlation, refusal) = match parameter {
                 Parameter::AddIp { correlation, .. } | Parameter::DelIp { correlation, .. } if has_failed => {
@@ -358,6 +370,7 @@ impl Association {
         // RFC 5061 section 5.3, F9: without "the local resources to add this new address" it is refused.
         let is_full = self.peer_addresses.len() >= ctx.limits.peer_addresses;
         if is_full || !self.add_paths(&local, &[address], carrier, ctx) {
+            //= rfc5061#5.3-19
             return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
         }
         self.peer_addresses.push(address);
@@ -377,11 +390,14 @@ impl Association {
         // RFC 5061 section 5.3, F7 and F8: deleting "the last remaining IP address" and "the source address of the IP packet
         // that contained the ASCONF chunk" are refused, each with its own cause.
         if self.peer_addresses.len() == 1 {
+            //= rfc5061#5.3-15
             return Some(Cause::DeleteLastRemainingAddress(raw.bytes));
         }
         if address == source {
+            //= rfc5061#5.3-17
             return Some(Cause::DeleteSourceAddress(raw.bytes));
         }
+        //= rfc5061#5.3-22 5.3-23
         self.peer_addresses.retain(|a| *a != address);
         self.retire_paths(|p| p.route.remote == address);
         self.on_peer_change(AddressChange::Remove(address));
@@ -394,11 +410,13 @@ impl Association {
         if !self.peer_addresses.contains(&source) {
             return Some(Cause::RefusedNoAuthorization(raw.bytes));
         }
+        //= rfc5061#4.2.2-3
         let gone: SmallVec<[IpAddr; 4]> =
             self.peer_addresses.iter().copied().filter(|a| *a != source).collect();
         gone.into_iter().find_map(|address| self.remove_peer_address(address, source, raw))
     }
 
+    //= rfc5061#5.4-2 5.4-3
     fn set_primary<'a>(&mut self, address: IpAddr, raw: &Tlv<'a>) -> Option<Cause<'a>> {
         if !self.paths.make_primary(address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
@@ -437,6 +455,7 @@ impl Association {
         for route in routes {
             let mut path =
                 Path::new(route, self.config.mtu, self.config.congestion, ctx.now, &self.config.timing);
+            //= rfc5061#5.3-4
             path.probe_now(ctx.now);
             self.paths.add(path, reuse);
         }
@@ -505,6 +524,7 @@ fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
 }
 
 /// Whether an address can be an end's own. RFC 5061 section 4.2.1: neither broadcast nor multicast.
+//= rfc5061#4.2.1-2 4.2.2-2
 fn is_usable(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
     !(address.is_multicast() || address.is_unspecified() || broadcast)

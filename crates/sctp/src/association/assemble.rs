@@ -170,6 +170,7 @@ impl Association {
         self.fill_sack(path, &mut packet);
         // A HEARTBEAT travels without data: else it would share the fate of packets that are too long for the path.
         if self.state.sends_data() && !has_heartbeat {
+            //= rfc3758#3.5-16
             self.fill_forward(path, &mut packet, now);
             self.fill_tail_probe(path, &mut packet, now);
             //= rfc9260#6.10-4
@@ -199,6 +200,7 @@ impl Association {
     }
 
     /// Control chunks, as many as there is room for; returns whether a HEARTBEAT is among them.
+    //= rfc9260#12.4-2
     fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) -> bool {
         let mut has_heartbeat = false;
         while let Some((_, control)) = self.control.front().filter(|(p, _)| *p == path) {
@@ -349,6 +351,7 @@ impl Association {
         let length = self.queue.next_length(max)?;
         // With nothing in flight one chunk may probe a closed window.
         //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
+        //= rfc8260#2.2.2-4
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
         window_open.then_some(length)
     }
@@ -400,8 +403,10 @@ impl Association {
         //# If user message interleaving support has been negotiated for an association, I-DATA chunks MUST be used for all user
         //# messages and DATA chunks MUST NOT be used.
         if self.extensions.has(Extension::Interleaving) {
+            //= rfc8260#2.2.1-1
             return packet.push(&i_data_chunk(fragment, tsn, immediate));
         }
+        //= rfc8260#2.2.1-2
         packet.push_data(&data_chunk(fragment, tsn, immediate))
     }
 }

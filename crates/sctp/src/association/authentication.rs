@@ -48,6 +48,7 @@ impl Association {
             };
         }
         // One AUTH chunk covers all that follows it: a second one would only cost work, once for each byte behind it.
+        //= rfc4895#5.1-5
         let verdict = if screen.is_authenticated { Err(Unverified::Discard) } else { auth.verify(raw) };
         match verdict {
             Ok(()) => {
@@ -55,6 +56,7 @@ impl Association {
                 self.counters.auth_verified += 1;
                 return Screened::Skip;
             }
+            //= rfc4895#6.3-3
             Err(Unverified::UnknownHmac(hmac_id)) => {
                 self.report(path, &Cause::UnsupportedHmacIdentifier { hmac_id }, ctx);
             }

@@ -66,6 +66,7 @@ impl Association {
         let Some(gaps) = gap_ranges(first, sack) else {
             return self.violation("SACK with impossible gap blocks", ctx);
         };
+        //= rfc3758#3.5-19
         if first < self.outstanding.first() {
             return;
         }
@@ -116,6 +117,7 @@ impl Association {
             self.on_forward_answered();
         }
         self.limited.on_cumulative(self.outstanding.first());
+        //= rfc3758#3.5-5
         self.follow_forward(ctx.now);
         self.tune_send_buffer();
         self.wake_writer();

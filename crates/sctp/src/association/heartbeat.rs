@@ -77,6 +77,7 @@ impl Association {
             self.paths.resume_proofs(ctx.now);
             let path = self.paths.get_mut(index);
             let is_new = !path.is_confirmed();
+            //= rfc9260#8.1-6
             self.errors = 0;
             let transition = path.on_success();
             self.report_transition(index, transition);

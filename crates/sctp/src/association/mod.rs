@@ -479,6 +479,7 @@ impl Association {
     }
 
     /// What carries user data: DATA, or I-DATA where that was agreed.
+    //= rfc8260#2-1
     fn data_chunk_type(&self) -> ChunkType {
         if self.extensions.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA }
     }
@@ -548,6 +549,7 @@ impl Association {
     fn report_transition(&mut self, index: PathIndex, transition: Option<crate::path::Transition>) {
         if let Some(t) = transition {
             let route = self.paths.get(index).route;
+            //= rfc7829#3.2-19
             self.events.push_back(Event::PathChanged { route, from: t.from, to: t.to });
             self.choose_path();
         }
@@ -565,6 +567,7 @@ impl Association {
         let Some(index) = self.paths.find(route) else { return };
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
+            //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol) if self.was_just_heard(index, ctx.now) => {}
             // A NAT has forgotten the old port; the new one is being proven.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {}

@@ -127,15 +127,18 @@ impl Opening {
 
 /// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
+//= rfc4820#4-2
 pub(crate) fn own_parameters<'a>(
     addresses: &[IpAddr],
     config: &AssociationConfig,
     offer: &'a Offer,
 ) -> SmallVec<[Parameter<'a>; 8]> {
     let mut list = SmallVec::new();
+    //= rfc6951#3.2-1
     if addresses.len() > 1 {
         list.extend(addresses.iter().map(|&a| address_parameter(a)));
     }
+    //= rfc5061#4.2.6-2 4.2.6-4
     list.extend(config.adaptation.map(Parameter::AdaptationLayerIndication));
     list.extend(offer.parameters());
     list

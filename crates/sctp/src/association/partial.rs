@@ -24,11 +24,13 @@ const FORWARD_HEADER_LEN: usize = 8;
 impl Association {
     /// What limits a message, if anything does.
     pub(super) fn limit(&self, reliability: Reliability, now: Time) -> Option<Limit> {
+        //= rfc3758#3.3.2-4
         if !self.extensions.has(Extension::PartialReliability) {
             return None;
         }
         match reliability {
             Reliability::Full => None,
+            //= rfc3758#4.1-2 4.1-8
             Reliability::Lifetime(lifetime) => Some(Limit::Until(now + lifetime)),
             Reliability::Retransmissions(max) => Some(Limit::Retransmissions(max)),
             Reliability::Priority(priority) => Some(Limit::Priority(priority)),
@@ -53,6 +55,7 @@ impl Association {
     }
 
     /// Queued messages whose time is over are not sent.
+    //= rfc3758#4.1-4
     pub(super) fn give_up_expired(&mut self, now: Time) {
         while let Some(id) = self.limited.expired(now) {
             self.give_up(id, now);
@@ -60,6 +63,7 @@ impl Association {
     }
 
     /// Lost chunks that are not to be sent again, as far as they come next, are given up with their messages.
+    //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
         while let Some((seq, _, _)) = self.outstanding.first_lost() {
             let Some(id) = self.limited.exhausted(seq, now) else { break };
@@ -73,6 +77,7 @@ impl Association {
         //= rfc3758#section-3.5
         //# When a TSN is "abandoned", if it is part of a fragmented message, all other TSN's within that fragmented message MUST
         //# be abandoned at the same time.
+        //= rfc3758#3.5-4
         message.chunks.iter().for_each(|seq| self.outstanding.abandon(*seq));
         let rest = if message.queued { self.queue.remove(message.stream, id) } else { None };
         if let Some(next) = rest.and_then(|rest| rest.next) {
@@ -136,13 +141,16 @@ impl Association {
 
     /// The FORWARD TSN or I-FORWARD TSN that is due.
     pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        //= rfc3758#3.5-8
         if !self.forward.is_due() || path != self.paths.current() {
             return;
         }
         let interleaved = self.extensions.has(Extension::Interleaving);
+        //= rfc8260#2.3.1-1
         let kind = if interleaved { ChunkType::I_FORWARD_TSN } else { ChunkType::FORWARD_TSN };
         let room = packet.remaining_for(kind).saturating_sub(FORWARD_HEADER_LEN);
         let (point, streams) = self.skipped_streams(room / if interleaved { 8 } else { 4 });
+        //= rfc3758#3.5-15
         if point == self.outstanding.first() {
             return;
         }
@@ -174,12 +182,14 @@ impl Association {
     //# For each "abandoned" TSN, the sender of the FORWARD TSN MUST determine if the chunk has a valid stream and sequence
     //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of
     //# the FORWARD TSN SHOULD lower the Advanced.Peer.Ack.Point to the last TSN that will fit in a single MTU.
+    //= rfc3758#3.5-12
     fn skipped_streams(&self, max: usize) -> (Seq, BTreeMap<(StreamId, bool), Mid>) {
         let interleaved = self.extensions.has(Extension::Interleaving);
         let mut streams = BTreeMap::new();
         let mut point = self.outstanding.first();
         for fragment in self.outstanding.fragments() {
             let key = (fragment.stream, fragment.unordered);
+            //= rfc3758#3.2-3 3.5-10 3.5-11
             let listed = interleaved || !fragment.unordered;
             if point >= self.forward.advanced()
                 || (listed && !streams.contains_key(&key) && streams.len() >= max)

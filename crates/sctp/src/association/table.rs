@@ -119,6 +119,7 @@ impl Association {
             //= rfc8260#section-2.2.3
             //# If I-DATA support has been negotiated for an association, the reception of a DATA chunk is a violation of the above
             //# rules and therefore the receiver of the DATA chunk MUST abort the association by sending an ABORT chunk.
+            //= rfc8260#2.2.3-3
             Chunk::Data(_) => self.violation("DATA where I-DATA was negotiated", ctx),
             Chunk::IData(data) if self.extensions.has(Extension::Interleaving) => {
                 self.on_data(path, &data.into(), ctx);
@@ -131,6 +132,7 @@ impl Association {
                 //# If I-FORWARD-TSN support has been negotiated for an association, the reception of a FORWARD-TSN chunk is a
                 //# violation of the above rules and therefore the receiver of the FORWARD-TSN chunk MUST abort the association
                 if self.extensions.has(Extension::Interleaving) {
+                    //= rfc8260#2.3.1-6
                     self.violation("FORWARD TSN where I-FORWARD TSN was negotiated", ctx);
                 } else {
                     self.on_forward_tsn(chunk, ctx);
@@ -155,6 +157,7 @@ impl Association {
             // is, too.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
             // RFC 4820 section 3: the receiver "MUST silently discard this chunk and continue processing the rest".
+            //= rfc4820#3-4
             Chunk::Pad(_) => {}
             Chunk::Ecne(ecne) if self.extensions.has(Extension::Ecn) => {
                 self.on_ecne(ecne.lowest_tsn, ctx.now)
@@ -168,6 +171,7 @@ impl Association {
             | Chunk::Cwr(_)
             | Chunk::Auth(_)
             | Chunk::ReConfig(_)
+            //= rfc3758#3.3.1-1
             | Chunk::ForwardTsn(_)
             | Chunk::IForwardTsn(_)
             | Chunk::Unknown(_) => return self.on_unrecognized(path, raw, ctx),
@@ -176,11 +180,13 @@ impl Association {
     }
 
     /// Whether I-FORWARD TSN was negotiated.
+    //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
         self.extensions.has(Extension::Interleaving) && self.extensions.has(Extension::PartialReliability)
     }
 
     /// RFC 9260 section 3.2: the two highest bits of the type say what to do.
+    //= rfc5061#4.1.1-7
     fn on_unrecognized(&mut self, path: PathIndex, raw: &RawChunk<'_>, ctx: &mut Context<'_>) -> Next {
         let action = UnrecognizedAction::for_chunk(raw.chunk_type);
         if action.reports() && raw.bytes.len() <= ctx.limits.reported_bytes {

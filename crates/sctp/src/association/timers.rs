@@ -159,15 +159,17 @@ impl Association {
     /// association would else be given up for its other paths (section 8.1). While data is in flight on the path it is
     /// T3 that counts: one silence is not counted twice.
     //= rfc9260#8.3-3
+    //= rfc6951#5.5-2
     fn on_heartbeat_lost(&mut self, index: PathIndex) {
-        //= rfc9260#8.3-5
-        let is_counted = self.paths.get(index).state() != PathState::Inactive;
-        if self.paths.get(index).t3.is_some() || !is_counted {
+        if self.paths.get(index).t3.is_some() {
             return;
         }
         let is_current = index == self.paths.current();
-        let transition = self.paths.get_mut(index).on_error(&self.config.timing);
-        self.report_transition(index, transition);
+        //= rfc9260#8.3-5
+        if self.paths.get(index).state() != PathState::Inactive {
+            let transition = self.paths.get_mut(index).on_error(&self.config.timing);
+            self.report_transition(index, transition);
+        }
         //= rfc9260#8.1-2
         if is_current {
             self.count_error();

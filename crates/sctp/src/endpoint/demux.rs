@@ -86,6 +86,7 @@ impl Endpoint {
         if let Some(id) = by_tag.filter(|_| !reflected) {
             return Owner::Association(id);
         }
+        //= rfc5061#5.2-1
         let by_peer = self.slots.by_peer(header.destination_port, header.source_port, route.remote);
         let Some(id) = by_peer else { return Owner::Nobody };
         let state = self.state(id);

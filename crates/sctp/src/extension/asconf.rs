@@ -17,6 +17,7 @@ use crate::path::PathIndex;
 pub(crate) const MAX_WAITING: usize = 16;
 
 /// Changes taken from one ASCONF.
+//= rfc5061#5.1.1-6
 pub(crate) const MAX_CHANGES: usize = 32;
 
 /// A change of one end's addresses.
@@ -86,6 +87,7 @@ impl Asconf {
     /// RFC 5061 section 5.1, A2: serial numbers begin with the initial TSNs.
     pub(crate) fn new(tsns: (Tsn, Tsn), local: SmallVec<[IpAddr; 4]>, source: Route) -> Asconf {
         Asconf {
+            //= rfc5061#5.1-5
             next_serial: AsconfSerial(tsns.0.0),
             waiting: VecDeque::new(),
             pending: None,
@@ -171,11 +173,13 @@ impl Asconf {
     /// The next change, if it may be asked for now. RFC 5061 section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF
     /// Chunk(s) MAY be in transit and unacknowledged at any one time."
     pub(crate) fn begin_next(&mut self, path: PathIndex, deadline: Time) -> Option<AddressChange> {
+        //= rfc5061#5.1.1-2
         if self.pending.is_some() {
             return None;
         }
         let change = self.waiting.pop_front()?;
         let serial = self.next_serial;
+        //= rfc5061#5.1-3 5.1-4
         self.next_serial = serial.next();
         self.pending = Some(Pending { serial, change, path, deadline });
         Some(change)
@@ -211,6 +215,7 @@ pub(crate) fn encode(responses: &[Response<'_>]) -> Bytes {
         return bytes.into();
     }
     for response in responses {
+        //= rfc5061#5.2-7
         let correlation = response.correlation;
         let mut buf = [0; 512];
         let mut out = wire::Writer::new(&mut buf);
@@ -245,6 +250,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc5061#3-1 3-2 5.1-3 5.1-4 5.1-5 5.1.1-2
     fn one_request_is_out_at_a_time_and_numbers_wrap() {
         let mut a = asconf();
         assert!(a.request(add(1)) && a.request(add(2)));
@@ -288,6 +294,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc5061#5.2-7
     fn with_a_refusal_every_success_is_said_too() {
         let fine = Response { correlation: 1, refusal: None };
         assert!(encode(&[fine]).is_empty());

@@ -83,6 +83,7 @@ impl HmacAlgorithm {
         }
     }
 
+    //= rfc4895#6.2-6
     fn compute(self, key: &[u8], parts: &[&[u8]]) -> SmallVec<[u8; 32]> {
         match self {
             HmacAlgorithm::Sha1 => keyed::<Hmac<Sha1>>(key, parts).finalize().into_bytes()[..].into(),
@@ -127,22 +128,27 @@ impl Offer {
         };
         // RFC 4895 section 6.1: "The HMAC algorithm based on SHA-1 MUST be supported and included in the HMAC-ALGO
         // parameter."
+        //= rfc4895#6.1-7
         let hmac_ids = [config.hmac.id(), other.id()];
         Offer { nonce, chunks: (0..=255).filter(|&t| chunks.contains(ChunkType(t))).collect(), hmac_ids }
     }
 
     pub(crate) fn parameters(&self) -> SmallVec<[Parameter<'_>; 3]> {
         let mut list = SmallVec::new();
+        //= rfc4895#6.1-1 6.1-2
         list.push(Parameter::Random(&self.nonce));
+        //= rfc4895#3.2-4
         if !self.chunks.is_empty() {
             list.push(Parameter::ChunkList(&self.chunks));
         }
+        //= rfc4895#6.1-5
         list.push(Parameter::RequestedHmac(List::from(&self.hmac_ids[..])));
         list
     }
 
     /// RFC 4895 section 6.1: "the RANDOM parameter, the CHUNKS parameter, and the HMAC-ALGO parameter sent by each
     /// endpoint are concatenated as byte vectors", headers included, padding omitted, absent ones omitted.
+    //= rfc4895#6.1-9
     pub(crate) fn key_vector(&self) -> Vec<u8> {
         let mut vector = Vec::new();
         let mut buf = [0; CHUNKS_LEN_MAX];
@@ -212,6 +218,7 @@ impl<'a> PeerOffer<'a> {
 
 /// Both key vectors: what the cookie carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
+//= rfc4895#6.3-15
 pub(crate) struct KeyVectors {
     pub(crate) local: Vec<u8>,
     pub(crate) peer: Vec<u8>,
@@ -221,6 +228,7 @@ impl KeyVectors {
     /// RFC 4895 section 6.1: "selecting the numerically smaller key vector and concatenating it to the endpoint pair
     /// shared key, and then concatenating the numerically larger key vector to that". Vectors begin with a type that
     /// is not zero, so the longer one is larger.
+    //= rfc4895#6.2-5
     fn association_key(&self, shared: &[u8]) -> Vec<u8> {
         let (local, peer) = (&self.local, &self.peer);
         let (smaller, larger) =
@@ -289,11 +297,14 @@ pub(crate) struct Auth {
 
 impl Auth {
     pub(crate) fn new(vectors: KeyVectors, config: &AuthConfig) -> Auth {
+        //= rfc4895#6.2-1
         let mut outgoing = chunks_in(&vectors.peer);
         // RFC 5061 sections 4.1.1 and 4.1.2: these "MUST be sent in an authenticated way", whatever the peer lists.
+        //= rfc5061#4.1.1-2
         outgoing.insert(ChunkType::ASCONF);
         outgoing.insert(ChunkType::ASCONF_ACK);
         let mut required = chunks_in(&vectors.local);
+        //= rfc5061#4.1.1-3
         required.insert(ChunkType::ASCONF);
         required.insert(ChunkType::ASCONF_ACK);
         let mut auth = Auth {
@@ -346,6 +357,7 @@ impl Auth {
     }
 
     /// Judges an AUTH chunk with all that follows it.
+    //= rfc4895#6.3-2 6.3-5 6.3-6 6.3-7
     pub(crate) fn verify(&self, raw: &RawChunk<'_>) -> Result<(), Unverified> {
         let Ok(wire::Chunk::Auth(auth)) = raw.parse() else { return Err(Unverified::Discard) };
         // RFC 4895 section 6.3: "If this algorithm was not specified by the receiver in the HMAC-ALGO parameter [...],
@@ -377,6 +389,7 @@ impl Auth {
     }
 
     /// Sends with this key from now on.
+    //= rfc4895#6.2-2
     pub(crate) fn activate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         let key = self.keys.get(&id).filter(|k| k.may_sign);
         key.ok_or(AuthKeyError::NoSuchKey(id))?;

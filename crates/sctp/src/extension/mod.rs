@@ -117,6 +117,7 @@ impl Extensions {
 
     /// What a Supported Extensions parameter says.
     pub(crate) fn from_chunk_types(types: &[u8]) -> Extensions {
+        //= rfc5061#4.2.7-4
         let listed = |e: &Extension| e.chunk_types().first().is_some_and(|t| types.contains(&t.0));
         Extension::ALL.into_iter().filter(listed).collect()
     }
@@ -187,6 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
+    //= rfc5061#4.2.7-1 4.2.7-2
     fn what_is_listed_is_what_is_read() {
         for bits in 0..1 << Extension::ALL.len() {
             let set = Extensions::from_byte(bits);

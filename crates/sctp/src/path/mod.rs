@@ -67,6 +67,7 @@ pub(crate) struct Path {
     confirmed: bool,
     /// One of its addresses has left the association; it only keeps its place.
     retired: bool,
+    //= rfc9260#7.3-2
     pub(crate) pmtu: Pmtu,
     pub(crate) ecn: PathEcn,
     /// Marks of chunks before this one are no news: the window was reduced after they were sent.
@@ -89,6 +90,7 @@ pub(crate) struct Path {
 }
 
 /// Bytes below SCTP in each packet: IP header, and UDP header where there is one.
+//= rfc6951#5.6-1
 fn overhead(route: &Route) -> u16 {
     let ip = if route.remote.is_ipv4() { 20 } else { 40 };
     match route.carrier {
@@ -184,6 +186,7 @@ impl Path {
 
     /// The peer acknowledged data, or answered a heartbeat, on this path (RFC 9260 section 8.1 and 8.2).
     //= rfc9260#8.3-9
+    //= rfc7829#3.2-14
     pub(crate) fn on_success(&mut self) -> Option<Transition> {
         if self.retired {
             return None;
@@ -214,6 +217,7 @@ impl Path {
         if self.errors > timing.path_max_retrans {
             self.state = PathState::Inactive;
         } else if self.state == PathState::Active && pf.is_some_and(|pf| self.errors > pf) {
+            //= rfc7829#3.2-2
             self.state = PathState::PotentiallyFailed;
         }
         (from != self.state).then_some(Transition { from, to: self.state })
@@ -263,6 +267,7 @@ impl Path {
     }
 
     /// Before data is sent after a pause (RFC 9260 section 7.2.1).
+    //= rfc7829#3.2-15
     pub(crate) fn before_data(&mut self, now: Time, flight: usize) {
         let rto = self.rto();
         if flight == 0 && now - self.last_data > rto {
@@ -274,6 +279,7 @@ impl Path {
 
     /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself.
     //= rfc9260#8.3-1
+    //= rfc7829#3.2-12
     pub(crate) fn poll_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> Option<u64> {
         if self.probe.is_some() || now < self.next_heartbeat {
             return None;
@@ -317,6 +323,7 @@ impl Path {
         if matches!(self.state, PathState::Inactive) || self.errors >= timing.path_max_retrans {
             self.schedule_heartbeat(now, timing, random);
         } else {
+            //= rfc7829#3.2-11
             self.next_heartbeat = now;
         }
         true

@@ -158,6 +158,7 @@ impl Paths {
     /// the potentially failed one with the fewest errors (RFC 7829 section 3); else, with all failed, the confirmed
     /// one with the fewest errors (dormant state).
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
+    //= rfc7829#3.2-3 3.2-4 3.2-7
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
         let chosen = if self.is_active(self.primary) {
             self.primary
@@ -213,6 +214,7 @@ impl Paths {
             let apart = usize::from(path.route.local != avoided.local)
                 + usize::from(path.route.remote != avoided.remote);
             let itself = *i == avoid;
+            //= rfc7829#3.2-8 3.2-9 4-1 4-2 4.1-1 4.1-3 4.1-4
             (state, path.errors(), itself, Reverse(apart), path.srtt().is_none(), path.srtt())
         };
         self.indices().filter(|&i| self.get(i).is_confirmed()).min_by_key(rank)
@@ -247,6 +249,7 @@ mod tests {
 
     #[test]
     //= rfc9260#6.4.1-2 8.2-4
+    //= rfc7829#3.2-1 3.2-3 3.2-7 4.1-4
     fn data_moves_to_the_path_that_shares_least_with_the_failed_one_and_back_to_the_primary() {
         let mut paths = three_active();
         assert_eq!(paths.choose(), None);
@@ -259,6 +262,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc7829#3.2-8 3.2-9 4.1-3
     fn with_every_path_doubtful_the_one_with_fewest_errors_is_used() {
         let mut paths = three_active();
         for (index, errors) in [(0, 3), (1, 1), (2, 2)] {

@@ -160,6 +160,8 @@ impl Pmtu {
     }
 
     /// The next probe, if one is due.
+    //= rfc9260#7.3-1
+    //= rfc6951#5.6-3
     pub(crate) fn poll(&mut self, now: Time, rto: Duration, random: &mut Random) -> Option<SizeProbe> {
         if self.trial.is_none() && self.next_at <= now {
             match self.candidate() {
@@ -263,6 +265,7 @@ impl Pmtu {
     //= rfc8899#section-4.6.2
     //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT be used directly to set
     //# the PLPMTU.
+    //= rfc9260#10-6
     pub(crate) fn on_too_big(&mut self, size: u16, nonce: Option<u64>, now: Time) {
         let searching = self.trial.filter(|t| t.aim == Aim::Larger);
         if let Some(trial) = searching.filter(|t| nonce == Some(t.nonce) || size >= self.current) {

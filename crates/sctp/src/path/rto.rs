@@ -87,6 +87,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc9260#6.3.3-1
     fn timeouts_double_up_to_the_ceiling_and_a_sample_ends_the_back_off() {
         let timing = Timing::default();
         let mut rto = Rto::new(&timing);

@@ -40,6 +40,7 @@ impl AckTimer {
             self.packets = self.packets.saturating_add(1);
         }
         //= rfc9260#6.2-7 6.2-8 6.2-9 6.2-19
+        //= rfc8260#2.1-2
         if immediate || self.packets >= PACKETS_PER_SACK {
             self.due = Due::Now;
         } else if self.due == Due::No {

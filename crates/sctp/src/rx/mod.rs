@@ -99,6 +99,7 @@ impl Inbound {
 
     /// Takes a DATA or I-DATA chunk whose stream is valid and whose payload is not empty.
     //= rfc9260#6.2-1
+    //= rfc3758#3.6-1
     pub(crate) fn on_data(&mut self, chunk: &Piece<'_>, now: Time, timing: &Timing) -> DataOutcome {
         let Some(seq) = self.tracker.first_missing().nearest(self.initial, chunk.tsn) else {
             self.tracker.note_duplicate(chunk.tsn);
@@ -199,6 +200,7 @@ impl Inbound {
         //# if the "New Cumulative TSN" value carried in the arrived FORWARD TSN chunk is found to be behind or at the current
         //# cumulative TSN point, the data receiver MUST treat this FORWARD TSN as out-of-date and MUST NOT update its Cumulative
         //# TSN. The receiver SHOULD send a SACK to its peer
+        //= rfc3758#3.6-4 3.6-5
         let Some(skipped) = skipped.filter(|s| *s > first_missing) else {
             self.ack.on_irregular();
             return false;
@@ -206,6 +208,7 @@ impl Inbound {
         //= rfc3758#section-3.6
         //# When a FORWARD TSN chunk arrives, the data receiver MUST first update its cumulative TSN point to the value carried
         //# in the FORWARD TSN chunk, and then MUST further advance its cumulative TSN point locally if possible
+        //= rfc3758#3.6-2 3.6-3
         self.tracker.forward(skipped);
         for bytes in self.reassembly.forward(skipped, self.tracker.first_missing(), skips, &mut self.ready) {
             self.held -= bytes.len() + MESSAGE_OVERHEAD;
@@ -215,6 +218,7 @@ impl Inbound {
         //= rfc3758#section-3.6
         //# Any time a FORWARD TSN chunk arrives, for the purposes of sending a SACK, the receiver MUST follow the same rules as
         //# if a DATA chunk had been received
+        //= rfc3758#3.6-6
         if self.tracker.has_gaps() {
             self.ack.on_irregular();
         } else {

@@ -186,6 +186,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc3758#3.6-2 3.6-3
     fn a_jump_passes_ranges_and_goes_on_behind_what_it_touches() {
         let mut tracker = Tracker::new(9, 4);
         for n in [2, 3, 6, 9] {

@@ -41,6 +41,7 @@ impl Forward {
         //= rfc3758#section-3.5
         //# An implementation may wish to limit the number of duplicate FORWARD TSN chunks it sends by either only sending a
         //# duplicate FORWARD TSN every other SACK or waiting a full RTT before sending a duplicate FORWARD TSN.
+        //= rfc3758#3.5-7 3.5-17
         self.due |= self.told.is_none_or(|(point, at)| self.advanced > point || now >= at + round_trip);
     }
 
@@ -57,6 +58,7 @@ impl Forward {
     /// A FORWARD TSN left.
     //= rfc3758#section-3.5
     //# If a FORWARD TSN is sent, the sender MUST assure that at least one T3-rtx timer is running.
+    //= rfc3758#3.5-13
     pub(crate) fn on_sent(&mut self, now: Time, rto: Duration) {
         self.due = false;
         self.told = Some((self.advanced, now));
@@ -121,6 +123,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc3758#3.5-7
     fn what_was_told_is_not_told_again_before_a_round_trip_has_passed() {
         let (mut o, mut f) = (sent(3), Forward::default());
         o.abandon(Seq(0));

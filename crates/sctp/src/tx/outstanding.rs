@@ -148,6 +148,7 @@ impl Outstanding {
     /// Whether no further chunk may be sent before one is cumulatively acknowledged.
     pub(crate) fn is_full(&self) -> bool {
         //= rfc9260#6.1-22 6.1-23
+        //= rfc8260#2.1-4
         self.chunks.len() >= MAX_CHUNKS
     }
 
@@ -288,6 +289,7 @@ impl Outstanding {
     //= rfc3758#section-3.5
     //# When a data chunk is "abandoned", the sender MUST treat the data chunk as being finally acked and no longer
     //# outstanding.
+    //= rfc3758#3.5-2 3.5-3
     pub(crate) fn abandon(&mut self, seq: Seq) {
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
@@ -483,6 +485,7 @@ impl Outstanding {
             Fate::Acknowledged | Fate::Abandoned => return,
             Fate::InFlight => {
                 lane.flight -= length;
+                //= rfc7829#3.2-17 3.2-18
                 acks[path.0].proves_path = true;
             }
             Fate::Lost => {

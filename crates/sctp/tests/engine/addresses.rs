@@ -100,6 +100,7 @@ fn active(t: &Two, host: HostId) -> Vec<(IpAddr, IpAddr)> {
 }
 
 #[test]
+//= rfc5061#5.1-2 5.2-8 5.3-3
 fn an_added_address_makes_paths_that_carry_data_when_the_first_link_dies() {
     let mut t = established(1);
     let added = AddressChange::Add(ip("10.0.2.1"));
@@ -116,6 +117,7 @@ fn an_added_address_makes_paths_that_carry_data_when_the_first_link_dies() {
 }
 
 #[test]
+//= rfc5061#5.3-4 5.3-3
 fn new_addresses_carry_nothing_but_heartbeats_until_they_are_proven() {
     let mut t = established(2);
     let from = t.world.records.len();
@@ -136,6 +138,7 @@ fn new_addresses_carry_nothing_but_heartbeats_until_they_are_proven() {
 }
 
 #[test]
+//= rfc5061#5.3-8 5.3-22 5.3-14
 fn nothing_is_lost_when_the_address_in_use_is_removed() {
     let mut t = world(3, LinkConfig { rate: 5_000_000, ..LinkConfig::default() });
     let talk = Conversation { close: Close::After(0), ..sends(messages(1000, 2000, 3)) };
@@ -156,6 +159,7 @@ fn nothing_is_lost_when_the_address_in_use_is_removed() {
 }
 
 #[test]
+//= rfc5061#5.1-11 5.1-6 5.1-7
 fn a_lost_request_and_a_lost_answer_are_made_good_and_applied_once() {
     for (name, count) in [("AUTH ASCONF", 2), ("AUTH ASCONF-ACK", 2)] {
         let mut t = established(4);
@@ -175,6 +179,7 @@ fn a_lost_request_and_a_lost_answer_are_made_good_and_applied_once() {
 }
 
 #[test]
+//= rfc5061#5.1.1-2 5.1-4
 fn requests_go_one_after_another() {
     let mut t = established(5);
     let changes = [AddressChange::Add(ip("10.0.2.1")), AddressChange::Add(ip("10.0.3.1"))];
@@ -197,6 +202,7 @@ fn without_an_answer_the_association_fails_as_for_data() {
 }
 
 #[test]
+//= rfc5061#5.4-2
 fn the_peer_sends_to_the_address_that_it_is_asked_to() {
     let mut t = established(7);
     change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
@@ -210,6 +216,7 @@ fn the_peer_sends_to_the_address_that_it_is_asked_to() {
 }
 
 #[test]
+//= rfc5061#5.3-11 5.4-1 4.2.1-2 4.2.2-2
 fn commands_that_make_no_sense_are_refused_with_a_reason() {
     let mut t = established(8);
     let [first, other] = ["10.0.1.1", "10.0.2.1"].map(ip);
@@ -266,6 +273,7 @@ fn delete(text: &str) -> Parameter<'static> {
 }
 
 #[test]
+//= rfc5061#5.3-15 5.3-17 5.4-3
 fn the_last_the_source_and_a_strange_address_are_not_deleted() {
     let mut t = established(9);
     assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[delete("10.0.1.1")]), Some(vec![Some(0xa0)]));
@@ -343,6 +351,7 @@ fn a_request_is_answered_although_shutdown_was_sent() {
 }
 
 #[test]
+//= rfc5061#4.2.1-3 4.2.2-3 5.2-9
 fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
     let mut t = established(10);
     let moved = [add("0.0.0.0"), delete("0.0.0.0")];
@@ -354,6 +363,7 @@ fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
 }
 
 #[test]
+//= rfc5061#5.3-19
 fn only_so_many_addresses_are_taken() {
     let mut t = established(11);
     let many: Vec<Parameter<'_>> =
@@ -364,6 +374,7 @@ fn only_so_many_addresses_are_taken() {
 }
 
 #[test]
+//= rfc5061#4.1.1-3
 fn old_and_far_numbers_and_unsigned_requests_are_not_answered() {
     let mut t = established(12);
     assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[add("10.0.2.1")]), Some(vec![]));
@@ -381,6 +392,7 @@ fn old_and_far_numbers_and_unsigned_requests_are_not_answered() {
 }
 
 #[test]
+//= rfc5061#5.3-2
 fn an_answer_that_nothing_asked_for_ends_the_association() {
     let mut t = established(13);
     let forger = Forger::new(&t.world, KEY);

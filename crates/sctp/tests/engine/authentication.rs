@@ -57,6 +57,7 @@ fn data(tsn: u32) -> Chunk<'static> {
 }
 
 #[test]
+//= rfc4895#6.2-1 6.2-3 6.1-5
 fn everything_arrives_over_a_bad_link_and_every_data_chunk_is_behind_auth() {
     let link =
         LinkConfig { loss: Loss::Uniform(0.03), corrupt: 0.01, reorder: 0.05, ..LinkConfig::default() };
@@ -95,6 +96,7 @@ fn everything_arrives_over_a_bad_link_and_every_data_chunk_is_behind_auth() {
 }
 
 #[test]
+//= rfc4895#6.3-1
 fn unauthenticated_data_is_dropped_in_silence() {
     let mut t = established(2);
     let from = t.world.records.len();
@@ -108,6 +110,7 @@ fn unauthenticated_data_is_dropped_in_silence() {
 }
 
 #[test]
+//= rfc4895#6.3-6 6.3-7 6.3-5
 fn a_wrong_or_empty_hmac_and_an_unknown_key_drop_what_follows() {
     for (key, hmac) in [(1, &[0; 32][..]), (7, &[0; 32]), (0, &[0; 32]), (1, &[]), (1, &[0; 20])] {
         let mut t = established(3);
@@ -122,6 +125,7 @@ fn a_wrong_or_empty_hmac_and_an_unknown_key_drop_what_follows() {
 }
 
 #[test]
+//= rfc4895#6.3-3 4.1-1
 fn an_algorithm_that_was_not_offered_is_reported() {
     let mut t = established(4);
     let from = t.world.records.len();
@@ -142,6 +146,7 @@ fn with_different_keys_nothing_is_delivered() {
 }
 
 #[test]
+//= rfc4895#6.3-8 6.3-9
 fn a_cookie_echo_that_must_be_authenticated_comes_behind_auth_or_not_at_all() {
     let config = asking_for(&[ChunkType::COOKIE_ECHO, ChunkType::COOKIE_ACK, ChunkType::DATA], b"key");
     let mut t = world(6, LinkConfig::default(), config.clone());
@@ -176,6 +181,7 @@ fn an_abort_that_must_be_authenticated_is() {
 }
 
 #[test]
+//= rfc4895#6.2-2 6.3-5
 fn keys_change_while_data_flows() {
     let mut t = established(8);
     let (a, b) = (t.id(t.a), t.id(t.b));
@@ -207,6 +213,7 @@ fn without_the_extension_there_are_no_keys_and_auth_stops_a_packet() {
 }
 
 #[test]
+//= rfc4895#6.1-3 6.1-7
 fn offers_that_break_the_rules_are_refused() {
     let sha1 = [1_u16];
     let sha256 = [3_u16];
@@ -231,6 +238,7 @@ fn offers_that_break_the_rules_are_refused() {
 }
 
 #[test]
+//= rfc4895#6.3-8
 fn a_restarted_peer_is_authenticated_by_its_new_random_number() {
     let config = asking_for(&[ChunkType::DATA, ChunkType::COOKIE_ECHO], b"key");
     let mut t = world(11, LinkConfig::default(), config.clone());

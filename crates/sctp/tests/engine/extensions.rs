@@ -10,6 +10,7 @@ fn offering(extensions: Extensions) -> AssociationConfig {
 }
 
 #[test]
+//= rfc5061#4.2.6-2 4.2.7-4
 fn only_what_both_ends_offer_is_used_and_both_know_it() {
     let [a, b] = [
         [Extension::Interleaving, Extension::StreamReconfiguration],

@@ -352,8 +352,7 @@ fn a_cookie_longer_than_a_packet_comes_back_whole() {
     let tag = subject.own_tag;
     let cookie = [7; 3000];
     let mut packet = vec![0; 4000];
-    let header =
-        CommonHeader { source_port: 7, destination_port: 40_000, tag: VerificationTag(tag) };
+    let header = CommonHeader { source_port: 7, destination_port: 40_000, tag: VerificationTag(tag) };
     let mut writer = PacketWriter::new(&mut packet, header);
     writer.push(&Chunk::InitAck(init(&[Parameter::StateCookie(&cookie)]))).unwrap();
     let length = writer.finish();

@@ -62,6 +62,7 @@ fn on_a_usual_path_the_first_data_packet_has_full_size_and_a_short_transfer_is_n
 }
 
 #[test]
+//= rfc9260#7.3-1
 fn a_busy_path_is_proven_by_one_probe_of_its_mtu_beside_the_data() {
     for carrier in [Carrier::Ip, UDP] {
         let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
@@ -76,6 +77,7 @@ fn a_busy_path_is_proven_by_one_probe_of_its_mtu_beside_the_data() {
 }
 
 #[test]
+//= rfc6951#5.6-3
 fn a_black_hole_in_the_middle_of_a_transfer_stops_it_for_a_few_round_trips() {
     for seed in 1..5 {
         let mut t = bulk(seed, silent(1500), &AssociationConfig::default());
@@ -91,6 +93,7 @@ fn a_black_hole_in_the_middle_of_a_transfer_stops_it_for_a_few_round_trips() {
 }
 
 #[test]
+//= rfc9260#10-6
 fn icmp_makes_the_fall_of_an_mtu_a_matter_of_two_round_trips() {
     let mut t = bulk(1, LinkConfig::default(), &AssociationConfig::default());
     t.world.run_for(seconds(2));
@@ -155,6 +158,7 @@ fn ten_minutes_after_the_fall_a_path_that_was_mended_has_its_mtu_back() {
 }
 
 #[test]
+//= rfc9260#7.3-2
 fn of_two_paths_the_one_with_the_black_hole_is_kept_and_data_does_not_go_to_and_fro() {
     let mut world = World::new(1);
     let config = EndpointConfig::default();

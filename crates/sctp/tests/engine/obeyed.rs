@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use sctp::{CloseReason, PathState, SendError, StateName};
 use sim::{Change, Conversation, Fate, Reading, chunk_names};
-use wire::{
-    ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Sack, Ssn, StreamId, Tsn, UnknownChunk,
-};
+use wire::{ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Sack, Ssn, StreamId, Tsn, UnknownChunk};
 
 use crate::states::Subject;
 use crate::support::{Two, at_seconds, drop_all, messages, seconds, sends, sent_by, two};
@@ -14,7 +12,7 @@ use crate::support::{Two, at_seconds, drop_all, messages, seconds, sends, sent_b
 fn data(tsn: Tsn, payload: &[u8]) -> Chunk<'_> {
     Chunk::Data(Data {
         immediate: false,
-        unordered: false,
+        unordered: true,
         begin: true,
         end: true,
         tsn,
@@ -171,8 +169,8 @@ fn no_state_of_the_end_takes_anything_to_send() {
 fn any_packet_of_the_peer_puts_the_next_shutdown_off() {
     let mut subject = Subject::in_state(StateName::ShutdownSent);
     let tag = subject.own_tag;
-    let rto = subject.world().info(subject.world().a).paths[0].rto;
-    let before = subject.world().world.records.len();
+    let t = subject.world();
+    let (rto, before) = (t.info(t.a).paths[0].rto, t.world.records.len());
     for _ in 0..6 {
         subject.world().world.run_for(rto / 2);
         subject.answer_to(tag, &Chunk::Heartbeat(wire::Heartbeat { info: b"abcd" }));
@@ -189,8 +187,14 @@ fn a_shutdown_ack_that_is_never_answered_is_given_up() {
     drop_all(&mut t.world, |names, _| names.contains("SHUTDOWN ACK"));
     let (id, now) = (t.id(t.a), t.world.now());
     t.world.host_mut(t.a).endpoint.shutdown(now, id);
+    t.world.run_for(Duration::from_millis(500));
+    assert_eq!(t.state(t.b), StateName::ShutdownAckSent);
+    drop_all(&mut t.world, |_, _| true);
+    let before = t.world.records.len();
     t.world.run_until(at_seconds(2000), |_| false);
     assert!(matches!(t.talk(t.b).closed, Some(CloseReason::LostContact | CloseReason::Aborted(_))));
+    let sent = sent_by(&t.world, before, "10.0.1.2");
+    assert!((5..=11).contains(&sent.iter().filter(|n| n.contains("SHUTDOWN ACK")).count()), "{sent:?}");
 }
 
 //= rfc9260#8.3-5 8.2-1 8.3-3
@@ -215,7 +219,9 @@ fn a_failed_path_is_probed_further_but_its_errors_are_counted_no_more() {
     t.world.at(now, Change::CutBoth(t.links[1], true));
     t.world.run_for(seconds(3000));
     let second = |t: &Two| {
-        let path = |p: &&sctp::PathInfo| p.route.local.to_string() == "10.0.2.1" && p.route.remote.to_string() == "10.0.2.2";
+        let path = |p: &&sctp::PathInfo| {
+            p.route.local.to_string() == "10.0.2.1" && p.route.remote.to_string() == "10.0.2.2"
+        };
         t.info(t.a).paths.iter().find(path).cloned().unwrap()
     };
     let failed = second(&t);

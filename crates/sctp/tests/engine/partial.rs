@@ -81,6 +81,7 @@ fn without_data(packet: &[u8]) -> Fate {
 }
 
 #[test]
+//= rfc3758#3.5-2 3.5-7 3.6-7 3.5-8 3.6-2
 fn a_lost_message_without_retransmissions_is_given_up_and_the_next_one_arrives() {
     for (extensions, data, forward) in
         [(PARTIAL, "DATA", "FORWARD TSN"), (INTERLEAVED, "I-DATA", "I-FORWARD-TSN")]
@@ -99,6 +100,7 @@ fn a_lost_message_without_retransmissions_is_given_up_and_the_next_one_arrives()
 }
 
 #[test]
+//= rfc3758#3.5-13
 fn a_lost_forward_tsn_is_sent_again() {
     let mut t = start(
         1,
@@ -152,6 +154,7 @@ fn a_message_may_be_sent_again_just_as_often_as_it_says() {
 }
 
 #[test]
+//= rfc3758#3.3.2-4
 fn without_negotiation_messages_are_delivered_whatever_their_limit() {
     for (ours, theirs) in [(PARTIAL, Extensions::NONE), (Extensions::NONE, PARTIAL)] {
         let endpoint = EndpointConfig { association: config(theirs), ..EndpointConfig::default() };
@@ -163,6 +166,7 @@ fn without_negotiation_messages_are_delivered_whatever_their_limit() {
 }
 
 #[test]
+//= rfc3758#4.1-4 4.1-6
 fn messages_whose_lifetime_ends_behind_a_cut_link_are_told_of_and_make_room() {
     let small = AssociationConfig { send_buffer: 20_000, ..config(PARTIAL) };
     let talk = Conversation {
@@ -212,6 +216,7 @@ fn an_important_message_takes_the_room_of_unimportant_ones() {
 }
 
 #[test]
+//= rfc3758#3.5-4 4.1-6
 fn the_rest_of_a_message_that_has_begun_is_not_sent_once_its_time_is_over() {
     for extensions in [PARTIAL, INTERLEAVED] {
         let slow = LinkConfig { rate: 1_000_000, ..LinkConfig::default() };
@@ -229,6 +234,7 @@ fn the_rest_of_a_message_that_has_begun_is_not_sent_once_its_time_is_over() {
 }
 
 #[test]
+//= rfc3758#3.6-11
 fn a_reader_of_parts_hears_that_the_rest_will_not_come() {
     for extensions in [PARTIAL, INTERLEAVED] {
         let small = AssociationConfig { receive_buffer: 20_000, ..config(extensions) };
@@ -288,6 +294,7 @@ fn jump(extensions: Extensions, jump: u32) -> Option<u32> {
 }
 
 #[test]
+//= rfc3758#3.6-4
 fn jumps_of_any_width_cost_the_same_and_only_those_ahead_are_taken() {
     for extensions in [PARTIAL, INTERLEAVED] {
         assert_eq!(jump(extensions, 1), Some(1));
@@ -299,6 +306,7 @@ fn jumps_of_any_width_cost_the_same_and_only_those_ahead_are_taken() {
 }
 
 #[test]
+//= rfc8260#2.3.1-6 2.3.1-1 2-2
 fn forward_tsn_of_the_wrong_kind_ends_an_interleaving_association() {
     let mut t = start(1, LinkConfig::default(), &config(INTERLEAVED), Conversation::default());
     t.run_to_established();
@@ -310,6 +318,7 @@ fn forward_tsn_of_the_wrong_kind_ends_an_interleaving_association() {
 }
 
 #[test]
+//= rfc3758#3.5-12 3.5-10 3.5-11
 fn a_point_that_skips_more_streams_than_a_packet_can_name_is_told_in_steps() {
     let sent: Vec<_> = messages(600, 20, 600);
     let many = AssociationConfig { outbound_streams: 600, ..config(PARTIAL) };

@@ -66,7 +66,8 @@ fn heartbeats_confirm_the_pairs_that_reach_each_other_and_no_others() {
 }
 
 #[test]
-//= rfc9260#6.4-1 6.4-4 6.4.1-1 8.2-2 8.2-3
+//= rfc9260#6.4-1 6.4-4 6.4.1-1 8.2-2 8.2-3 8.3-9 8.3-3 7.2-3
+//= rfc7829#3.2-2 3.2-3 3.2-4 3.2-5 3.2-14
 fn a_cut_path_hands_over_within_two_timeouts_and_takes_back_when_mended() {
     let mut t = busy(1);
     assert_eq!(in_use(&t), "10.0.1.1");
@@ -101,7 +102,8 @@ fn a_path_cut_one_way_hands_over_too() {
 }
 
 #[test]
-//= rfc9260#8.1-1 8.1-3 8.1-4
+//= rfc9260#8.1-1 8.1-3 8.1-4 6.1-21 6.3.3-1
+//= rfc6951#5.5-2
 fn with_all_paths_cut_both_sides_lose_contact() {
     let mut t = busy(1);
     let now = t.world.now();
@@ -111,6 +113,7 @@ fn with_all_paths_cut_both_sides_lose_contact() {
 }
 
 #[test]
+//= rfc7829#4-1 4.1-1
 fn an_outage_of_ten_seconds_on_every_path_is_survived_even_with_quick_timers() {
     let mut t = two_links(1);
     let timing = sctp::Timing {
@@ -169,6 +172,7 @@ fn an_idle_association_sends_heartbeats_at_their_interval_and_no_storm() {
 }
 
 #[test]
+//= rfc6951#5.5-4
 fn port_unreachable_on_every_path_ends_the_association_at_once() {
     let mut t = busy(1);
     let now = t.world.now();
@@ -179,6 +183,7 @@ fn port_unreachable_on_every_path_ends_the_association_at_once() {
 
 #[test]
 //= rfc9260#10-3 10-5
+//= rfc6951#5.5-1
 fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
     let mut t = Two::established(1);
     let tag = t.info(t.a).peer_tag;
@@ -226,6 +231,7 @@ fn a_host_that_cannot_be_routed_to_for_a_while_is_waited_for() {
 }
 
 #[test]
+//= rfc7829#3.2-19
 fn icmp_about_one_path_moves_data_to_the_other() {
     let mut t = busy(1);
     let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);

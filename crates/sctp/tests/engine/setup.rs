@@ -193,7 +193,7 @@ fn a_listener_that_has_restarted_ends_associations_of_its_past_by_abort() {
 }
 
 #[test]
-//= rfc9260#5.2.2-2 5.2.2-3 5.2.1-7 5.2.1-8
+//= rfc9260#5.2.2-2 5.2.2-3 5.2.1-7 5.2.1-8 5.2.2-6
 fn a_restart_that_adds_an_address_is_refused() {
     let mut t = Two::established(1);
     let new = Parameter::Ipv4Address("192.0.2.9".parse().unwrap());

@@ -22,7 +22,7 @@ impl Two {
 }
 
 #[test]
-//= rfc9260#9.2-1 9.2-2 9.2-14 9.2-17 9.2-19 3.3.8-1
+//= rfc9260#9.2-1 9.2-2 9.2-14 9.2-17 9.2-19 3.3.8-1 8.5.1-8
 fn each_step_of_the_end_may_be_lost_twice() {
     for name in ["SHUTDOWN", "SHUTDOWN ACK", "SHUTDOWN COMPLETE"] {
         let mut t = two(1);
@@ -131,7 +131,7 @@ fn an_end_that_nobody_answers_is_given_up() {
 }
 
 #[test]
-//= rfc9260#9.1-1 9.1-3 9.1-6 9.1-7
+//= rfc9260#9.1-1 9.1-3 9.1-6 9.1-7 3.3.7-1 9.1-2
 fn an_aborted_association_tells_its_peer_why() {
     let mut t = Two::established(1);
     let (id, now) = (t.id(t.a), t.world.now());

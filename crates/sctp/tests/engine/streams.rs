@@ -90,6 +90,7 @@ fn a_long_message_delays_a_more_important_one_only_where_messages_cannot_interle
 }
 
 #[test]
+//= rfc8260#2.2.1-1 2.2.1-2 2.2.1-3 2-1
 fn with_i_data_no_data_chunk_leaves_and_without_it_no_i_data() {
     for (extensions, wanted, unwanted) in
         [(INTERLEAVED, "I-DATA", "DATA"), (Extensions::NONE, "DATA", "I-DATA")]
@@ -104,6 +105,7 @@ fn with_i_data_no_data_chunk_leaves_and_without_it_no_i_data() {
 }
 
 #[test]
+//= rfc8260#2.2.2-1 2.2.2-2 2.2.2-3
 fn the_second_fragment_of_a_message_has_number_one() {
     let mut t = up(&config(INTERLEAVED, Scheduler::FirstCome), slow());
     talk(&mut t, vec![one(1, 0, 4000)]);
@@ -140,6 +142,7 @@ fn packets_hold_chunks_of_one_stream_under_round_robin_per_packet() {
 }
 
 #[test]
+//= rfc8260#3-1
 fn weights_hold_on_the_wire() {
     for extensions in [Extensions::NONE, INTERLEAVED] {
         let mut t = up(&config(extensions, Scheduler::WeightedFair), slow());
@@ -199,6 +202,7 @@ fn every_scheduler_delivers_everything_in_order_over_bad_links_while_it_is_chang
 }
 
 #[test]
+//= rfc8260#2.2.2-6
 fn two_messages_longer_than_the_receive_buffer_arrive_in_parts_side_by_side() {
     let settings = AssociationConfig { receive_buffer: 40_000, ..config(INTERLEAVED, Scheduler::RoundRobin) };
     let mut t = up(&settings, slow());
@@ -266,6 +270,7 @@ fn i_data(tsn: Tsn, mid: u32, fragment: Fragment, end: bool) -> Chunk<'static> {
 }
 
 #[test]
+//= rfc8260#2.2.3-3
 fn data_where_i_data_was_negotiated_ends_the_association() {
     let mut t = up(&config(INTERLEAVED, Scheduler::FirstCome), slow());
     let (tag, tsn) = tag_and_tsn(&t);

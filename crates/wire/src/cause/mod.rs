@@ -27,6 +27,7 @@ use crate::{StreamId, Tsn};
 
 /// An error cause, received or to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+//= rfc4895#4.1-1
 pub enum Cause<'a> {
     /// 1: DATA for a stream that is not there (RFC 9260 section 3.3.10.1).
     InvalidStreamIdentifier {

@@ -26,6 +26,7 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 
 /// Asks the peer to change its list of our addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+//= rfc5061#4.1.1-5 4.1.1-6
 pub struct Asconf<'a> {
     /// Number of the request.
     pub serial: AsconfSerial,
@@ -86,6 +87,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc5061#4.1.1-5 4.1.1-6
     fn a_chunk_without_an_address_is_refused() {
         for (bytes, length) in [("c1000004", 4), ("c1000008 00000001", 8)] {
             let error = ChunkError::TooShort { chunk_type: ChunkType::ASCONF, length, minimum: 16 };

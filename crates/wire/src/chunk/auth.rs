@@ -39,6 +39,7 @@ impl<'a> Auth<'a> {
     }
 }
 
+//= rfc4895#5.1-1 5.1-2
 impl WriteChunk for Auth<'_> {
     fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.chunk(ChunkType::AUTH, 0, |out| {

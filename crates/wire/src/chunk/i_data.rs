@@ -87,6 +87,7 @@ impl<'a> IData<'a> {
     }
 }
 
+//= rfc8260#2.1-1 2.1-3
 impl WriteChunk for IData<'_> {
     fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         let (begin, fourth) = match self.fragment {
@@ -137,6 +138,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc8260#2.1-1 2.1-3
     fn the_b_bit_makes_the_fourth_word_the_payload_protocol_identifier() {
         let first = IData {
             immediate: true,

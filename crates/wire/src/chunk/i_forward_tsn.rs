@@ -72,6 +72,7 @@ impl<'a> IForwardTsn<'a> {
     }
 }
 
+//= rfc8260#2.3.1-2 2.3.1-3
 impl WriteChunk for IForwardTsn<'_> {
     fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.chunk(ChunkType::I_FORWARD_TSN, 0, |out| {

@@ -105,6 +105,7 @@ mod tests {
 
     #[test]
     //= rfc9260#3.2-2 3.2.1-2
+    //= rfc5061#4.2.7-3
     fn the_padding_of_the_last_parameter_does_not_count_into_the_length() {
         let parameters = [Parameter::SupportedExtensions(&[64]), Parameter::StateCookie(b"abc")];
         let init = Init {

@@ -22,11 +22,13 @@ pub struct Pad {
 }
 
 impl Pad {
+    //= rfc4820#3-3
     pub(super) fn parse(raw: &RawChunk<'_>) -> Pad {
         Pad { len: raw.value.len() }
     }
 }
 
+//= rfc4820#3-1 3-2
 impl WriteChunk for Pad {
     fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.chunk(ChunkType::PAD, 0, |out| out.zeros(self.len))
@@ -49,11 +51,13 @@ mod tests {
     }
 
     #[test]
+    //= rfc4820#3-3
     fn what_the_padding_holds_does_not_matter() {
         assert_eq!(read_chunk(&hex("84000007 ff0102")), Ok(Chunk::Pad(Pad { len: 3 })));
     }
 
     #[test]
+    //= rfc4820#3-1
     fn more_padding_than_memory_has_octets_is_no_room() {
         let mut buf = [0; 64];
         assert_eq!(Pad { len: usize::MAX }.write(&mut Writer::new(&mut buf)), Err(NoRoom));

@@ -59,6 +59,7 @@ fn verdict(auth: &Auth, packet: &[u8]) -> Result<(), Unverified> {
 }
 
 #[test]
+//= rfc4895#6.2-6 6.2-7 6.1-9 6.3-2 5.1-1 6.1-6
 fn what_the_kernel_signed_is_verified_and_signed_alike() {
     for golden in [SHA1, SHA256] {
         let auth = golden.auth(&[(1, KEY)]);
@@ -84,6 +85,7 @@ fn every_altered_bit_is_found() {
 }
 
 #[test]
+//= rfc4895#6.3-6 6.2-5
 fn absent_empty_and_wrong_keys_and_unknown_algorithms_verify_nothing() {
     let packet = SHA256.packet();
     for keys in [&[][..], &[(0, KEY)], &[(1, b"")], &[(1, b"wrong")]] {
@@ -117,6 +119,7 @@ fn the_smaller_key_vector_comes_first_and_shorter_is_smaller() {
 }
 
 #[test]
+//= rfc4895#6.1-9 6.1-1 6.1-2 3.2-4
 fn a_key_vector_holds_the_three_parameters_without_padding() {
     let config = AuthConfig { chunks: [ChunkType::DATA].into_iter().collect(), ..AuthConfig::default() };
     let vector = Offer::new(&config, false, [0xab; 32]).key_vector();
@@ -125,6 +128,7 @@ fn a_key_vector_holds_the_three_parameters_without_padding() {
 }
 
 #[test]
+//= rfc4895#3.2-5 3.2-6
 fn chunks_that_cannot_be_authenticated_are_neither_asked_for_nor_heeded() {
     let never = [ChunkType::INIT, ChunkType::INIT_ACK, ChunkType::SHUTDOWN_COMPLETE, ChunkType::AUTH];
     let config = AuthConfig { chunks: never.into_iter().collect(), ..AuthConfig::default() };

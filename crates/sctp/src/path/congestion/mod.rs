@@ -87,6 +87,7 @@ pub(crate) fn controller(algorithm: CongestionAlgorithm, mtu: usize) -> Box<dyn 
 }
 
 /// The initial cwnd before data transmission (RFC 9260 section 7.2.1).
+//= rfc9260#7.2.1-1
 fn initial_window(mtu: usize) -> usize {
     (4 * mtu).min((2 * mtu).max(4404))
 }
@@ -137,6 +138,7 @@ pub(crate) mod testing {
     }
 
     #[test]
+    //= rfc9260#7.2.1-1
     fn the_initial_window_is_that_of_rfc_9260() {
         assert_eq!([1500, 9000, 576].map(initial_window), [4404, 18_000, 2304]);
     }

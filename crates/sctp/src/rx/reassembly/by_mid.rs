@@ -110,6 +110,7 @@ impl ByMid {
         self.assemblies.len() + self.order.parked()
     }
 
+    //= rfc8260#2.2.3-1 2.2.3-2
     pub(super) fn insert(
         &mut self,
         piece: &Piece<'_>,
@@ -344,6 +345,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc8260#2.2.3-1 2.2.3-2
     fn fragments_of_two_messages_in_turn_make_two_messages() {
         let mut t = rig();
         t.feed(1, 0, 0, "", b"a");
@@ -500,6 +502,7 @@ mod tests {
 
     proptest! {
         #[test]
+        //= rfc8260#2.2.3-2
         fn any_order_of_fragments_gives_every_message_once_and_in_order(
             lengths in prop::collection::vec((0u16..3, any::<bool>(), 1u32..6), 1..20),
             seed in prop::collection::vec(any::<u16>(), 120),

@@ -212,6 +212,7 @@ impl ByTsn {
     ) -> Vec<Bytes> {
         // A run that began before the new point belongs to a message that was given up; one without a beginning can have
         // none any more.
+        //= rfc3758#3.6-10
         let gone = |(first, run): &(&Seq, &Run)| **first < skipped || !run.begin;
         let gone: Vec<Seq> = self.runs.range(..first_missing).filter(gone).map(|(first, _)| *first).collect();
         let mut dropped = Vec::new();
@@ -219,6 +220,7 @@ impl ByTsn {
             let Some(run) = self.runs.remove(&first) else { continue };
             dropped.extend(run.pieces.into_iter().map(BytesMut::freeze));
             if run.partly_delivered {
+                //= rfc3758#3.6-11
                 ready.push_back(aborted(run.stream, run.ppid, run.unordered));
                 self.close(run.stream, run.unordered, ready);
             }
@@ -366,6 +368,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc3758#3.6-7 3.6-8 3.6-10
     fn a_skip_drops_half_assembled_messages_and_delivers_those_that_waited() {
         let mut r = ByTsn::default();
         feed(&mut r, 0, "B", 0, b"a");

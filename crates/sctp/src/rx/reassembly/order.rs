@@ -205,6 +205,7 @@ impl Order {
         //# the receiver MUST use the stream sequence information to examine all of the listed stream reordering queues, and
         //# immediately make available for delivery stream sequence numbers earlier than or equal to the stream sequence number
         //# listed inside the FORWARD TSN.
+        //= rfc3758#3.6-7 3.6-8
         ready.extend(due.iter().filter_map(|n| stream.parked.remove(n)));
         self.parked -= due.len();
         stream.next = number;

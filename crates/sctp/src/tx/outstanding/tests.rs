@@ -211,6 +211,7 @@ fn an_older_sack_changes_nothing() {
 }
 
 #[test]
+//= rfc3758#3.5-2 3.5-3
 fn an_abandoned_chunk_is_neither_in_flight_nor_lost_nor_credited() {
     let mut o = sent(3);
     o.mark_lost(Seq(1));
@@ -236,8 +237,9 @@ fn what_was_acknowledged_and_then_abandoned_cannot_be_reneged() {
 fn no_more_chunks_are_out_than_there_are_ssns() {
     let mut o = sent(MAX_CHUNKS as u64 - 1);
     assert!(!o.is_full());
-    o.push(o.fragments().next().unwrap().clone(), P, Time::from_secs(100));
+    let again = o.fragments().next().unwrap().clone();
+    o.push(again, P, Time::from_millis(100_000));
     assert!(o.is_full());
-    let acks = o.on_sack(Seq(1), &[], Time::from_secs(101)).unwrap();
+    let acks = o.on_sack(Seq(1), &[], Time::from_millis(101_000)).unwrap();
     assert!(acks[0].bytes > 0 && !o.is_full());
 }

@@ -74,6 +74,7 @@ impl SendQueue {
             //# the two counters (one for the ordered messages, one for the unordered messages) used for the MIDs MUST be reset
             //# to 0
             if anew {
+                //= rfc8260#2.3.2-1
                 (stream.next_ordered, stream.next_unordered) = (Mid(0), Mid(0));
             }
             if was_idle {

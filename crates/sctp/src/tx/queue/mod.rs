@@ -290,6 +290,7 @@ impl SendQueue {
     pub(crate) fn next_fragment(&mut self, max: usize) -> Option<Taken> {
         let id = self.turns.current()?;
         let stream = self.streams.get_mut(usize::from(id.0))?.as_deref_mut()?;
+        //= rfc8260#2.2.2-5
         let message = stream.messages.front_mut()?;
         if !message.begun {
             let next = if message.unordered { &mut stream.next_unordered } else { &mut stream.next_ordered };
@@ -381,6 +382,7 @@ impl Queued {
             ppid: self.ppid,
             //= rfc9260#3.3.1-4 3.3.1-6 3.3.1-7 3.3.1-11 6.9-13
             unordered: self.unordered,
+            //= rfc8260#2.2.2-1 2.2.2-2 2.2.2-3
             begin: !self.begun,
             end: self.rest.is_empty(),
         }

@@ -258,6 +258,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
+    //= rfc8260#2.2.2-5
     fn under_any_steps_messages_stay_whole_in_order_and_counted(steps in steps(), interleaves: bool) {
         let mut q = SendQueue::new(Scheduler::FirstCome, interleaves);
         let (mut ids, mut open) = (Vec::new(), None);
