@@ -199,6 +199,28 @@ impl Default for Timing {
     }
 }
 
+/// Settings of one path that differ from those of its association (RFC 6458 section 8.1.12, SCTP_PEER_ADDR_PARAMS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathOptions {
+    /// Heartbeats while the path is idle.
+    pub heartbeats: Heartbeats,
+    /// Timeouts in a row after which the path is inactive; `None`: [`Timing::path_max_retrans`].
+    pub max_retrans: Option<u8>,
+}
+
+/// Heartbeats of one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heartbeats {
+    /// At [`Timing::heartbeat_interval`].
+    #[default]
+    AsAssociation,
+    /// At an interval of the path's own, to which its RTO is added.
+    Every(Duration),
+    /// None once the path is confirmed, but for those that are
+    /// [asked for](crate::Endpoint::request_heartbeat): its failure is found by data only, and so is its return.
+    Off,
+}
+
 /// Bounds on memory and work that no peer can move.
 #[derive(Clone, Debug)]
 pub struct Limits {

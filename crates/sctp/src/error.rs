@@ -181,3 +181,14 @@ pub enum AddressError {
     #[error("too many changes wait for the peer's answer; wait for Event::AddressChange")]
     TooMany,
 }
+
+/// Why a command about a path was refused; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PathOptionError {
+    /// The association does not exist, or is not up.
+    #[error("the association is not up")]
+    Closed,
+    /// No path leads to the address.
+    #[error("no path of the association leads to {0}")]
+    Unknown(IpAddr),
+}

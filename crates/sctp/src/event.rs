@@ -121,6 +121,9 @@ pub enum Event {
         /// Messages of which at least a part had been sent; the peer may have got some of them whole.
         sent: u64,
     },
+    /// All that was handed to [`send`](crate::Endpoint::send) is acknowledged or given up, as
+    /// [`notify_when_dry`](crate::Endpoint::notify_when_dry) asked to be told.
+    Dry,
     /// The peer will send no more data (it sent SHUTDOWN); what it sent before can be read.
     PeerShutdown,
     /// The association is over. What was received before can still be read; then

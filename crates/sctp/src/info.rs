@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::Route;
 
+use crate::config::PathOptions;
 use crate::extension::Extensions;
 use crate::extension::send_buffer::PeerSendBuffer;
 
@@ -70,6 +71,8 @@ pub struct PathInfo {
     pub mtu_probes_sent: u64,
     /// Probes of the path's MTU that were not answered in time.
     pub mtu_probes_lost: u64,
+    /// Settings of its own.
+    pub options: PathOptions,
     /// Timeouts in a row.
     pub errors: u8,
     /// Packets sent.

@@ -15,6 +15,7 @@
 //! data), `rx` (receiving data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the
 //! peer: RTO, congestion window, heartbeats).
 
+#![doc = include_str!("guide.md")]
 #![forbid(unsafe_code)]
 
 mod association;
@@ -34,10 +35,13 @@ mod rx;
 mod tx;
 
 pub use config::{
-    AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Limits, Scheduler, Timing,
+    AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Heartbeats, Limits, PathOptions,
+    Scheduler, Timing,
 };
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
-pub use error::{AddressError, AuthKeyError, ConnectError, ReconfigError, SendError, StreamError};
+pub use error::{
+    AddressError, AuthKeyError, ConnectError, PathOptionError, ReconfigError, SendError, StreamError,
+};
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};
 pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};

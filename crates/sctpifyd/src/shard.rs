@@ -407,6 +407,7 @@ impl Shard {
             // The daemon sends nothing that may be given up.
             (
                 Event::Abandoned { .. }
+                | Event::Dry
                 | Event::StreamReset { .. }
                 | Event::AssociationReset { .. }
                 | Event::StreamsChanged { .. }

@@ -123,8 +123,9 @@ impl Association {
         self.wake_writer();
     }
 
-    /// The driver hears of room in the send buffer if it waits for it.
+    /// The driver hears of room in the send buffer, and of its emptiness, if it waits for it.
     pub(super) fn wake_writer(&mut self) {
+        self.tell_if_dry();
         if self.writable_wanted && self.has_room_to_write() {
             self.writable_wanted = false;
             if self.state.takes_data_to_send() {

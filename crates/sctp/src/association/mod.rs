@@ -16,6 +16,7 @@ mod heartbeat;
 mod idle;
 mod mtu;
 mod opening;
+mod options;
 mod partial;
 mod rebinding;
 mod reconfig;
@@ -151,6 +152,8 @@ pub(crate) struct Association {
     send_limit: usize,
     /// Whether `send` refused and the driver waits for room.
     writable_wanted: bool,
+    /// Whether the driver waits until all is acknowledged.
+    dry_wanted: bool,
     inbound: Inbound,
     /// The path that DATA last came by: where SACKs go.
     data_path: PathIndex,
@@ -291,6 +294,7 @@ impl Association {
             pressure: Pressure::Calm,
             send_limit: birth.config.buffer_start.min(birth.config.send_buffer),
             writable_wanted: false,
+            dry_wanted: false,
             inbound: Inbound::new(birth.initial_tsns.1, &birth.config, interleaves, ctx.limits),
             data_path: PathIndex(0),
             echoes: ecn::Echoes::new(),

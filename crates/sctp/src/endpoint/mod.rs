@@ -7,6 +7,7 @@ mod budget;
 mod demux;
 mod handshake;
 mod keys;
+mod options;
 mod replies;
 mod slots;
 mod spent;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 
-use crate::config::{CongestionAlgorithm, Timing};
+use crate::config::{CongestionAlgorithm, Heartbeats, PathOptions, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
@@ -73,6 +73,8 @@ pub(crate) struct Path {
     /// Marks of chunks before this one are no news: the window was reduced after they were sent.
     pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
+    options: PathOptions,
+    //= rfc9260#8.2-1
     errors: u8,
     rto: Rto,
     //= rfc9260#7.2-3
@@ -119,6 +121,7 @@ impl Path {
             ecn: PathEcn::default(),
             reduced_until: Seq(0),
             rebinding: Rebinding::default(),
+            options: PathOptions::default(),
             errors: 0,
             rto: Rto::new(timing),
             sending: Sending::new(congestion, packet),
@@ -214,7 +217,7 @@ impl Path {
         let from = self.state;
         let pf = timing.potentially_failed_max_retrans;
         //= rfc9260#8.2-2
-        if self.errors > timing.path_max_retrans {
+        if self.errors > self.max_retrans(timing) {
             self.state = PathState::Inactive;
         } else if self.state == PathState::Active && pf.is_some_and(|pf| self.errors > pf) {
             //= rfc7829#3.2-2
@@ -225,7 +228,7 @@ impl Path {
 
     /// ICMP proved that nobody is there.
     pub(crate) fn on_unreachable(&mut self, timing: &Timing) -> Option<Transition> {
-        self.errors = self.errors.max(timing.path_max_retrans);
+        self.errors = self.errors.max(self.max_retrans(timing));
         self.on_error(timing)
     }
 
@@ -320,7 +323,8 @@ impl Path {
             self.rto.on_timeout(timing);
         }
         // Unconfirmed and potentially failed paths are probed once an RTO (RFC 9260 section 5.4, RFC 7829 section 3).
-        if matches!(self.state, PathState::Inactive) || self.errors >= timing.path_max_retrans {
+        let is_off = self.options.heartbeats == Heartbeats::Off && self.confirmed;
+        if is_off || matches!(self.state, PathState::Inactive) || self.errors >= self.max_retrans(timing) {
             self.schedule_heartbeat(now, timing, random);
         } else {
             //= rfc7829#3.2-11
@@ -331,14 +335,47 @@ impl Path {
 
     /// Asks for a heartbeat at once: the path has just become doubtful.
     pub(crate) fn probe_now(&mut self, now: Time) {
+        if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
+            self.request_heartbeat(now);
+        }
+    }
+
+    /// Asks for a heartbeat at once, whatever the settings.
+    pub(crate) fn request_heartbeat(&mut self, now: Time) {
         if !self.retired {
             self.next_heartbeat = self.next_heartbeat.min(now);
         }
     }
 
+    /// Settings of its own.
+    pub(crate) fn set_options(
+        &mut self,
+        options: PathOptions,
+        now: Time,
+        timing: &Timing,
+        random: &mut Random,
+    ) {
+        self.options = options;
+        self.on_new_timing(now, timing, random);
+    }
+
+    fn max_retrans(&self, timing: &Timing) -> u8 {
+        self.options.max_retrans.unwrap_or(timing.path_max_retrans)
+    }
+
     fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
+        let interval = match self.options.heartbeats {
+            Heartbeats::AsAssociation => timing.heartbeat_interval,
+            Heartbeats::Every(interval) => interval,
+            //= rfc7829#3.2-13
+            Heartbeats::Off if self.confirmed => {
+                self.next_heartbeat = Time::NEVER;
+                return;
+            }
+            Heartbeats::Off => timing.heartbeat_interval,
+        };
         //= rfc9260#8.3-13
-        self.next_heartbeat = now + timing.heartbeat_interval + random.jitter(self.rto());
+        self.next_heartbeat = now + interval + random.jitter(self.rto());
     }
 
     /// When this path wants to be looked at.
@@ -367,6 +404,7 @@ impl Path {
             mtu_is_proven: self.pmtu.is_proven(),
             mtu_probes_sent: self.pmtu.probes_sent,
             mtu_probes_lost: self.pmtu.probes_lost,
+            options: self.options,
             errors: self.errors,
             packets_sent: self.counters.packets_sent,
             packets_received: self.counters.packets_received,

@@ -22,6 +22,7 @@ mod mtu;
 mod multipath;
 mod others_bugs;
 mod obeyed;
+mod options;
 mod partial;
 mod paths;
 mod rebinding;

@@ -1,0 +1,88 @@
+//! Commands about single paths, and about what became of messages (RFC 6458 sections 6.1.9, 8.1.9 and 8.1.12).
+//!
+//! They change settings and ask questions; nothing is sent here. Begin at [`Association::set_path_options`].
+
+use std::net::IpAddr;
+
+use super::{Association, Context, State};
+use crate::config::PathOptions;
+use crate::error::PathOptionError;
+use crate::event::{Event, Message};
+use crate::path::PathIndex;
+
+impl Association {
+    /// The paths that lead to `remote`, of an association that is up.
+    fn paths_to(&self, remote: IpAddr) -> Result<Vec<PathIndex>, PathOptionError> {
+        if matches!(self.state, State::Closed) {
+            return Err(PathOptionError::Closed);
+        }
+        let to_remote = self.paths.iter().filter(|(_, p)| p.route.remote == remote);
+        let paths: Vec<PathIndex> = to_remote.map(|(i, _)| i).collect();
+        if paths.is_empty() { Err(PathOptionError::Unknown(remote)) } else { Ok(paths) }
+    }
+
+    /// Gives all paths to `remote` settings of their own.
+    pub(crate) fn set_path_options(
+        &mut self,
+        remote: IpAddr,
+        options: PathOptions,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), PathOptionError> {
+        for index in self.paths_to(remote)? {
+            self.paths.get_mut(index).set_options(options, ctx.now, &self.config.timing, ctx.random);
+        }
+        Ok(())
+    }
+
+    /// Probes all paths to `remote` now.
+    pub(crate) fn request_heartbeat(
+        &mut self,
+        remote: IpAddr,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), PathOptionError> {
+        for index in self.paths_to(remote)? {
+            self.paths.get_mut(index).request_heartbeat(ctx.now);
+        }
+        Ok(())
+    }
+
+    /// Prefers `remote` for new data.
+    pub(crate) fn prefer(&mut self, remote: IpAddr) -> Result<(), PathOptionError> {
+        self.paths_to(remote)?;
+        self.paths.make_primary(remote);
+        self.choose_path();
+        Ok(())
+    }
+
+    /// The driver waits until nothing is left to be sent or acknowledged.
+    pub(crate) fn notify_when_dry(&mut self) {
+        self.dry_wanted = true;
+        self.tell_if_dry();
+    }
+
+    pub(super) fn tell_if_dry(&mut self) {
+        let is_dry = self.queue.is_empty() && self.outstanding.is_empty();
+        if is_dry && std::mem::take(&mut self.dry_wanted) {
+            self.events.push_back(Event::Dry);
+        }
+    }
+
+    /// After the end: the next message of which nothing was ever sent.
+    pub(crate) fn take_unsent(&mut self) -> Option<Message> {
+        if !matches!(self.state, State::Closed) {
+            return None;
+        }
+        // Of a message that had begun only the rest is left.
+        let whole = std::iter::from_fn(|| self.queue.next_fragment(usize::MAX)).find(|t| t.fragment.begin)?;
+        let fragment = whole.fragment;
+        Some(Message {
+            stream: fragment.stream,
+            ppid: fragment.ppid,
+            unordered: fragment.unordered,
+            begin: true,
+            end: true,
+            aborted: false,
+            pieces: smallvec::smallvec![fragment.payload],
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! Options of single paths, and what the driver hears of its messages (RFC 6458).
+
+use std::time::Duration;
+
+use base::Time;
+use sctp::{
+    AbortCause, Event, Heartbeats, PathOptionError, PathOptions, PathState, Ppid, SendOptions, StreamId,
+};
+use sim::{Change, Conversation, Direction, LinkConfig, World};
+
+use crate::support::{Two, drop_all, seconds};
+
+const FIRST: &str = "10.0.1.2";
+const SECOND: &str = "10.0.2.2";
+
+/// Two hosts with two links, all paths proven.
+fn two_links() -> Two {
+    let mut world = World::new(1);
+    let config = sctp::EndpointConfig::default();
+    let a = world.add_host(&["10.0.1.1", "10.0.2.1"], config.clone());
+    let b = world.add_host(&[FIRST, SECOND], config);
+    let links = (1..=2)
+        .map(|i| {
+            let link = world.add_link(LinkConfig::default());
+            world.join(link, &format!("10.0.{i}.1"), &format!("10.0.{i}.2"));
+            link
+        })
+        .collect();
+    let mut t = Two { world, a, b, links };
+    t.connect(Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(5));
+    t
+}
+
+impl Two {
+    fn set_options(&mut self, remote: &str, options: PathOptions) -> Result<(), PathOptionError> {
+        let (id, now) = (self.id(self.a), self.world.now());
+        let endpoint = &mut self.world.host_mut(self.a).endpoint;
+        endpoint.set_path_options(now, id, remote.parse().unwrap(), options)
+    }
+
+    /// Packets sent by the proven path to `remote`.
+    fn sent_to(&self, remote: &str) -> u64 {
+        let paths = self.info(self.a).paths;
+        paths.iter().filter(|p| p.route.remote.to_string() == remote).map(|p| p.packets_sent).sum()
+    }
+
+    fn state_of(&self, remote: &str) -> PathState {
+        let paths = self.info(self.a).paths;
+        let to = paths.iter().filter(|p| p.route.remote.to_string() == remote);
+        to.map(|p| p.state).min_by_key(|s| *s == PathState::Unconfirmed).unwrap()
+    }
+
+    /// Heartbeats that the first host sends from its second address to the second address of the other in so many seconds.
+    fn probes_in(&mut self, time: u64) -> usize {
+        self.world.recording = true;
+        let before = self.world.records.len();
+        self.world.run_for(seconds(time));
+        let probes = self.world.records[before..].iter().filter(|r| {
+            r.route.local.to_string() == "10.0.2.1"
+                && r.route.remote.to_string() == SECOND
+                && sim::chunk_names(&r.packet) == "HEARTBEAT"
+        });
+        probes.count()
+    }
+}
+
+#[test]
+fn a_path_has_heartbeats_at_its_own_interval_or_none() {
+    let mut t = two_links();
+    let every = Heartbeats::Every(seconds(4));
+    t.set_options(SECOND, PathOptions { heartbeats: every, max_retrans: None }).unwrap();
+    // 4 s, and its RTO of 1 s more or less.
+    assert!((70..=90).contains(&t.probes_in(400)));
+    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, max_retrans: None }).unwrap();
+    assert_eq!(t.probes_in(1000), 0);
+    t.set_options(SECOND, PathOptions::default()).unwrap();
+    assert!((8..=14).contains(&t.probes_in(400)));
+    assert_eq!(t.info(t.a).paths[0].options, PathOptions::default());
+}
+
+#[test]
+fn a_heartbeat_that_is_asked_for_leaves_at_once_even_where_there_are_none() {
+    let mut t = two_links();
+    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, max_retrans: None }).unwrap();
+    let before = t.sent_to(SECOND);
+    let (id, now) = (t.id(t.a), t.world.now());
+    t.world.host_mut(t.a).endpoint.request_heartbeat(now, id, SECOND.parse().unwrap()).unwrap();
+    assert!(t.probes_in(1) >= 1);
+    assert!(t.sent_to(SECOND) > before);
+    assert_eq!(t.probes_in(600), 0);
+}
+
+#[test]
+fn a_path_fails_after_its_own_number_of_timeouts() {
+    for (max_retrans, seconds_to_fail) in [(Some(0), 45), (None, 400)] {
+        let mut t = two_links();
+        let heartbeats = Heartbeats::Every(seconds(10));
+        t.set_options(SECOND, PathOptions { heartbeats, max_retrans }).unwrap();
+        let now = t.world.now();
+        t.world.at(now, Change::Cut(t.links[1], Direction::Forward, true));
+        t.world.run_for(Duration::from_millis(11_400));
+        t.world.run_for(Duration::from_millis(2200));
+        let failed = t.state_of(SECOND) == PathState::Inactive;
+        assert_eq!(failed, max_retrans == Some(0), "{max_retrans:?}: {:?}", t.state_of(SECOND));
+        t.world.run_for(seconds(seconds_to_fail));
+        assert_eq!(t.state_of(SECOND), PathState::Inactive, "{max_retrans:?}");
+    }
+}
+
+//= rfc9260#6.4-1
+#[test]
+fn new_data_goes_by_the_path_that_the_driver_prefers() {
+    let mut t = two_links();
+    let (id, now) = (t.id(t.a), t.world.now());
+    t.world.host_mut(t.a).endpoint.set_primary(now, id, SECOND.parse().unwrap()).unwrap();
+    let in_use = t.info(t.a).paths.iter().find(|p| p.in_use).unwrap().route;
+    assert_eq!(in_use.remote.to_string(), SECOND);
+    t.world.run_for(seconds(1));
+    assert!(t.events(t.a).iter().any(|e| matches!(e, Event::PathSwitched { .. })));
+}
+
+#[test]
+fn options_of_strange_addresses_and_associations_are_refused() {
+    let mut t = two_links();
+    let stranger = "192.0.2.1".parse().unwrap();
+    let refused = t.set_options("192.0.2.1", PathOptions::default());
+    assert_eq!(refused, Err(PathOptionError::Unknown(stranger)));
+    let (id, now) = (t.id(t.a), t.world.now());
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    assert_eq!(endpoint.set_primary(now, id, stranger), Err(PathOptionError::Unknown(stranger)));
+    endpoint.abort(now, id, AbortCause::default());
+    assert_eq!(endpoint.request_heartbeat(now, id, stranger), Err(PathOptionError::Closed));
+}
+
+fn hand_over(t: &mut Two, count: usize) {
+    let (id, now) = (t.id(t.a), t.world.now());
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    for n in 0..count {
+        let message = vec![n as u8; 1000].into();
+        endpoint.send(now, id, StreamId(0), Ppid(7), message, SendOptions::default()).unwrap();
+    }
+}
+
+fn drys(t: &Two) -> usize {
+    t.events(t.a).into_iter().filter(|e| matches!(e, Event::Dry)).count()
+}
+
+#[test]
+fn dry_is_told_once_and_only_when_all_is_acknowledged() {
+    let mut t = two_links();
+    hand_over(&mut t, 50);
+    let (id, now) = (t.id(t.a), t.world.now());
+    t.world.host_mut(t.a).endpoint.notify_when_dry(now, id);
+    t.world.run_for(Duration::from_millis(1));
+    assert_eq!(drys(&t), 0);
+    t.world.run_for(seconds(5));
+    assert_eq!(drys(&t), 1);
+    hand_over(&mut t, 1);
+    t.world.run_for(seconds(5));
+    assert_eq!(drys(&t), 1);
+    let now = t.world.now();
+    t.world.host_mut(t.a).endpoint.notify_when_dry(now, id);
+    t.world.run_for(seconds(1));
+    assert_eq!(drys(&t), 2);
+}
+
+#[test]
+fn after_the_end_messages_of_which_nothing_was_sent_are_given_back_in_order() {
+    let mut t = two_links();
+    drop_all(&mut t.world, |_, _| true);
+    hand_over(&mut t, 100);
+    t.world.run_for(Duration::from_millis(100));
+    let (id, now) = (t.id(t.a), t.world.now());
+    let sent = t.info(t.a).counters.data_sent;
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    assert_eq!(endpoint.take_unsent(now, id), None);
+    endpoint.abort(now, id, AbortCause::default());
+    let back: Vec<_> = std::iter::from_fn(|| endpoint.take_unsent(now, id)).collect();
+    assert_eq!(back.len() as u64, 100 - sent);
+    for (n, message) in (sent as u8..).zip(back) {
+        assert_eq!((message.ppid, &message.into_bytes()[..]), (Ppid(7), &[n; 1000][..]));
+    }
+    assert!(now > Time::ZERO && sent < 90);
+}
