@@ -225,6 +225,7 @@ impl Reconfig {
 
     /// Takes the next wish in hand, if there is none. RFC 6525 section 5.1.1: "there MUST NOT be more than one request in
     /// flight."
+    //= rfc6525#5.1.1-4
     pub(crate) fn begin_next(&mut self) -> Option<Wish> {
         if self.current.is_some() || self.quiet_until.is_some() {
             return None;
@@ -240,6 +241,7 @@ impl Reconfig {
     }
 
     /// The request in hand is about to leave: it gets its number.
+    //= rfc6525#5.1.2-2
     pub(crate) fn number(&mut self, last_tsn: Tsn, path: PathIndex, deadline: Time) {
         let Some(current) = &mut self.current else { return };
         let request = self.next;
@@ -349,6 +351,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc6525#5.1.1-4 5.1.2-2
     fn one_request_is_out_at_a_time_and_numbers_wrap() {
         let mut r = reconfig();
         r.wish(incoming());
@@ -362,6 +365,7 @@ mod tests {
     }
 
     #[test]
+    //= rfc6525#5.2.1-4
     fn the_last_two_requests_are_answered_from_memory_and_all_others_are_bad() {
         let mut r = reconfig();
         assert_eq!(r.judge(RequestSn(9)), Arrival::Bad);

@@ -42,6 +42,7 @@ impl Inbound {
     //= rfc6525#section-5.2.2
     //# E2: If the Sender's Last Assigned TSN is greater than the cumulative acknowledgment point, then the endpoint MUST enter
     //# "deferred reset processing".
+    //= rfc6525#5.2.2-3 5.2.2-6 5.2.2-7
     pub(crate) fn reset_streams(&mut self, last: Tsn, streams: &[StreamId]) -> bool {
         let first_missing = self.tracker.first_missing();
         let from = first_missing.nearest(self.initial, last.next()).unwrap_or_default();
@@ -82,6 +83,7 @@ impl Inbound {
     //= rfc6525#section-5.2.7
     //# H5: [...] All incoming streams MUST be reset to 0 as the next expected SSN. The peer will send DATA chunks starting with
     //# the Sender's Next TSN.
+    //= rfc6525#5.2.7-6
     pub(crate) fn on_peer_began_anew(&mut self, next: Tsn) {
         let least = self.held_back.as_ref().map_or(self.tracker.first_missing(), |h| h.from);
         let Some(next) = least.nearest(self.initial, next).filter(|next| *next >= least) else {
@@ -99,6 +101,7 @@ impl Inbound {
     //= rfc6525#section-5.2.4
     //# G4: The same processing as though a FWD-TSN chunk (as defined in [RFC3758]) with all streams affected and a new
     //# cumulative TSN ACK of the Receiver's Next TSN minus 1 were received MUST be performed.
+    //= rfc6525#5.2.4-4
     pub(crate) fn begin_anew(&mut self, next: Tsn) {
         self.restart_streams(Seq(u64::MAX), &[]);
         self.tracker.restart();
@@ -118,6 +121,7 @@ impl Inbound {
     /// The cumulative TSN may have come to where a reset is done.
     //= rfc6525#section-5.2.2
     //# E4: Any queued TSNs (queued at step E2) MUST now be released and processed normally.
+    //= rfc6525#5.2.2-8
     pub(super) fn finish_reset(&mut self) {
         let first_missing = self.tracker.first_missing();
         if self.held_back.as_ref().is_none_or(|h| !h.by_itself || first_missing < h.from) {

@@ -139,8 +139,8 @@ fn an_abort_with_a_format_error_is_dropped_in_silence() {
     let mut subject = Subject::in_state(StateName::Established);
     let tag = subject.own_tag;
     let t = subject.world();
-    let mut packet = sim::packet(7, 40_000, tag, &[Chunk::CookieAck]);
-    packet[12..16].copy_from_slice(&[6, 0, 0, 99]);
+    let mut packet = sim::packet(7, 40_000, tag, &[Chunk::CookieAck, Chunk::CookieAck]);
+    packet[16..20].copy_from_slice(&[6, 0, 0, 99]);
     packet[8..12].fill(0);
     let crc = wire::crc32c(&packet);
     packet[8..12].copy_from_slice(&crc.to_le_bytes());

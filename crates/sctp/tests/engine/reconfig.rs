@@ -131,6 +131,7 @@ fn result_of(parameter: &Parameter<'_>) -> Option<ReconfigResult> {
 }
 
 #[test]
+//= rfc6525#5.1.2-1 5.1.2-9 5.2.2-7 5.2.2-9 5.2.7-4
 fn a_reset_stream_begins_again_with_zero_behind_what_was_handed_over_before() {
     for extensions in [PLAIN, INTERLEAVED] {
         let mut t = up(extensions);
@@ -153,6 +154,7 @@ fn a_reset_stream_begins_again_with_zero_behind_what_was_handed_over_before() {
 }
 
 #[test]
+//= rfc6525#5.2.3-1 5.1.2-5 5.1.2-6 5.2.2-1
 fn incoming_streams_are_reset_by_the_peer_that_sends_on_them() {
     for streams in [&[2][..], &[]] {
         let mut t = up(PLAIN);
@@ -174,6 +176,7 @@ fn incoming_streams_are_reset_by_the_peer_that_sends_on_them() {
 }
 
 #[test]
+//= rfc6525#5.2.3-5
 fn streams_that_are_at_zero_need_no_reset() {
     let mut t = up(PLAIN);
     reset(&mut t, HostId(0), StreamDirection::Incoming, &[3]).unwrap();
@@ -183,6 +186,7 @@ fn streams_that_are_at_zero_need_no_reset() {
 }
 
 #[test]
+//= rfc6525#5.2.4-1 5.2.4-2 5.2.4-4 5.2.4-5 5.2.4-6 5.1.7-3 5.1.7-5 5.2.7-5 5.2.7-6 5.1.4-3
 fn a_reset_association_begins_all_streams_and_tsns_anew_and_loses_nothing() {
     for extensions in [PLAIN, INTERLEAVED] {
         let mut t = up_with(
@@ -220,6 +224,7 @@ fn a_reset_association_begins_all_streams_and_tsns_anew_and_loses_nothing() {
 }
 
 #[test]
+//= rfc6525#5.1.4-7
 fn an_association_is_not_reset_twice_in_thirty_seconds() {
     let mut t = up(PLAIN);
     reset_all(&mut t, HostId(0)).unwrap();
@@ -232,6 +237,7 @@ fn an_association_is_not_reset_twice_in_thirty_seconds() {
 }
 
 #[test]
+//= rfc6525#5.1.5-1 5.1.5-2 5.2.5-2 5.2.6-1 5.2.7-7
 fn added_streams_carry_messages_from_number_zero_on() {
     let mut t = up(PLAIN);
     add(&mut t, HostId(0), 4, 3).unwrap();
@@ -249,6 +255,7 @@ fn added_streams_carry_messages_from_number_zero_on() {
 }
 
 #[test]
+//= rfc6525#5.2.1-5
 fn by_default_the_peer_gets_nothing_and_hears_so() {
     let plain = AssociationConfig { extensions: PLAIN, ..AssociationConfig::default() };
     let mut t = up_with(3, LinkConfig::default(), config(PLAIN), plain);
@@ -278,6 +285,7 @@ fn by_default_the_peer_gets_nothing_and_hears_so() {
 }
 
 #[test]
+//= rfc6525#5.2.5-3 5.2.6-2
 fn the_policy_can_be_changed_and_limits_the_number_of_streams() {
     let plain = AssociationConfig { extensions: PLAIN, ..AssociationConfig::default() };
     let mut t = up_with(4, LinkConfig::default(), config(PLAIN), plain);
@@ -305,6 +313,7 @@ fn the_policy_can_be_changed_and_limits_the_number_of_streams() {
 }
 
 #[test]
+//= rfc6525#5.1.1-8 5.2.1-4 5.1.1-6
 fn lost_requests_and_answers_are_made_good_and_done_once() {
     for (name, count) in [("RE-CONFIG", 1), ("RE-CONFIG", 2), ("RE-CONFIG SACK", 1), ("RE-CONFIG SACK", 3)] {
         let mut t = up(PLAIN);
@@ -337,6 +346,7 @@ fn lost_requests_and_answers_are_made_good_and_done_once() {
 }
 
 #[test]
+//= rfc6525#5.2.2-3 5.2.2-4 5.2.2-5 5.2.2-8
 fn a_request_that_overtakes_data_waits_for_it_and_is_answered_without_being_asked_again() {
     let mut t = up(PLAIN);
     lose(&mut t.world, "DATA", 1);
@@ -350,6 +360,7 @@ fn a_request_that_overtakes_data_waits_for_it_and_is_answered_without_being_aske
 }
 
 #[test]
+//= rfc6525#5.2.7-3
 fn a_peer_that_is_at_work_is_asked_again_without_counting_errors() {
     let mut t = up(PLAIN);
     say(&mut t, HostId(1), messages(2, 100, 2));
@@ -403,6 +414,7 @@ fn a_request_for_incoming_streams_waits_for_an_outgoing_reset_of_others() {
 }
 
 #[test]
+//= rfc6525#5.1.1-3
 fn commands_that_make_no_sense_are_refused_with_a_reason() {
     let mut t = up(PLAIN);
     let wrong = ReconfigError::NoSuchStream { stream: 16, streams: 16 };
@@ -421,6 +433,7 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
 }
 
 #[test]
+//= rfc6525#5.1.1-9
 fn without_an_answer_the_association_fails_as_for_data() {
     let mut t = up(PLAIN);
     let (now, link) = (t.world.now(), t.links[0]);
@@ -468,6 +481,7 @@ fn answers_to(t: &mut Two, parameters: &[Parameter<'_>]) -> Vec<ReconfigResult> 
 }
 
 #[test]
+//= rfc6525#5.1.7-1 5.1.7-2 5.2.1-5
 fn every_result_of_the_table_is_given_where_it_belongs() {
     let mut t = up(PLAIN);
     let first = opener_tsn(&t);
@@ -506,6 +520,7 @@ fn every_result_of_the_table_is_given_where_it_belongs() {
 }
 
 #[test]
+//= rfc6525#3.1-1
 fn parameters_that_do_not_belong_together_are_an_error_and_nothing_is_done() {
     let mut t = up(PLAIN);
     let request = RequestSn(opener_tsn(&t));

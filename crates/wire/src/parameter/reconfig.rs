@@ -77,6 +77,7 @@ impl From<ReconfigResult> for u32 {
 }
 
 /// Reads one of the six; `None` if its length is wrong.
+//= rfc6525#4.1-1 4.2-1 4.3-1 4.4-1 4.4-2 4.5-1 4.5-2 4.6-1
 pub(super) fn read<'a>(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
     let mut value = Reader::new(tlv.value);
     let first = value.u32()?;

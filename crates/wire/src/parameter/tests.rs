@@ -72,6 +72,7 @@ fn parameters_of_asconf_read_and_write() {
 }
 
 #[test]
+//= rfc6525#4.1-1 4.2-1 4.3-1 4.4-1 4.4-2 4.5-1 4.5-2 4.6-1
 fn parameters_of_re_config_read_and_write() {
     let streams = [StreamId(1)];
     let streams = List::from(&streams[..]);

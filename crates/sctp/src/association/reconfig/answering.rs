@@ -24,6 +24,7 @@ impl Association {
         //= rfc6525#section-3.1
         //# If a sender transmits an unsupported combination, the receiver SHOULD send an ERROR chunk with a Protocol
         //# Violation cause
+        //= rfc6525#3.1-1
         let Some(parameters) = read(chunk) else {
             let cause = Cause::ProtocolViolation(b"RE-CONFIG with parameters that do not belong together");
             return self.report(path, &cause, ctx);
@@ -31,6 +32,7 @@ impl Association {
         self.counters.reconfigs_received += 1;
         let had_ready = self.inbound.has_ready();
         let mut answered: SmallVec<[(RequestSn, Answer); 2]> = SmallVec::new();
+        //= rfc6525#5.2.1-1
         for parameter in &parameters {
             if let Parameter::ReconfigResponse { response, result, next_tsns } = *parameter {
                 self.on_response(response, result, next_tsns, ctx);
@@ -44,6 +46,7 @@ impl Association {
         //= rfc6525#section-5.2.1
         //# If the received RE-CONFIG chunk contains at least one request parameter, a selective acknowledgment (SACK) chunk
         //# SHOULD be sent back and MAY be bundled with the RE-CONFIG chunk.
+        //= rfc6525#5.2.1-3
         if !answered.is_empty() && self.state.sends_data() && self.state.receives_data() {
             self.inbound.ack.on_irregular();
         }
@@ -51,6 +54,7 @@ impl Association {
         self.drive_reconfig(ctx.now);
         //= rfc6525#section-5.2.1
         //# If multiple parameters have to be returned, they MUST be put into one RE_CONFIG chunk.
+        //= rfc6525#5.2.1-2
         let said: Requests<'_> = answered.iter().filter_map(|&(request, a)| self.say(request, a)).collect();
         self.queue_answers(path, &said);
     }
@@ -76,6 +80,7 @@ impl Association {
             //= rfc6525#section-5.2.1
             //# if [...] this is the last received RE-CONFIG chunk (i.e., a retransmission), the same RE-CONFIG chunk MUST to be
             //# sent back in response, as it was earlier.
+            //= rfc6525#5.2.1-4
             Arrival::Again(answer @ (Answer::Result(..) | Answer::Request)) => return answer,
             Arrival::Again(Answer::Open) | Arrival::New => match *parameter {
                 Parameter::OutgoingSsnReset { response, last_tsn, streams, .. } => {
@@ -129,6 +134,7 @@ impl Association {
         //# E1: If the Re-configuration Timer is running for the Re-configuration Request Sequence Number indicated in the
         //# Re-configuration Response Sequence Number field, the Re-configuration Request Sequence Number MUST be marked as
         //# acknowledged.
+        //= rfc6525#5.2.2-1
         if asked_for && reconfig.take_pending(response).is_some() {
             self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
             self.errors = 0;
@@ -147,6 +153,7 @@ impl Association {
         //# expected SSN.
         if self.inbound.reset_streams(last_tsn, &streams) {
             self.report_reset(StreamDirection::Incoming, &streams, ReconfigOutcome::Done);
+            //= rfc6525#5.2.2-9
             return result(ReconfigResult::Performed);
         }
         if let Some(reconfig) = &mut self.reconfig {
@@ -155,6 +162,7 @@ impl Association {
         //= rfc6525#section-5.2.2
         //# If the endpoint enters "deferred reset processing", it MUST put a Re-configuration Response Parameter into a
         //# RE-CONFIG chunk indicating "In progress" and MUST send the RE-CONFIG chunk.
+        //= rfc6525#5.2.2-5
         result(ReconfigResult::InProgress)
     }
 
@@ -174,15 +182,18 @@ impl Association {
         //= rfc6525#section-5.2.3
         //# all of the streams being requested will be already set to 0. If so, the local endpoint SHOULD send back a
         //# Re-configuration Response with the success code "Nothing to do".
+        //= rfc6525#5.2.3-5
         if reconfig.resets(&streams) || self.queue.is_fresh(&streams) {
             return result(ReconfigResult::NothingToDo);
         }
         if reconfig.crosses() {
+            //= rfc6525#5.2.3-4
             return result(ReconfigResult::RequestInProgress);
         }
         //= rfc6525#section-5.1.2
         //# A4: If this Outgoing SSN Reset Request Parameter is sent in response to an Incoming SSN Reset Request Parameter, the
         //# stream numbers MUST be copied
+        //= rfc6525#5.1.2-5 5.2.3-1
         reconfig.wish(Wish::ResetOutgoing { streams, answers: Some(request) });
         Answer::Request
     }
@@ -211,16 +222,20 @@ impl Association {
         //= rfc6525#section-5.2.4
         //# G1: Compute an appropriate value for the Receiver's Next TSN -- the TSN that the peer should use to send the next
         //# DATA chunk. The value SHOULD be the smallest TSN not acknowledged by the receiver of the request plus 2^31.
+        //= rfc6525#5.2.4-1
         let theirs = self.inbound.cumulative_tsn().next().plus(1 << 31);
         //= rfc6525#section-5.2.4
         //# G2: Compute an appropriate value for the local endpoint's next TSN [...] The value SHOULD be the highest TSN sent by
         //# the receiver of the request plus 1.
+        //= rfc6525#5.2.4-2
         let ours = self.outstanding.next().tsn(self.initial_tsn);
         self.inbound.begin_anew(theirs);
         //= rfc6525#section-5.2.4
         //# G5: The next expected and outgoing SSNs MUST be reset to 0 for all incoming and outgoing streams.
+        //= rfc6525#5.2.4-5
         self.queue.release(&[], true);
         self.report_association_reset(ReconfigOutcome::Done);
+        //= rfc6525#5.1.7-3 5.1.7-5 5.2.4-6
         Answer::Result(ReconfigResult::Performed, Some((ours, theirs)))
     }
 
@@ -230,6 +245,7 @@ impl Association {
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         let asked_for = more > 0 && more == reconfig.additions_asked;
         let streams = self.inbound_streams.checked_add(more);
+        //= rfc6525#5.2.5-3
         let allowed =
             asked_for || policy.add_streams && streams.is_some_and(|s| s <= policy.inbound_streams_max);
         let Some(streams) = streams.filter(|_| allowed) else { return result(ReconfigResult::Denied) };
@@ -243,6 +259,7 @@ impl Association {
                 self.errors = 0;
             }
         }
+        //= rfc6525#5.2.5-1 5.2.5-2
         self.inbound_streams = streams;
         self.report_streams(ReconfigOutcome::Done);
         result(ReconfigResult::Performed)
@@ -252,6 +269,7 @@ impl Association {
     fn on_add_incoming(&mut self, request: RequestSn, more: u16) -> Answer {
         let policy = self.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
+        //= rfc6525#5.2.6-2
         let fits = self.outbound_streams.checked_add(more).is_some_and(|s| s <= policy.outbound_streams_max);
         if !policy.add_streams || !fits || !self.state.sends_data() {
             return result(ReconfigResult::Denied);
@@ -262,11 +280,13 @@ impl Association {
         if reconfig.crosses() {
             return result(ReconfigResult::RequestInProgress);
         }
+        //= rfc6525#5.2.6-1
         reconfig.wish(Wish::AddOutgoing { count: more, answers: Some(request) });
         Answer::Request
     }
 }
 
+//= rfc6525#5.2.1-5
 fn result(result: ReconfigResult) -> Answer {
     Answer::Result(result, None)
 }
@@ -280,6 +300,7 @@ fn response(request: RequestSn, answer: Answer) -> Parameter<'static> {
         Answer::Result(result, next_tsns) => (result, next_tsns),
         Answer::Open | Answer::Request => (ReconfigResult::InProgress, None),
     };
+    //= rfc6525#5.1.7-1 5.1.7-2
     Parameter::ReconfigResponse { response: request, result, next_tsns }
 }
 

@@ -26,6 +26,7 @@ const REQUEST_LEN: usize = 20;
 const MAX_LISTED: usize = 1000;
 
 /// RFC 6525 section 5.1.4: "Only one SSN/TSN Reset Request SHOULD be sent within 30 seconds".
+//= rfc6525#5.1.4-7
 const BETWEEN_ASSOCIATION_RESETS: Duration = Duration::from_secs(30);
 
 impl Association {
@@ -107,6 +108,7 @@ impl Association {
         //= rfc6525#section-5.1.1
         //# If the chunk type of the RE-CONFIG chunk does not appear in the supported extension's list of chunks, then the
         //# sender MUST NOT send any re-configuration request to the peer
+        //= rfc6525#5.1.1-3
         let reconfig = self.reconfig.as_ref().ok_or(ReconfigError::NotNegotiated)?;
         match count {
             0 => Err(ReconfigError::NoStreams),
@@ -147,6 +149,7 @@ impl Association {
             //# C2: The sender has either no outstanding TSNs or considers all outstanding TSNs abandoned. The sender MUST queue
             //# any user data
             Some(Wish::ResetAssociation) => {
+                //= rfc6525#5.1.4-3
                 let drained = self.queue.is_drained(&[]) && self.outstanding.is_empty();
                 if !drained || self.inbound.is_resetting() {
                     return;
@@ -159,6 +162,7 @@ impl Association {
         }
         //= rfc6525#section-5.1.2
         //# A3: The Sender's Last Assigned TSN MUST be set to the next TSN the sender assigns minus 1.
+        //= rfc6525#5.1.2-4
         let last_tsn = self.outstanding.next().tsn(self.initial_tsn).prev();
         reconfig.number(last_tsn, self.paths.current(), Time::NEVER);
         self.send_request(now);
@@ -171,6 +175,7 @@ impl Association {
         let path = if is_usable { pending.path } else { self.paths.current() };
         let deadline = now + self.paths.get(path).rto();
         if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending_mut()) {
+            //= rfc6525#5.1.1-6
             (pending.path, pending.deadline) = (path, deadline);
         }
         self.counters.reconfigs_sent += 1;
@@ -189,6 +194,7 @@ impl Association {
         let Some(reconfig) = &self.reconfig else { return true };
         let (Some(current), Some(pending)) = (&reconfig.current, reconfig.pending()) else { return true };
         let parameters = [request_parameter(&current.wish, &pending, reconfig.last_of_peer())];
+        //= rfc6525#5.1.2-9 5.1.2-10
         packet.push(&Chunk::ReConfig(ReConfig { parameters: Parameters::from(&parameters[..]) })).is_ok()
     }
 
@@ -211,9 +217,11 @@ impl Association {
         //# H2: If the Result field indicates "In progress", the timer for the Re-configuration Request Sequence Number is
         //# started again. If the timer runs out, the RE-CONFIG chunk MUST be retransmitted but the corresponding error
         //# counters MUST NOT be incremented.
+        //= rfc6525#5.2.7-3
         if !std::mem::take(&mut pending.in_progress) {
             let failed = pending.path;
             let path = self.paths.get_mut(failed);
+            //= rfc6525#5.1.1-8 5.1.1-9
             path.back_off(&self.config.timing);
             let transition = path.on_error(&self.config.timing);
             self.report_transition(failed, transition);
@@ -244,6 +252,7 @@ impl Association {
             pending.deadline = ctx.now + self.paths.get(path).rto();
             return self.on_request_heard(path);
         }
+        //= rfc6525#5.2.7-1
         let Some(wish) = reconfig.take_pending(response) else { return };
         self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
         self.on_request_heard(path);
@@ -272,6 +281,7 @@ impl Association {
             //# H4: If the request was an Outgoing SSN Reset Request, the affected streams MUST now be reset and all queued
             //# data should now be processed. The assigning of SSNs is allowed again.
             Wish::ResetOutgoing { streams, .. } => {
+                //= rfc6525#5.2.7-4
                 self.queue.release(&streams, outcome.is_success());
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
@@ -283,6 +293,7 @@ impl Association {
             Wish::ResetAssociation => self.finish_association_reset(outcome, next_tsns, ctx),
             Wish::AddOutgoing { count, .. } => {
                 if outcome.is_success() {
+                    //= rfc6525#5.1.5-1 5.1.5-2 5.2.7-7
                     self.outbound_streams = self.outbound_streams.saturating_add(count);
                 }
                 self.report_streams(outcome);
@@ -310,6 +321,7 @@ impl Association {
             //# H5: If the request was an SSN/TSN Reset Request, new data MUST be sent from the Receiver's Next TSN, beginning
             //# with SSN 0 for all outgoing streams.
             Some((theirs, ours)) => {
+                //= rfc6525#5.2.7-5
                 self.renumber_from(ours);
                 self.inbound.on_peer_began_anew(theirs);
             }
@@ -346,6 +358,7 @@ impl Association {
     }
 
     /// Queues answers to the peer's requests.
+    //= rfc6525#5.1.1-7
     fn queue_answers(&mut self, path: PathIndex, answers: &[Parameter<'_>]) {
         let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::ReconfigAnswer(_))).count();
         if answers.is_empty() || waiting >= MAX_WAITING_ANSWERS {
@@ -376,6 +389,7 @@ fn request_parameter<'a>(wish: &'a Wish, pending: &Pending, last_of_peer: Reques
             //= rfc6525#section-4.1
             //# This field then holds the Re-configuration Request Sequence Number of the incoming request. In other cases,
             //# it holds the next expected Re-configuration Request Sequence Number minus 1.
+            //= rfc6525#5.1.2-6 5.1.2-7
             response: answers.unwrap_or(last_of_peer),
             last_tsn: pending.last_tsn,
             streams: streams[..].into(),

@@ -12,6 +12,7 @@ impl SendQueue {
     //= rfc6525#section-5.1.2
     //# A1: The sender MUST stop assigning new SSNs to new user data provided by the upper layer for the affected streams and
     //# queue it.
+    //= rfc6525#5.1.2-1
     pub(crate) fn hold(&mut self, streams: &[StreamId]) {
         let from = MessageId(self.next_id);
         if streams.is_empty() {
