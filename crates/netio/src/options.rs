@@ -35,6 +35,7 @@ pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()>
 pub(crate) fn set_fragmenting(fd: BorrowedFd<'_>, is_v4: bool, on: bool) -> io::Result<()> {
     let (level, name, value) = match (is_v4, on) {
         (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT),
+        //= rfc8899#3-2 3-3 4.5-1
         (true, false) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
         (false, true) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
         (false, false) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),

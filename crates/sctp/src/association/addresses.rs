@@ -143,6 +143,7 @@ impl Association {
     }
 
     /// T4-rto (RFC 5061 section 5.1, B1 to B5): the timeout doubles, the errors count, another address is tried.
+    //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
         let path = self.paths.get_mut(pending.path);
@@ -187,6 +188,7 @@ impl Association {
         if refusal == Some(unrecognized)
             && let Some(asconf) = &mut self.asconf
         {
+            //= rfc5061#5.3-6
             let given_up = asconf.on_not_understood(pending.change);
             self.end_change(pending.change, refusal, ctx);
             self.events.extend(given_up.into_iter().map(|change| Event::AddressChange { change, refusal }));
@@ -198,6 +200,7 @@ impl Association {
 
     /// RFC 5061 section 5.1, A9: "If the peer responds to an ASCONF with an ERROR Chunk reporting that it did not recognize
     /// the ASCONF Chunk Type, the sender of the ASCONF MUST NOT send any further ASCONF Chunks and MUST stop its T-4 timer."
+    //= rfc5061#5.1-9
     pub(super) fn on_asconf_not_recognized(&mut self, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
         let Some(pending) = asconf.pending.take() else { return };
@@ -215,6 +218,7 @@ impl Association {
     }
 
     /// RFC 5061 section 5.3, F4: "ABORT Chunks arriving destined to the IP address being deleted MUST be ignored".
+    //= rfc5061#5.3-10
     pub(super) fn came_to_leaving_address(&self) -> bool {
         let Some(asconf) = &self.asconf else { return false };
         let came_to = asconf.source.local;
@@ -296,6 +300,7 @@ impl Association {
         // RFC 5061 section 5.3, F11: "once a receiver begins failing any ADD or DELETE request, it must fail all subsequent
         // ADD or DELETE requests contained in that single ASCONF."
         let mut has_failed = false;
+        //= rfc5061#5.2-4
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (parameter, raw) = (parameter.ok()?, raw.ok()?);
             if responses.len() >= MAX_CHANGES {
@@ -304,6 +309,7 @@ impl Association {
             //= rfc5061#4.2.1-3
             let specified = |a: IpAddr| if a.is_unspecified() { source } else { a };
             let (correlation, refusal) = match parameter {
+                //= rfc5061#5.3-20
                 Parameter::AddIp { correlation, .. } | Parameter::DelIp { correlation, .. } if has_failed => {
                     (correlation, Some(Cause::RefusedDueToResourceShortage(raw.bytes)))
                 }

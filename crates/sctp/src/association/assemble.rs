@@ -166,6 +166,7 @@ impl Association {
             packet = packet.with_auth(auth.plan());
         }
         let has_asconf = self.control.iter().any(|(p, c)| *p == path && matches!(c, Control::Asconf));
+        //= rfc9260#6.10-3
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
         // A HEARTBEAT travels without data: else it would share the fate of packets that are too long for the path.

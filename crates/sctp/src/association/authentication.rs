@@ -37,6 +37,7 @@ impl Association {
         if raw.chunk_type != ChunkType::AUTH {
             // RFC 4895 section 6.3: the receiver "MUST silently discard these chunks if they are not placed after an AUTH chunk
             // in the packet."
+            //= rfc4895#6.3-1
             let held_back = auth.requires(raw.chunk_type) && !screen.is_authenticated;
             self.counters.unauthenticated += u64::from(held_back);
             return match held_back {

@@ -106,6 +106,7 @@ impl Association {
         self.counters.bytes_acknowledged += acknowledged as u64;
         // One that was overtaken by another, perhaps on another path, knows an older window.
         if !is_stale {
+            //= rfc9260#6.2.1-1
             self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
             self.on_window(acknowledged > 0, a_rwnd as usize);
         }

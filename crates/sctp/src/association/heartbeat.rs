@@ -39,6 +39,7 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
 
 impl Association {
     /// Answers on the path it came by, with all that the chunk holds (`value`); several may wait.
+    //= rfc8899#3-4 3-16
     pub(super) fn on_heartbeat(
         &mut self,
         path: PathIndex,

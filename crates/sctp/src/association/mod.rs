@@ -490,6 +490,7 @@ impl Association {
 
     /// User bytes that fit into one DATA chunk of a full packet on every path in use.
     //= rfc9260#6-9 6.9-7
+    //= rfc8899#3-20 5-2
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
@@ -577,6 +578,7 @@ impl Association {
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {}
             // It is about a port that the peer has left.
             PathError::Unreachable(_) if self.paths.get(index).route.carrier != route.carrier => {}
+            //= rfc6951#5.5-4
             PathError::Unreachable(what) => self.on_unreachable(index, what, ctx),
         }
     }

@@ -59,6 +59,7 @@ impl Association {
     }
 
     /// Probes of the MTU that are overdue.
+    //= rfc8899#3-13
     pub(super) fn on_size_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
         let before = path.pmtu.current();
@@ -84,6 +85,7 @@ impl Association {
         if now == before {
             return;
         }
+        //= rfc8899#3-14
         path.sending.on_mtu(path.packet_size());
         if now < before {
             self.counters.mtu_shrunk += 1;
@@ -95,6 +97,7 @@ impl Association {
     /// Writes a probe of `size` bytes of IP packet.
     //= rfc8899#section-6.2.1.2
     //# Probe packets consist of an SCTP common header followed by a HEARTBEAT chunk and a PAD chunk.
+    //= rfc8899#3-5 6.2-1
     pub(super) fn write_size_probe(
         &mut self,
         index: PathIndex,

@@ -215,6 +215,7 @@ impl Endpoint {
                 }
             }
             //= rfc9260#10-5
+            //= rfc8899#4.6.1-1
             Some(Slot::Association(association)) if association.tags().1 == header.tag => {
                 self.with(id, now, |a, ctx| a.on_path_error(route, error, quoted, ctx));
             }

@@ -403,6 +403,7 @@ impl Endpoint {
 
     /// RFC 4895 section 6.3: an AUTH chunk before a COOKIE ECHO is verified by the random numbers "obtained from
     /// the COOKIE-ECHO chunk", since the association may not be there yet, or be an older one.
+    //= rfc4895#6.3-8
     fn is_authentic(&self, cookie: &Cookie, auth: Option<&RawChunk<'_>>) -> bool {
         let Some(vectors) = &cookie.key_vectors else { return auth.is_none() };
         let config = match self.slots.by_tag(cookie.local_tag).and_then(|id| self.slots.get(id)) {

@@ -205,6 +205,7 @@ impl Endpoint {
     }
 
     /// A verification tag of our shard that no association has.
+    //= rfc9260#5.3.1-3
     fn new_tag(&mut self) -> wire::VerificationTag {
         loop {
             let tag = wire::VerificationTag(self.config.shard.tag_near(self.random.tag().0));

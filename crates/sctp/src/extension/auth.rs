@@ -164,6 +164,7 @@ impl Offer {
 
 /// RFC 4895 section 3.2: INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH "MUST NOT be listed in the CHUNKS parameter. However, if
 /// a CHUNKS parameter is received then the types for INIT, INIT-ACK, SHUTDOWN-COMPLETE, and AUTH chunks MUST be ignored."
+//= rfc4895#3.2-5 3.2-6
 fn without_unauthenticable(chunks: &mut ChunkSet) {
     let never = [ChunkType::INIT, ChunkType::INIT_ACK, ChunkType::SHUTDOWN_COMPLETE, ChunkType::AUTH];
     never.into_iter().for_each(|t| chunks.remove(t));
@@ -185,6 +186,7 @@ impl<'a> PeerOffer<'a> {
         match parameter {
             // RFC 4895 section 6.1: "If the Random Number is not 32 bytes, the association MUST be aborted. The ABORT
             // chunk SHOULD contain the error cause 'Protocol Violation'."
+            //= rfc4895#6.1-3
             Parameter::Random(random) if random.len() != RANDOM_LEN => {
                 faulty(Cause::ProtocolViolation(b"RANDOM of other than 32 bytes"));
             }
@@ -260,6 +262,7 @@ fn chunks_in(vector: &[u8]) -> ChunkSet {
 
 /// The best HMAC that the vector's end accepts and we have. RFC 4895 section 6.1: it "SHOULD use the first listed
 /// algorithm it supports."
+//= rfc4895#6.1-6
 fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
     let ids = value_in(vector, HMAC_ALGO).unwrap_or_default().as_chunks::<2>().0;
     ids.iter().find_map(|id| HmacAlgorithm::from_id(u16::from_be_bytes(*id))).unwrap_or(HmacAlgorithm::Sha1)

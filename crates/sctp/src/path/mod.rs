@@ -157,6 +157,7 @@ impl Path {
     }
 
     /// Bytes of SCTP packet that fit into one IP packet, a multiple of four.
+    //= rfc8899#3-1
     pub(crate) fn packet_size(&self) -> usize {
         self.packet_in(self.pmtu.current())
     }

@@ -24,6 +24,7 @@ const MAX_PROBES: u8 = 3;
 const PROBE_TIMER_MIN: Duration = Duration::from_secs(1);
 
 /// How long a search rests before larger sizes are tried again (RFC 8899 section 5.1.1).
+//= rfc8899#5.1.1-2 5.2-1
 const RAISE_TIMER: Duration = Duration::from_secs(600);
 
 /// Longest pause between trials that nobody answers.
@@ -33,6 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const GRACE_MIN: Duration = Duration::from_millis(5);
 
 /// MTUs of usual links and tunnels, ascending: the search tries these before others.
+//= rfc8899#5.3.2-1
 const USUAL: [u16; 18] = [
     1280, 1320, 1358, 1380, 1400, 1420, 1440, 1452, 1460, 1472, 1480, 1492, 1500, 2048, 4352, 8160, 9000,
     16_384,
@@ -98,8 +100,10 @@ pub(crate) struct Pmtu {
 
 impl Pmtu {
     /// A path to `remote` over links that take packets of `ceiling` bytes.
+    //= rfc8899#3-8 3-19
     pub(crate) fn new(remote: IpAddr, ceiling: u16, now: Time) -> Pmtu {
         // RFC 8899 section 5.1.2: MIN_PLPMTU and BASE_PLPMTU.
+        //= rfc8899#5.1.2-1
         let (least, base) = if remote.is_ipv4() { (576, 1200) } else { (1280, 1280) };
         let ceiling = ceiling.max(least);
         let current = ceiling.min(START_MAX);
@@ -148,6 +152,7 @@ impl Pmtu {
 
     /// Packets may be vanishing for their length: the size in use is tried. `certain`: not even what was sent again came
     /// through, so that one lost probe is proof enough (black hole detection, RFC 8899 section 4.3).
+    //= rfc8899#3-21 4.3-1
     pub(crate) fn suspect(&mut self, certain: bool, now: Time, random: &mut Random) {
         let patience = if certain { 1 } else { MAX_PROBES };
         if self.current <= self.least || (now < self.trusted_until && !certain) {
@@ -173,6 +178,7 @@ impl Pmtu {
         trial.is_sent = true;
         trial.companion_answered = false;
         trial.companion = random.u64();
+        //= rfc8899#3-12 5.1.1-1
         let patience = rto.max(PROBE_TIMER_MIN) * (1 << trial.silent.min(6));
         trial.at = now + patience.min(PAUSE_MAX);
         self.probes_sent += 1;
@@ -180,6 +186,7 @@ impl Pmtu {
     }
 
     /// A HEARTBEAT ACK with `nonce` came; returns whether it answers a trial.
+    //= rfc8899#3-22 3-23
     pub(crate) fn on_answer(&mut self, nonce: u64, srtt: Option<Duration>, now: Time) -> bool {
         let Some(trial) = &mut self.trial else { return false };
         if nonce == trial.nonce {
@@ -215,6 +222,7 @@ impl Pmtu {
         trial.is_sent = false;
         trial.at = now;
         self.probes_lost += 1;
+        //= rfc8899#3-7
         if !trial.companion_answered {
             // Short packets are lost, too: that is no question of size.
             trial.silent = trial.silent.saturating_add(1);
@@ -266,10 +274,12 @@ impl Pmtu {
     //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT be used directly to set
     //# the PLPMTU.
     //= rfc9260#10-6
+    //= rfc8899#4.6.2-1
     pub(crate) fn on_too_big(&mut self, size: u16, nonce: Option<u64>, now: Time) {
         let searching = self.trial.filter(|t| t.aim == Aim::Larger);
         if let Some(trial) = searching.filter(|t| nonce == Some(t.nonce) || size >= self.current) {
             // "PLPMTU < PL_PTB_SIZE < PROBED_SIZE": the reported size is "the next search point".
+            //= rfc8899#3-11 6.2.1.4-2
             if size < trial.size {
                 self.probes_lost += u64::from(trial.is_sent);
                 self.on_too_large(trial.size.min(size.max(self.current) + 1), now);
@@ -280,11 +290,13 @@ impl Pmtu {
         // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size falls to the base and the reported one is probed. Below the base
         // it falls to the least. What is below the least, or not below the size in use, is not believed.
         if (self.least..self.current).contains(&size) {
+            //= rfc8899#4.6.2-2
             self.on_black_hole(Some(size), now);
         }
     }
 
     fn begin(&mut self, aim: Aim, size: u16, now: Time, random: &mut Random) {
+        //= rfc8899#4.1-2
         let (nonce, companion) = (random.u64(), random.u64());
         self.trial = Some(Trial {
             aim,

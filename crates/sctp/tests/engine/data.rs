@@ -426,6 +426,7 @@ fn chunks_on_their_way_when_the_mtu_falls_are_sent_again_in_fragments_of_ip() {
 
 #[test]
 //= rfc9260#6-9 6.10-1 7.3-1 10-6 6.9-7 7.3-2
+//= rfc8899#3-1 3-20
 fn a_path_that_says_its_mtu_gets_shorter_packets_from_then_on() {
     let (mut t, _) = recorded(1, EndpointConfig::default());
     let quoted = sim::packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);

@@ -52,6 +52,7 @@ fn lengths(t: &Two, name: &str) -> Vec<usize> {
 }
 
 #[test]
+//= rfc8899#3-19 5.2-1
 fn on_a_usual_path_the_first_data_packet_has_full_size_and_a_short_transfer_is_not_probed() {
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;
@@ -63,6 +64,7 @@ fn on_a_usual_path_the_first_data_packet_has_full_size_and_a_short_transfer_is_n
 
 #[test]
 //= rfc9260#7.3-1
+//= rfc8899#3-5 6.2-1
 fn a_busy_path_is_proven_by_one_probe_of_its_mtu_beside_the_data() {
     for carrier in [Carrier::Ip, UDP] {
         let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
@@ -78,6 +80,7 @@ fn a_busy_path_is_proven_by_one_probe_of_its_mtu_beside_the_data() {
 
 #[test]
 //= rfc6951#5.6-3
+//= rfc8899#4.3-1 3-21
 fn a_black_hole_in_the_middle_of_a_transfer_stops_it_for_a_few_round_trips() {
     for seed in 1..5 {
         let mut t = bulk(seed, silent(1500), &AssociationConfig::default());
@@ -94,6 +97,7 @@ fn a_black_hole_in_the_middle_of_a_transfer_stops_it_for_a_few_round_trips() {
 
 #[test]
 //= rfc9260#10-6
+//= rfc8899#4.6.2-2
 fn icmp_makes_the_fall_of_an_mtu_a_matter_of_two_round_trips() {
     let mut t = bulk(1, LinkConfig::default(), &AssociationConfig::default());
     t.world.run_for(seconds(2));
@@ -146,6 +150,7 @@ fn chunks_cut_for_a_larger_mtu_get_through_a_black_hole_even_as_the_last_ones() 
 }
 
 #[test]
+//= rfc8899#3-21
 fn ten_minutes_after_the_fall_a_path_that_was_mended_has_its_mtu_back() {
     let mut t = bulk(1, LinkConfig { rate: 1_000_000, ..silent(1500) }, &AssociationConfig::default());
     t.world.run_for(seconds(1));
@@ -220,6 +225,7 @@ fn each_direction_has_an_mtu_of_its_own() {
 }
 
 #[test]
+//= rfc8899#3-7 3-13
 fn losses_by_chance_do_not_shrink_packets_for_long() {
     for seed in 1..6 {
         for loss in [Loss::Uniform(0.05), Loss::Bursts { begin: 0.01, end: 0.2 }] {
@@ -241,6 +247,7 @@ fn a_full_queue_is_no_black_hole() {
 }
 
 #[test]
+//= rfc8899#4.6.2-1
 fn forged_icmp_costs_a_few_round_trips_of_short_packets() {
     let mut t = bulk(1, LinkConfig::default(), &AssociationConfig::default());
     t.world.run_for(seconds(1));

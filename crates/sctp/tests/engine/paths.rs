@@ -184,6 +184,7 @@ fn port_unreachable_on_every_path_ends_the_association_at_once() {
 #[test]
 //= rfc9260#10-3 10-5
 //= rfc6951#5.5-1
+//= rfc8899#4.6.1-1
 fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
     let mut t = Two::established(1);
     let tag = t.info(t.a).peer_tag;

@@ -23,6 +23,7 @@ pub struct Pad {
 
 impl Pad {
     //= rfc4820#3-3
+    //= rfc8899#4.1-1
     pub(super) fn parse(raw: &RawChunk<'_>) -> Pad {
         Pad { len: raw.value.len() }
     }
@@ -52,6 +53,7 @@ mod tests {
 
     #[test]
     //= rfc4820#3-3
+    //= rfc8899#4.1-1
     fn what_the_padding_holds_does_not_matter() {
         assert_eq!(read_chunk(&hex("84000007 ff0102")), Ok(Chunk::Pad(Pad { len: 3 })));
     }
