@@ -33,6 +33,7 @@ macro_rules! serial_number {
             /// Whether this number comes later than `other`.
             //= rfc9260#1.6-2 1.6-5
             //= rfc5061#3-1 3-2
+            //= rfc9260#1.6-2 1.6-5
             pub const fn is_after(self, other: Self) -> bool {
                 (self.0.wrapping_sub(other.0) as $signed) > 0
             }

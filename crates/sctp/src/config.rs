@@ -122,6 +122,7 @@ impl Default for AssociationConfig {
             buffer_start: 64 << 10,
             mtu: 1500,
             adaptation: None,
+            //= rfc8260#2.2.1-3
             extensions: Extensions::NONE.with(Extension::Ecn),
             auth: AuthConfig::default(),
             reconfig: ReconfigPolicy::default(),
@@ -137,6 +138,7 @@ impl Default for AssociationConfig {
 
 impl AssociationConfig {
     /// The window that INIT and INIT ACK announce.
+    //= rfc9260#3.3.2-10
     pub(crate) fn first_window(&self) -> usize {
         //= rfc9260#3.3.2-8
         self.buffer_start.min(self.receive_buffer).max(LEAST_WINDOW as usize)

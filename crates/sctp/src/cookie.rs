@@ -99,6 +99,7 @@ impl CookieJar {
     }
 
     /// Signs a cookie. Keys are replaced here: only new cookies need a new key.
+    //= rfc9260#5.1.3-1 5.1.3-3
     pub(crate) fn seal(&mut self, cookie: &Cookie, now: Time, random: &mut Random) -> Vec<u8> {
         //= rfc9260#5.1.3-5
         if now - self.replaced >= self.key_lifetime {
@@ -117,6 +118,7 @@ impl CookieJar {
         let (body, tag) = bytes.split_last_chunk::<MAC_LEN>().ok_or(CookieError::Forged)?;
         let around = Around { ports: (header.destination_port, header.source_port), tag: header.tag };
         let signed = |key: &Keyed| around.sign(key, body).verify_truncated_left(tag).is_ok();
+        //= rfc9260#5.1.5-1 5.1.5-2
         if !signed(&self.current) && !signed(&self.previous) {
             return Err(CookieError::Forged);
         }
@@ -160,6 +162,9 @@ impl Cookie {
         CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
     }
 
+    //= rfc9260#5.1.3-6 5.1.3-7
+    //= rfc4820#4-5
+    //= rfc9260#5.1.3-6 5.1.3-7
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         out.push(self.flags());

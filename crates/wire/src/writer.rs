@@ -74,6 +74,9 @@ impl<'b> Writer<'b> {
 
     /// Pads with zeros to a multiple of four.
     #[inline]
+    //= rfc9260#3.2-1 3.2-2 3.2-3 3.2.1-1 3.2.1-2
+    //= rfc4895#3.2-2
+    //= rfc9260#3.2-1 3.2-2 3.2-3 3.2.1-1 3.2.1-2
     pub(crate) fn pad(&mut self) -> Result<(), NoRoom> {
         match padded(self.len) - self.len {
             0 => Ok(()),

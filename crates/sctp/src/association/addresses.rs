@@ -262,6 +262,7 @@ impl Association {
     pub(super) fn on_asconf(&mut self, chunk: &AsconfChunk<'_>, ctx: &mut Context<'_>) {
         let Some(asconf) = &self.asconf else { return };
         // RFC 5061 section 5.1.1, C4: the states in which ASCONF and ASCONF-ACK may be sent.
+        //= rfc5061#5.1.1-5
         if !self.state.answers_requests() {
             return;
         }

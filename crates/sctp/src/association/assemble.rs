@@ -258,6 +258,7 @@ impl Association {
     /// A SACK that is due, or one that was waiting and can ride along.
     fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
         let rides = || !packet.is_empty() || self.next_new_length(path).is_some();
+        //= rfc9260#5.1.5-6 6.1-16
         let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && rides());
         if !wanted || !self.state.acknowledges() || path != self.sack_path() {
             return;
@@ -331,16 +332,18 @@ impl Association {
 
     /// The same after a chunk of at most `max` bytes, whatever the pacing says (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
+        //= rfc9260#6.1-3 6.1-17
         let has_window = self.paths.get(path).sending.has_window(self.outstanding.flight(path));
         if has_window { self.length_with_room(max) } else { None }
     }
 
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
+        //= rfc9260#6.1-13
         if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_data() {
             return None;
         }
-        if self.queue.is_empty() || self.is_detour(path) || self.outstanding.is_full() {
+        if self.queue.is_empty() || self.is_detour(path) {
             return None;
         }
         self.length_with_room(self.fragment_size_now())
@@ -349,10 +352,14 @@ impl Association {
     /// The length of the next new chunk, of at most `max` bytes, that the peer has room for.
     #[inline]
     fn length_with_room(&self, max: usize) -> Option<usize> {
+        if self.outstanding.is_full() {
+            return None;
+        }
         let length = self.queue.next_length(max)?;
         // With nothing in flight one chunk may probe a closed window.
         //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
         //= rfc8260#2.2.2-4
+        //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
         let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
         window_open.then_some(length)
     }
@@ -370,6 +377,8 @@ impl Association {
             let Some(Taken { fragment, limited }) = self.queue.next_fragment(max) else { break };
             self.take_window(length);
             let end = fragment.end;
+            //= rfc3758#4.1-7
+            //= rfc8260#2.2.2-6
             let seq = self.outstanding.push(fragment, path, now);
             if let Some(id) = limited {
                 self.limited.on_sent(id, seq, end);

@@ -491,6 +491,7 @@ impl Association {
     /// User bytes that fit into one DATA chunk of a full packet on every path in use.
     //= rfc9260#6-9 6.9-7
     //= rfc8899#3-20 5-2
+    //= rfc9260#6-9 6.9-7
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);

@@ -76,6 +76,7 @@ impl Opening {
         let mut parameters = own_parameters(&self.local_addresses, &self.config, &offer);
         parameters.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
         parameters.extend(padding(&parameters));
+        //= rfc9260#3-1
         packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
         Some((route, packet.finish()))
     }
@@ -91,6 +92,7 @@ impl Opening {
             //= rfc9260#5.1-1 5.2.1-1
             tag: self.local_tag,
             a_rwnd: u32::try_from(self.config.first_window()).unwrap_or(u32::MAX),
+            //= rfc9260#5.1.1-1 3.3.2-11 3.3.2-13
             outbound_streams: self.config.outbound_streams,
             inbound_streams: self.config.inbound_streams,
             initial_tsn: self.initial_tsn,
@@ -128,6 +130,7 @@ impl Opening {
 /// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
 //= rfc4820#4-2
+//= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
 pub(crate) fn own_parameters<'a>(
     addresses: &[IpAddr],
     config: &AssociationConfig,
@@ -221,6 +224,7 @@ impl Association {
     /// The peer's COOKIE ECHO says what we know already (RFC 9260 section 5.2.4, action D).
     //= rfc9260#5.2.4-10 5.2.4-11
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
+        //= rfc9260#5.4-3
         let path = self.proved(path);
         match self.state {
             State::CookieEchoed { .. } => {

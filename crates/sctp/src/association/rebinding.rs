@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::path::PathIndex;
 
 /// The same way to another UDP port.
+//= rfc6951#5.1-1
 fn with_port(route: Route, peer_port: u16) -> Route {
     Route { carrier: Carrier::Udp { peer_port }, ..route }
 }

@@ -98,6 +98,9 @@ impl Association {
     /// The path for the earliest lost chunk: the one it was lost on while that is active, else another. Where several
     /// carry data, the quickest that has room, for everything behind the chunk waits for it: but none that takes longer
     /// than a round trip of the quickest to get room, and another to deliver.
+    //= rfc9260#6.4-4 6.4-5
+    //= rfc7829#3.2-5
+    //= rfc9260#6.4-4 6.4-5
     pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
         let (_, _, last) = self.outstanding.first_lost()?;
         if self.is_concurrent() {
@@ -122,6 +125,7 @@ impl Association {
 
     /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
     /// every other one goes another way; not all, for that way may be the dead one.
+    //= rfc9260#6.4-3 6.7-2
     pub(super) fn sack_path(&self) -> PathIndex {
         let path = self.data_path;
         let deviates = self.inbound.has_duplicates() && self.sack_deviates;

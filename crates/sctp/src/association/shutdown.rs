@@ -118,6 +118,7 @@ impl Association {
     /// The last word: SHUTDOWN COMPLETE.
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let route = self.paths.get(self.proved(path)).route;
+        //= rfc9260#8.5.1-8 9.2-17 9.2-26
         ctx.replies.shutdown_complete(route, self.header(), false);
         self.close(CloseReason::Graceful);
     }

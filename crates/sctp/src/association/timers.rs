@@ -160,6 +160,7 @@ impl Association {
     /// T3 that counts: one silence is not counted twice.
     //= rfc9260#8.3-3
     //= rfc6951#5.5-2
+    //= rfc9260#8.3-3
     fn on_heartbeat_lost(&mut self, index: PathIndex) {
         if self.paths.get(index).t3.is_some() {
             return;

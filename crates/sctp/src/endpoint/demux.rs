@@ -45,9 +45,12 @@ impl Endpoint {
             _ if parsed.header.tag.0 == 0 => self.counters.bad_tag += 1,
             _ => match self.find(&parsed.header, route, &first) {
                 Owner::Association(id) => {
+                    //= rfc4895#6.3-11
                     self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() })
                 }
+                //= rfc4895#6.3-12 6.3-13
                 Owner::Nobody => self.on_out_of_the_blue(now, route, &parsed),
+                //= rfc9260#8.5-3
                 Owner::Forged => self.counters.bad_tag += 1,
             },
         }
@@ -82,6 +85,7 @@ impl Endpoint {
                 Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
                 _ => false,
             };
+        //= rfc9260#8.5-2
         let by_tag = self.slots.by_tag(header.tag).filter(|&id| self.ports_match(id, header));
         if let Some(id) = by_tag.filter(|_| !reflected) {
             return Owner::Association(id);
@@ -121,6 +125,7 @@ impl Endpoint {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             return self.on_packet_for_opening(now, id, route, packet);
         }
+        //= rfc5061#5.3-26
         if !self.association(id).is_some_and(|a| a.knows_remote(route.remote) || a.is_moving(packet)) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
             self.counters.out_of_the_blue += 1;
@@ -199,6 +204,9 @@ impl Endpoint {
     /// ICMP (RFC 9260 section 10).
     pub fn handle_path_error(&mut self, now: Time, route: &Route, error: PathError, quoted: &[u8]) {
         let now = self.not_back(now);
+        //= rfc9260#10-3 10-4
+        //= rfc6951#5.5-1
+        //= rfc9260#10-3 10-4
         let Some(header) = CommonHeader::peek(quoted) else { return };
         let (local, remote) = (header.source_port, header.destination_port);
         let Some(id) = self.slots.by_peer(local, remote, route.remote) else { return };
@@ -216,6 +224,7 @@ impl Endpoint {
             }
             //= rfc9260#10-5
             //= rfc8899#4.6.1-1
+            //= rfc9260#10-5
             Some(Slot::Association(association)) if association.tags().1 == header.tag => {
                 self.with(id, now, |a, ctx| a.on_path_error(route, error, quoted, ctx));
             }

@@ -57,6 +57,7 @@ impl Endpoint {
             self.counters.inits_limited += 1;
             return;
         }
+        //= rfc9260#5.1-4 5.1-17 5.2.2-6
         let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
         match negotiation::read(&init, &self.config.limits) {
             Ok(peer) => self.on_init(now, (route, packet.len()), header, &peer, listener),
@@ -79,6 +80,7 @@ impl Endpoint {
     ) {
         let addresses = std::iter::once(&route.remote).chain(&peer.addresses);
         let (local, remote) = (header.source_port, header.destination_port);
+        //= rfc9260#5.1.2-6
         let existing = addresses.copied().find_map(|a| self.owner_of(local, remote, a));
         let terms = match existing {
             None => self.terms_for_new(route, header, peer, listener),
@@ -147,6 +149,7 @@ impl Endpoint {
             //= rfc9260#5.2.1-3 5.2.1-5
             // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
             Slot::Opening(opening) if !opening.init_routes.iter().any(|r| r.remote == route.remote) => None,
+            //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
             Slot::Opening(opening) => Some(Terms {
                 tag: opening.local_tag,
                 initial_tsn: opening.initial_tsn,
@@ -185,6 +188,7 @@ impl Endpoint {
                         local_addresses.push(address);
                     }
                 }
+                //= rfc9260#5.2.1-12 5.2.2-5 5.2.2-8
                 let (tie, config) = (self.cookies.tie(association.tags()), association.config().clone());
                 Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
             }
@@ -213,17 +217,21 @@ impl Endpoint {
             let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
             let sealed = self.cookies.seal(&cookie, now, &mut self.random);
             let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
+            //= rfc9260#5.1-5 5.2.2-1
             parameters.push(Parameter::StateCookie(&sealed));
             parameters.extend(own_parameters(&terms.local_addresses, &terms.config, &offer));
+            //= rfc9260#3.2.2-1
             parameters.extend(reports.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
             let init_ack = Chunk::InitAck(Init {
                 tag: terms.tag,
                 a_rwnd: u32::try_from(terms.config.first_window()).unwrap_or(u32::MAX),
+                //= rfc9260#3.3.3-11
                 outbound_streams: cookie.outbound_streams,
                 inbound_streams: terms.config.inbound_streams,
                 initial_tsn: terms.initial_tsn,
                 parameters: Parameters::from(&parameters[..]),
             });
+            //= rfc9260#3.3.2-4 5.1-3 5.1-6 5.2.2-9
             if self.replies.push_within(*route, header, &init_ack, max) {
                 return;
             }
@@ -279,6 +287,7 @@ impl Endpoint {
         (route, length): (&Route, usize),
         init: &Init<'_>,
     ) {
+        //= rfc9260#5.2.3-1
         let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
         let header = CommonHeader {
             source_port: opening.local_port,
@@ -373,14 +382,17 @@ impl Endpoint {
                 return;
             }
             let staleness = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+            //= rfc9260#5.1.5-4 5.2.4-1
             return self.replies.error(*route, cookie.answer_header(), &[Cause::StaleCookie { staleness }]);
         }
         if by_tag.is_none() && self.spent.has(&cookie) {
             return self.on_spent_cookie(now, route, &cookie, existing);
         }
+        //= rfc9260#5.1.5-3
         if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
             let is_authenticated = auth.is_some();
             let begin =
+                //= rfc4895#6.3-9
                 Begin { chunk: 1 + usize::from(is_authenticated), is_authenticated, ..Begin::default() };
             self.dispatch(now, id, route, packet, begin);
         }
@@ -504,6 +516,7 @@ impl Endpoint {
     ) -> Option<AssociationId> {
         let closing = self.with(id, now, |a, _| a.resend_shutdown_ack());
         if closing == Some(true) {
+            //= rfc9260#5.2.4-6
             self.replies.error(*route, cookie.answer_header(), &[Cause::CookieReceivedWhileShuttingDown]);
             return None;
         }

@@ -482,6 +482,7 @@ impl Endpoint {
         let renamed = association.take_names_changed();
         if association.state_name() == StateName::Closed {
             // Its tag and its peer may be another's now.
+            //= rfc9260#14.2-1
             self.slots.forget_names(id);
         } else if renamed {
             self.slots.rename(id);

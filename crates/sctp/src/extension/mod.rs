@@ -47,6 +47,8 @@ impl Extension {
 
     /// The chunk types by which an end says that it knows the extension; the first one decides. ECN has a parameter of its
     /// own instead.
+    //= rfc6525#5.1.1-1
+    //= rfc5061#4.2.7-1 4.2.7-2
     const fn chunk_types(self) -> &'static [ChunkType] {
         match self {
             Extension::PartialReliability => &[ChunkType::FORWARD_TSN],

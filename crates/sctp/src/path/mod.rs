@@ -191,6 +191,7 @@ impl Path {
     /// The peer acknowledged data, or answered a heartbeat, on this path (RFC 9260 section 8.1 and 8.2).
     //= rfc9260#8.3-9
     //= rfc7829#3.2-14
+    //= rfc9260#8.3-9
     pub(crate) fn on_success(&mut self) -> Option<Transition> {
         if self.retired {
             return None;
@@ -284,6 +285,7 @@ impl Path {
     /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself.
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
+    //= rfc9260#8.3-1
     pub(crate) fn poll_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> Option<u64> {
         if self.probe.is_some() || now < self.next_heartbeat {
             return None;

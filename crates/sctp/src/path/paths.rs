@@ -159,6 +159,7 @@ impl Paths {
     /// one with the fewest errors (dormant state).
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     //= rfc7829#3.2-3 3.2-4 3.2-7
+    //= rfc9260#6.4-1 6.4.1-1 8.2-4
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
         let chosen = if self.is_active(self.primary) {
             self.primary

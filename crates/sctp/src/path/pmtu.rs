@@ -167,6 +167,7 @@ impl Pmtu {
     /// The next probe, if one is due.
     //= rfc9260#7.3-1
     //= rfc6951#5.6-3
+    //= rfc9260#7.3-1
     pub(crate) fn poll(&mut self, now: Time, rto: Duration, random: &mut Random) -> Option<SizeProbe> {
         if self.trial.is_none() && self.next_at <= now {
             match self.candidate() {
@@ -275,6 +276,7 @@ impl Pmtu {
     //# the PLPMTU.
     //= rfc9260#10-6
     //= rfc8899#4.6.2-1
+    //= rfc9260#10-6
     pub(crate) fn on_too_big(&mut self, size: u16, nonce: Option<u64>, now: Time) {
         let searching = self.trial.filter(|t| t.aim == Aim::Larger);
         if let Some(trial) = searching.filter(|t| nonce == Some(t.nonce) || size >= self.current) {

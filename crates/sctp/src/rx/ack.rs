@@ -41,6 +41,7 @@ impl AckTimer {
         }
         //= rfc9260#6.2-7 6.2-8 6.2-9 6.2-19
         //= rfc8260#2.1-2
+        //= rfc9260#6.2-7 6.2-8 6.2-9 6.2-19
         if immediate || self.packets >= PACKETS_PER_SACK {
             self.due = Due::Now;
         } else if self.due == Due::No {

@@ -100,6 +100,7 @@ impl Inbound {
     /// Takes a DATA or I-DATA chunk whose stream is valid and whose payload is not empty.
     //= rfc9260#6.2-1
     //= rfc3758#3.6-1
+    //= rfc9260#6.2-1
     pub(crate) fn on_data(&mut self, chunk: &Piece<'_>, now: Time, timing: &Timing) -> DataOutcome {
         let Some(seq) = self.tracker.first_missing().nearest(self.initial, chunk.tsn) else {
             self.tracker.note_duplicate(chunk.tsn);
@@ -242,7 +243,7 @@ impl Inbound {
 
     /// The window counts user bytes; what small messages cost beside them comes on top, up to a bound. The chunk that
     /// fills the first gap may go beyond: without it nothing would ever drain.
-    //= rfc9260#6.2-26 6.2-29
+    //= rfc9260#6.2-26 6.2-29 6.2-2
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
         if seq == self.tracker.first_missing() && self.ready.is_empty() {
@@ -266,6 +267,7 @@ impl Inbound {
 
     /// Whether reading has reopened the window enough to tell the peer.
     #[inline]
+    //= rfc9260#6.2-6 6.2-11 6.2-12
     pub(crate) fn has_reopened(&self) -> bool {
         let limit = self.window.limit();
         self.free() >= self.advertised + (limit / 4).max(2 * 1452).min(limit)
@@ -291,6 +293,7 @@ impl Inbound {
     }
 
     /// The a_rwnd to advertise; remembers it as told.
+    //= rfc9260#6.2-23 6.2-24 6.2-28
     pub(crate) fn advertise(&mut self) -> u32 {
         self.advertised = self.free();
         u32::try_from(self.advertised).unwrap_or(u32::MAX)

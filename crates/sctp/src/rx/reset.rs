@@ -110,6 +110,7 @@ impl Inbound {
     }
 
     /// Holds a chunk back if it must wait; else gives its payload back.
+    //= rfc6525#5.2.2-4
     pub(super) fn hold_back(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> Option<BytesMut> {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| h.takes(seq, chunk.stream)) else {
             return Some(payload);

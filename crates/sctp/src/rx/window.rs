@@ -27,7 +27,12 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(config: &AssociationConfig) -> Window {
-        Window { limit: config.first_window(), max: config.receive_buffer.max(LEAST_WINDOW as usize), read: 0, round: Time::ZERO }
+        Window {
+            limit: config.first_window(),
+            max: config.receive_buffer.max(LEAST_WINDOW as usize),
+            read: 0,
+            round: Time::ZERO,
+        }
     }
 
     /// Bytes that may be held.

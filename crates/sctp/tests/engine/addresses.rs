@@ -290,6 +290,7 @@ fn the_last_the_source_and_a_strange_address_are_not_deleted() {
 }
 
 #[test]
+//= rfc5061#5.1-9 5.3-6
 fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
     let mut t = established(17);
     drop_all(&mut t.world, |names, _| names == "AUTH ASCONF");
@@ -310,6 +311,7 @@ fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
 }
 
 #[test]
+//= rfc5061#4.1.1-3 4.1.1-2
 fn what_comes_behind_an_unsigned_asconf_is_dropped_with_it() {
     let mut t = established(18);
     let (tag, from) = (t.info(t.b).local_tag, t.world.records.len());
@@ -324,6 +326,7 @@ fn what_comes_behind_an_unsigned_asconf_is_dropped_with_it() {
 }
 
 #[test]
+//= rfc5061#5.3-10
 fn an_abort_to_an_address_that_is_leaving_is_ignored() {
     let mut t = established(19);
     change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
@@ -340,6 +343,7 @@ fn an_abort_to_an_address_that_is_leaving_is_ignored() {
 }
 
 #[test]
+//= rfc5061#5.1.1-5
 fn a_request_is_answered_although_shutdown_was_sent() {
     let mut t = established(20);
     drop_all(&mut t.world, |names, _| names.contains("SHUTDOWN"));

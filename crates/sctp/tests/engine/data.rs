@@ -255,6 +255,7 @@ fn what_comes_again_is_acknowledged_at_once() {
 }
 
 #[test]
+//= rfc9260#6.4-5 6.7-4 7.2.4-5
 fn a_single_loss_is_repaired_without_a_timeout() {
     let mut t = two(1);
     let mut seen = 0;

@@ -315,6 +315,7 @@ fn a_cookie_of_ours_whose_life_was_lengthened_by_the_peer_makes_no_association()
 }
 
 #[test]
+//= rfc9260#3.3.2-7 3.3.2-12 5.1-15 5.1-17 5.1.2-3
 fn an_init_with_a_tag_of_zero_is_dropped_and_one_without_streams_is_refused() {
     let mut t = two(1);
     t.world.recording = true;

@@ -122,6 +122,7 @@ fn a_shutdown_that_acknowledges_what_was_never_sent_is_answered_all_the_same() {
 }
 
 #[test]
+//= rfc9260#9.2-4 9.2-11
 fn an_end_that_nobody_answers_is_given_up() {
     let mut t = Two::established(1);
     drop_all(&mut t.world, |_, _| true);

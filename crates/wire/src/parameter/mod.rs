@@ -37,6 +37,7 @@ use crate::{RequestSn, StreamId, Tsn};
 //= rfc9260#3.2.1-4
 //= rfc4820#4-1
 //= rfc4895#3.1-1 3.2-1 3.3-2
+//= rfc9260#3.2.1-4
 pub enum Parameter<'a> {
     /// The prober's note in a HEARTBEAT (RFC 9260 section 3.3.5).
     HeartbeatInfo(&'a [u8]),

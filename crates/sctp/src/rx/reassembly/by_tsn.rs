@@ -107,6 +107,7 @@ impl ByTsn {
 
     /// Adds the fragment to the run that ends just before it, or begins a run; returns the run's first sequence, and
     /// whether the fragment's bytes joined others.
+    //= rfc9260#6-11 6.9-1
     fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> (Seq, bool) {
         if let Some((&first, run)) = self.runs.range_mut(..seq).next_back()
             && run.last.next() == seq
