@@ -90,7 +90,7 @@ fn a_storm_out_of_the_blue_gets_the_burst_and_then_the_rate() {
         let before = t.world.records.len();
         for n in 0..1000u16 {
             let source = format!("198.51.{}.1", n % 10);
-            let stranger = Stranger::new(t.b, "10.0.1.2", &source, n);
+            let stranger = Stranger::new(t.b, "10.0.1.2", &source, n + 1);
             stranger.send(&mut t.world, 1, &[Chunk::ShutdownAck]);
         }
         t.world.records.len() - before
