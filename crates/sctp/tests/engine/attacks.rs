@@ -360,6 +360,6 @@ fn our_own_init_ack_is_read_as_such() {
     let acks: Vec<_> = t.world.records.iter().filter_map(|r| read(&r.packet)).collect();
     assert_eq!(acks.len(), 1);
     assert_eq!(acks[0].tag, t.info(t.b).local_tag);
-    assert_eq!((acks[0].addresses, acks[0].length), (0, 92));
+    assert_eq!((acks[0].addresses, acks[0].length), (0, 96));
     assert_ne!(acks[0].initial_tsn, 0);
 }
