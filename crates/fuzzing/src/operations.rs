@@ -15,7 +15,7 @@ use sctp::{
 };
 
 use crate::input::Input;
-use crate::side::{PORTS, SCHEDULERS, Side, address, config};
+use crate::side::{PORTS, SCHEDULERS, Side, address, config, reconfigure};
 
 /// Steps of one story.
 const STEPS_MAX: usize = 400;
@@ -73,6 +73,10 @@ impl Story {
             22 => self.change_addresses(side, input),
             23 => self.keys(side, input),
             24 => self.path_error(side, input),
+            25 => {
+                let choice = input.byte();
+                self.on_id(input, |s, id| reconfigure(&mut s.endpoint, now, id, choice), side);
+            }
             _ => self.look(side, input),
         }
         self.settle();

@@ -17,7 +17,7 @@ use sctp::{
 use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoing, Reading, Record, World};
 
 use crate::input::Input;
-use crate::side::{SCHEDULERS, extensions};
+use crate::side::{SCHEDULERS, WILLING, extensions, reconfigure};
 
 /// Steps of one story.
 const STEPS_MAX: usize = 300;
@@ -102,6 +102,7 @@ fn config(input: &mut Input<'_>) -> AssociationConfig {
         send_buffer: 60_000,
         receive_buffer: input.pick(&[60_000, 8000, 3000]),
         extensions: extensions(input.byte()),
+        reconfig: WILLING,
         scheduler: input.pick(&SCHEDULERS),
         congestion: input.pick(&[
             CongestionAlgorithm::Cubic,
@@ -173,6 +174,11 @@ impl Pair {
             13 if argument > 200 => self.with(side, |w, host, id| {
                 let now = w.now();
                 w.host_mut(host).endpoint.shutdown(now, id);
+            }),
+            // Not the reset of the whole association: over a bad network it does not keep what this target promises.
+            14 if argument & 3 != 2 => self.with(side, |w, host, id| {
+                let now = w.now();
+                reconfigure(&mut w.host_mut(host).endpoint, now, id, argument);
             }),
             _ => self.burst(side, argument),
         }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use base::{Carrier, Ecn, Route, Time};
 use sctp::{
     AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, Extension, Extensions,
-    IncomingInit, InitDecision, Listener, Scheduler,
+    IncomingInit, InitDecision, Listener, ReconfigPolicy, Scheduler, StreamDirection, StreamId,
 };
 use wire::{ChecksumMode, Packet};
 
@@ -40,6 +40,28 @@ const EXTENSIONS: [Extension; 5] = [
     Extension::StreamReconfiguration,
 ];
 
+/// Whatever the peer asks for is done, within small bounds.
+pub(crate) const WILLING: ReconfigPolicy = ReconfigPolicy {
+    reset_streams: true,
+    reset_association: true,
+    add_streams: true,
+    outbound_streams_max: 100,
+    inbound_streams_max: 100,
+};
+
+/// Asks for streams to be reset or added, or for the association to be reset.
+pub(crate) fn reconfigure(endpoint: &mut Endpoint, now: Time, id: AssociationId, choice: u8) {
+    let streams = [StreamId(u16::from(choice >> 3 & 3)), StreamId(u16::from(choice >> 5))];
+    let streams = if choice & 4 == 0 { &streams[..1] } else { &streams[..] };
+    // A request may be refused, and streams may be named twice: that is the engine's to judge.
+    _ = match choice & 3 {
+        0 => endpoint.reset_streams(now, id, StreamDirection::Outgoing, streams),
+        1 => endpoint.reset_streams(now, id, StreamDirection::Incoming, streams),
+        2 => endpoint.reset_association(now, id),
+        _ => endpoint.add_streams(now, id, u16::from(choice >> 3 & 3), u16::from(choice >> 5)),
+    };
+}
+
 /// An engine and what it has said.
 pub(crate) struct Side {
     pub(crate) endpoint: Endpoint,
@@ -69,6 +91,7 @@ pub(crate) fn config(input: &mut Input<'_>) -> AssociationConfig {
         receive_buffer: input.pick(&[100_000, 10_000, 3000]),
         inbound_streams: 64,
         outbound_streams: input.pick(&[16, 64, 1]),
+        reconfig: WILLING,
         ..AssociationConfig::default()
     }
 }

@@ -93,6 +93,12 @@ impl Stack for Dcsctp {
         Some((message.stream_id.0, message.payload))
     }
 
+    fn reset(&mut self, now: Now, stream: u16) {
+        self.tick(now);
+        _ = self.socket.reset_streams(&[StreamId(stream)]);
+        self.work();
+    }
+
     fn shutdown(&mut self, now: Now) {
         self.tick(now);
         self.socket.shutdown();

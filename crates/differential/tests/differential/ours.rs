@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use base::{Carrier, Ecn, Route, Time};
 use sctp::{
     AbortCause, AssociationConfig, AssociationId, CloseReason, Connect, Endpoint, EndpointConfig, Event,
-    Extension, Extensions, IncomingInit, InitDecision, Listener, Ppid, Reliability, SendOptions, StreamId,
+    Extension, Extensions, IncomingInit, InitDecision, Listener, Ppid, ReconfigPolicy, Reliability,
+    SendOptions, StreamDirection, StreamId,
 };
 
 use crate::stack::{Effort, End, Features, Message, Now, Stack};
@@ -41,6 +42,7 @@ impl Ours {
         let extensions: Extensions = [
             (features.partial_reliability, Extension::PartialReliability),
             (features.interleaving, Extension::Interleaving),
+            (features.stream_reset, Extension::StreamReconfiguration),
         ]
         .into_iter()
         .filter_map(|(wanted, extension)| wanted.then_some(extension))
@@ -49,6 +51,7 @@ impl Ours {
             extensions,
             zero_checksum: features.zero_checksum.then_some(1),
             receive_buffer: features.receive_buffer as usize,
+            reconfig: ReconfigPolicy { reset_streams: true, ..ReconfigPolicy::default() },
             ..AssociationConfig::default()
         };
         let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
@@ -144,6 +147,13 @@ impl Stack for Ours {
                 (false, _) => _ = self.parts.insert(key, bytes),
             }
         }
+    }
+
+    fn reset(&mut self, now: Now, stream: u16) {
+        let Some(id) = self.id else { return };
+        let reset =
+            self.endpoint.reset_streams(time(now), id, StreamDirection::Outgoing, &[StreamId(stream)]);
+        assert_eq!(reset, Ok(()), "the scenario asks for one reset");
     }
 
     fn shutdown(&mut self, now: Now) {

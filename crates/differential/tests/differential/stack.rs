@@ -45,6 +45,7 @@ pub(crate) struct Features {
     pub(crate) partial_reliability: bool,
     pub(crate) interleaving: bool,
     pub(crate) zero_checksum: bool,
+    pub(crate) stream_reset: bool,
     /// Bytes.
     pub(crate) receive_buffer: u32,
 }
@@ -61,6 +62,8 @@ pub(crate) trait Stack {
     fn send(&mut self, now: Now, message: &Message) -> bool;
     /// The next message received: its stream and bytes.
     fn recv(&mut self, now: Now) -> Option<(u16, Vec<u8>)>;
+    /// Has the numbers of an outgoing stream begin anew.
+    fn reset(&mut self, now: Now, stream: u16);
     fn shutdown(&mut self, now: Now);
     fn abort(&mut self, now: Now);
     fn end(&self) -> End;

@@ -154,6 +154,15 @@ macro_rules! peer {
                 None
             }
 
+            fn reset(&mut self, now: Now, stream: u16) {
+                if let Some(association) = self.association.as_mut() {
+                    reset(association, self.began + now, stream);
+                }
+                // It is opened anew for the next message.
+                self.opened.remove(&stream);
+                self.work();
+            }
+
             fn shutdown(&mut self, _: Now) {
                 if let Some(association) = self.association.as_mut() {
                     _ = association.shutdown();
@@ -220,6 +229,10 @@ pub(crate) mod proto {
         stream.write_sctp(bytes, PayloadProtocolIdentifier::Binary).is_ok()
     }
 
+    fn reset(association: &mut Association, _: Instant, stream: u16) {
+        _ = association.stream(stream).and_then(|mut stream| stream.stop());
+    }
+
     /// It has no call that sends ABORT.
     fn abort(association: &mut Association) {
         _ = association.close();
@@ -267,6 +280,10 @@ pub(crate) mod rtc {
 
     fn write(stream: &mut Stream<'_>, now: Instant, bytes: &Bytes) -> bool {
         stream.write_sctp(now, bytes, PayloadProtocolIdentifier::Binary).is_ok()
+    }
+
+    fn reset(association: &mut Association, now: Instant, stream: u16) {
+        _ = association.stream(stream).and_then(|mut stream| stream.stop(now));
     }
 
     fn abort(association: &mut Association) {

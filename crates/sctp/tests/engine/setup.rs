@@ -295,14 +295,14 @@ fn a_forged_cookie_makes_no_association_and_no_answer() {
 
 #[test]
 fn a_cookie_of_ours_whose_life_was_lengthened_by_the_peer_makes_no_association() {
-    const LIFETIME: usize = 12 + 4 + 8;
+    const EXPIRES: usize = 12 + 4 + 2;
     let mut t = two(1);
     t.world.set_filter(|record| {
         if !chunk_names(&record.packet).starts_with("COOKIE ECHO") {
             return Fate::Pass;
         }
         let mut packet = record.packet.clone();
-        packet[LIFETIME + 2] ^= 1;
+        packet[EXPIRES + 2] ^= 1;
         packet[8..12].fill(0);
         let sum = wire::crc32c(&packet);
         packet[8..12].copy_from_slice(&sum.to_le_bytes());
