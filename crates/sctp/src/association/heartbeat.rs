@@ -6,6 +6,7 @@ use wire::{ChunkType, Heartbeat};
 
 use super::{Association, Context, Control, State};
 use crate::event::Event;
+use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
 /// Longest value of a HEARTBEAT that is echoed, in bytes; a longer one does not fit a packet with its header.
@@ -114,6 +115,25 @@ impl Association {
                 self.control.push_back((index, Control::SizeProbe { nonce, size }));
                 self.control.push_back((index, Control::Heartbeat { nonce: companion }));
             }
+        }
+        self.queue_verification(ctx);
+    }
+
+    /// Heartbeats end with SHUTDOWN (RFC 9260 section 8.3). But where no proved path works any more, another may, and a
+    /// graceful end needs one: at each T2 the next is tried.
+    pub(super) fn prove_while_closing(&mut self, ctx: &mut Context<'_>) {
+        if self.paths.iter().any(|(_, p)| p.state() == PathState::Active) {
+            return;
+        }
+        for index in self.paths.indices() {
+            let path = self.paths.get_mut(index);
+            if path.is_confirmed() {
+                continue;
+            }
+            if path.expire_heartbeat(ctx.now, &self.config.timing, ctx.random) {
+                self.on_heartbeat_lost(index);
+            }
+            self.paths.get_mut(index).probe_now(ctx.now);
         }
         self.queue_verification(ctx);
     }

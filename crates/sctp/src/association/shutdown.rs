@@ -97,19 +97,22 @@ impl Association {
     }
 
     /// A packet came although we have sent SHUTDOWN: the peer lives; DATA in it is acknowledged by saying SHUTDOWN again (RFC
-    /// 9260 section 9.2).
+    /// 9260 section 9.2). No other packet holds T2 back: the peer's heartbeats would for ever.
     pub(super) fn after_packet(&mut self, now: base::Time) {
         let at = now + self.paths.get(self.paths.current()).rto();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
-            //= rfc9260#9.2-6
-            t2.at = at;
             self.errors = 0;
-        }
-        //= rfc9260#9.2-9
-        if matches!(self.state, State::ShutdownSent { .. }) && self.inbound.ack.is_pending() {
-            self.queue_shutdown(Control::Shutdown);
-            //= rfc9260#9.2-10
-            self.inbound.ack.on_irregular();
+            if self.inbound.ack.is_pending() {
+                // DATA that comes again says that our answers do not arrive: then T2 must expire to try another path.
+                //= rfc9260#9.2-6
+                if !self.inbound.has_duplicates() {
+                    t2.at = at;
+                }
+                //= rfc9260#9.2-9
+                self.queue_shutdown(Control::Shutdown);
+                //= rfc9260#9.2-10
+                self.inbound.ack.on_irregular();
+            }
         }
         self.after_data_moved(now);
         self.watch_for_quiet(now);

@@ -36,9 +36,9 @@ impl Association {
                 //= rfc9260#9.2-11
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
-            State::ShutdownSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::Shutdown, ctx.now),
+            State::ShutdownSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::Shutdown, ctx),
             State::ShutdownAckSent { t2, .. } if t2.at <= ctx.now => {
-                self.on_t2(Control::ShutdownAck, ctx.now)
+                self.on_t2(Control::ShutdownAck, ctx)
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_path_timers(ctx),
             State::CookieWaitOver
@@ -69,7 +69,7 @@ impl Association {
 
     /// T2-shutdown (RFC 9260 section 9.2): again, by another path if there is one.
     //= rfc9260#9.2-14
-    fn on_t2(&mut self, control: Control, now: Time) {
+    fn on_t2(&mut self, control: Control, ctx: &mut Context<'_>) {
         if !self.count_error() {
             return;
         }
@@ -81,10 +81,11 @@ impl Association {
         let transition = path.on_error(timing);
         self.report_transition(current, transition);
         if let State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2, .. } = &mut self.state {
-            t2.at = now + rto;
+            t2.at = ctx.now + rto;
             t2.count = t2.count.saturating_add(1);
         }
         self.queue_shutdown(control);
+        self.prove_while_closing(ctx);
     }
 
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
@@ -161,7 +162,7 @@ impl Association {
     //= rfc9260#8.3-3
     //= rfc6951#5.5-2
     //= rfc9260#8.3-3
-    fn on_heartbeat_lost(&mut self, index: PathIndex) {
+    pub(super) fn on_heartbeat_lost(&mut self, index: PathIndex) {
         if self.paths.get(index).t3.is_some() {
             return;
         }
