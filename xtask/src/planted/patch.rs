@@ -63,7 +63,7 @@ impl Patch {
             let path = root.join(&hunk.file);
             if !files.contains_key(&path) {
                 let text = fs::read_to_string(&path).with_context(|| hunk.file.clone())?;
-                files.insert(path.clone(), text);
+                files.insert(path.clone(), without_citations(&text));
             }
             if let Some(text) = files.get_mut(&path) {
                 *text = hunk.applied(text)?;
@@ -71,6 +71,13 @@ impl Patch {
         }
         Ok(files)
     }
+}
+
+/// Citations of RFCs come and go between the lines of code; patches do without them.
+fn without_citations(text: &str) -> String {
+    let is_citation =
+        |line: &&str| line.trim_start().starts_with("//= ") || line.trim_start().starts_with("//# ");
+    text.split_inclusive('\n').filter(|line| !is_citation(line)).collect()
 }
 
 impl Hunk {
@@ -122,6 +129,12 @@ mod tests {
         assert_eq!(hunk.applied("zero\none\ntwo\nthree\nfour\n").unwrap(), "zero\none\nTWO\nthree\nfour\n");
         assert!(hunk.applied("one\n2\nthree\n").unwrap_err().to_string().contains("0 times"));
         assert!(hunk.applied("one\ntwo\nthree\none\ntwo\nthree\n").is_err());
+    }
+
+    #[test]
+    fn citations_do_not_stand_in_the_way_and_other_comments_stay() {
+        let text = "one\n    //= rfc9260#6-1\n    //# The sentence.\n    // Why.\ntwo\n";
+        assert_eq!(super::without_citations(text), "one\n    // Why.\ntwo\n");
     }
 
     #[test]

@@ -334,7 +334,7 @@ impl Association {
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
         let has_window = self.paths.get(path).sending.has_window(self.outstanding.flight(path));
-        if has_window { self.length_with_room(max) } else { None }
+        if has_window && !self.is_detour(path) { self.length_with_room(max) } else { None }
     }
 
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.

@@ -37,9 +37,7 @@ impl Association {
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
             State::ShutdownSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::Shutdown, ctx),
-            State::ShutdownAckSent { t2, .. } if t2.at <= ctx.now => {
-                self.on_t2(Control::ShutdownAck, ctx)
-            }
+            State::ShutdownAckSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::ShutdownAck, ctx),
             State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_path_timers(ctx),
             State::CookieWaitOver
             | State::CookieEchoed { .. }

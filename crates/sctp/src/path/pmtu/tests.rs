@@ -1,3 +1,5 @@
+//! One path's search for its MTU, step by step.
+
 use super::*;
 
 const MS: fn(u64) -> Time = Time::from_millis;
