@@ -148,7 +148,7 @@ impl Association {
     /// Heartbeats to addresses that the peer claims. They may be somebody else's (RFC 5062 sections 5 and 6), so that few
     /// go out before the first is answered, and all together have no more than some times the bytes that the peer sent.
     fn queue_verification(&mut self, ctx: &mut Context<'_>) {
-        //= rfc9260#section-5.4
+        //= rfc9260#5.4-1
         //# The number of packets containing HEARTBEAT chunks sent at each RTO SHOULD be limited by the 'HB.Max.Burst' parameter.
         // An answered one is no burden: the next follows at once.
         while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {

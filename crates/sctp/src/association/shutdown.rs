@@ -104,7 +104,6 @@ impl Association {
             self.errors = 0;
             if self.inbound.ack.is_pending() {
                 // DATA that comes again says that our answers do not arrive: then T2 must expire to try another path.
-                //= rfc9260#9.2-6
                 if !self.inbound.has_duplicates() {
                     t2.at = at;
                 }

@@ -164,9 +164,9 @@ fn no_state_of_the_end_takes_anything_to_send() {
     }
 }
 
-//= rfc9260#9.2-6 9.2-3
+//= rfc9260#9.2-3
 #[test]
-fn any_packet_of_the_peer_puts_the_next_shutdown_off() {
+fn a_peer_that_is_heard_but_does_not_hear_is_told_of_the_shutdown_again() {
     let mut subject = Subject::in_state(StateName::ShutdownSent);
     let tag = subject.own_tag;
     let t = subject.world();
@@ -177,7 +177,7 @@ fn any_packet_of_the_peer_puts_the_next_shutdown_off() {
     }
     let sent = sent_by(&subject.world().world, before, "10.0.1.1");
     let shutdowns = sent.iter().filter(|names| names.contains("SHUTDOWN")).count();
-    assert!(shutdowns <= 1, "{sent:?}");
+    assert!((2..=3).contains(&shutdowns), "{sent:?}");
 }
 
 //= rfc9260#9.2-4 9.2-14
