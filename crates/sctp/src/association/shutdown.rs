@@ -32,6 +32,10 @@ impl Association {
         if self.queue.bytes() > 0 || !self.outstanding.is_empty() {
             return;
         }
+        // What came since we asked is held back until we know by which numbers to read it.
+        if self.reconfig.as_ref().is_some_and(|r| r.asks_for_association_reset()) {
+            return;
+        }
         match self.state {
             State::ShutdownPending => self.send_shutdown(now),
             //= rfc9260#9.2-8 9.2-13

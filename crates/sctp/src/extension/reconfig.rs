@@ -262,6 +262,11 @@ impl Reconfig {
         self.current.as_mut().and_then(|c| c.pending.as_mut())
     }
 
+    /// Whether our request to reset the association is out.
+    pub(crate) fn asks_for_association_reset(&self) -> bool {
+        self.current.as_ref().is_some_and(|c| c.wish == Wish::ResetAssociation && c.pending.is_some())
+    }
+
     /// The wish whose request has this number, if it is out; it is out no more.
     pub(crate) fn take_pending(&mut self, request: RequestSn) -> Option<Wish> {
         self.pending().filter(|p| p.request == request)?;

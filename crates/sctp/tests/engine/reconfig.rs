@@ -465,6 +465,27 @@ fn an_association_shuts_down_while_streams_are_reset() {
     }
 }
 
+#[test]
+fn what_came_while_the_association_was_to_be_reset_is_read_before_either_side_ends_it() {
+    for (name, ends) in [("the one that asked", HostId(0)), ("the one that was asked", HostId(1))] {
+        let mut t = up(PLAIN);
+        let mut left = 2;
+        t.world.set_filter(move |record| {
+            let names = chunk_names(&record.packet);
+            let lost = left > 0 && names.contains("RE-CONFIG") && record.route.local.to_string() == "10.0.1.2";
+            left -= usize::from(lost);
+            if lost { Fate::Drop } else { Fate::Pass }
+        });
+        let sent = messages(6, 700, 2);
+        say(&mut t, HostId(1), sent.clone());
+        reset_all(&mut t, HostId(0)).unwrap();
+        let (now, id) = (t.world.now(), t.id(ends));
+        t.world.host_mut(ends).endpoint.shutdown(now, id);
+        assert_eq!(t.run_to_end(seconds(100)), (CloseReason::Graceful, CloseReason::Graceful), "{name}");
+        assert!(arrived(&t, t.a, &sent), "{name} ends: {} messages", t.talk(t.a).received.len());
+    }
+}
+
 /// The initial TSN of the one that opened.
 fn opener_tsn(t: &Two) -> u32 {
     let init = Packet::parse(&t.world.records[0].packet, ChecksumMode::Verify).unwrap();
