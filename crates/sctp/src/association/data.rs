@@ -8,10 +8,7 @@ use crate::event::Event;
 use crate::extension::Extension;
 use crate::path::{PathIndex, Seen};
 use crate::rx::{DataOutcome, Piece};
-use crate::tx::{PathAcks, Seq};
-
-/// How far ahead of what was sent a SACK points only by a mistake of epochs.
-const FAR_AHEAD: u64 = 1 << 30;
+use crate::tx::{FAR_AHEAD, PathAcks, Seq};
 
 impl Association {
     pub(super) fn on_data(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
@@ -67,7 +64,7 @@ impl Association {
         //= rfc9260#6-5
         self.counters.sacks_received += 1;
         let Some(first) = self.sequence_after(sack.cumulative_tsn) else { return };
-        // A reset of the association moves TSNs by 2^31 (RFC 6525 section 5.2.4): a SACK from before it is late, not false.
+        // A SACK from before a reset of the association is late, not false.
         let resets = self.extensions.has(Extension::StreamReconfiguration);
         if resets && first.0.saturating_sub(self.outstanding.next().0) > FAR_AHEAD {
             return;

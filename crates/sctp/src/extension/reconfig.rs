@@ -11,9 +11,13 @@ use smallvec::SmallVec;
 use wire::{ReconfigResult, RequestSn, StreamId, Tsn};
 
 use crate::path::PathIndex;
+use crate::tx::Seq;
 
 /// Requests that may wait to be made.
 pub(crate) const MAX_WAITING: usize = 16;
+
+/// How often the peer may ask to reset the association without any more of our data being acknowledged.
+const MAX_STALLED: u32 = 8;
 
 /// Answers kept.
 const MAX_ANSWERS: usize = 2;
@@ -192,6 +196,9 @@ pub(crate) struct Reconfig {
     pub(crate) put_off: Option<(RequestSn, Streams)>,
     /// When the driver last wished for a reset of the association.
     pub(crate) association_reset_at: Option<Time>,
+    /// How far our data was acknowledged when the peer last asked to reset the association, and how often it has asked since
+    /// then without that having moved.
+    stalled: (Seq, u32),
     /// Until when nothing new is sent, for the peer wants to reset the association.
     pub(crate) quiet_until: Option<Time>,
 }
@@ -209,6 +216,7 @@ impl Reconfig {
             additions_asked: 0,
             put_off: None,
             association_reset_at: None,
+            stalled: (Seq(0), 0),
             quiet_until: None,
         }
     }
@@ -265,6 +273,15 @@ impl Reconfig {
     /// Whether our request to reset the association is out.
     pub(crate) fn asks_for_association_reset(&self) -> bool {
         self.current.as_ref().is_some_and(|c| c.wish == Wish::ResetAssociation && c.pending.is_some())
+    }
+
+    /// The peer asks to reset the association while our data is acknowledged up to `first` only. Returns whether it is worth
+    /// waiting on.
+    pub(crate) fn waits_for_data(&mut self, first: Seq) -> bool {
+        let times = if self.stalled.0 == first { self.stalled.1 + 1 } else { 1 };
+        let waits = times <= MAX_STALLED;
+        self.stalled = (first, if waits { times } else { 0 });
+        waits
     }
 
     /// The wish whose request has this number, if it is out; it is out no more.

@@ -19,7 +19,7 @@ use wire::{GapBlock, Tsn};
 use crate::config::{AssociationConfig, Limits, Timing};
 use crate::event::Message;
 use crate::memory::{FLOOR, Pressure};
-use crate::tx::Seq;
+use crate::tx::{FAR_AHEAD, Seq};
 pub(crate) use ack::AckTimer;
 use arena::Arena;
 use bytes::BytesMut;
@@ -202,7 +202,9 @@ impl Inbound {
         //# cumulative TSN point, the data receiver MUST treat this FORWARD TSN as out-of-date and MUST NOT update its Cumulative
         //# TSN. The receiver SHOULD send a SACK to its peer
         //= rfc3758#3.6-4 3.6-5
-        let Some(skipped) = skipped.filter(|s| *s > first_missing) else {
+        // One from before a reset of the association seems to skip nearly 2^31.
+        let latest = Seq(first_missing.0 + FAR_AHEAD);
+        let Some(skipped) = skipped.filter(|s| *s > first_missing && *s < latest) else {
             self.ack.on_irregular();
             return false;
         };

@@ -11,7 +11,8 @@ use sctp::{
 };
 use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, Outgoing, World, chunk_names};
 use wire::{
-    ChecksumMode, Chunk, List, Packet, Parameter, Parameters, ReConfig, ReconfigResult, RequestSn, Tsn,
+    ChecksumMode, Chunk, ForwardTsn, List, Packet, Parameter, Parameters, ReConfig, ReconfigResult,
+    RequestSn, Tsn,
 };
 
 use crate::states::{STATES, Subject};
@@ -472,7 +473,8 @@ fn what_came_while_the_association_was_to_be_reset_is_read_before_either_side_en
         let mut left = 2;
         t.world.set_filter(move |record| {
             let names = chunk_names(&record.packet);
-            let lost = left > 0 && names.contains("RE-CONFIG") && record.route.local.to_string() == "10.0.1.2";
+            let lost =
+                left > 0 && names.contains("RE-CONFIG") && record.route.local.to_string() == "10.0.1.2";
             left -= usize::from(lost);
             if lost { Fate::Drop } else { Fate::Pass }
         });
@@ -484,6 +486,41 @@ fn what_came_while_the_association_was_to_be_reset_is_read_before_either_side_en
         assert_eq!(t.run_to_end(seconds(100)), (CloseReason::Graceful, CloseReason::Graceful), "{name}");
         assert!(arrived(&t, t.a, &sent), "{name} ends: {} messages", t.talk(t.a).received.len());
     }
+}
+
+#[test]
+fn a_forward_tsn_from_before_a_reset_of_the_association_is_late_and_skips_nothing() {
+    let mut t = up(PLAIN.with(Extension::PartialReliability));
+    let first = Tsn(opener_tsn(&t));
+    let sent = messages(6, 100, 1);
+    say(&mut t, HostId(0), sent[..3].to_vec());
+    t.world.run_for(seconds(1));
+    reset_all(&mut t, HostId(0)).unwrap();
+    t.world.run_for(seconds(1));
+    let late = ForwardTsn { new_cumulative_tsn: first.plus(1), streams: List::EMPTY };
+    let tag = t.info(t.b).local_tag;
+    t.inject_to_b(tag, &[Chunk::ForwardTsn(late)]);
+    say(&mut t, HostId(0), sent[3..].to_vec());
+    t.world.run_for(seconds(1));
+    assert!(arrived(&t, t.b, &sent), "{} messages", t.talk(t.b).received.len());
+    assert_eq!(t.info(t.b).counters.forward_tsns_received, 0);
+}
+
+#[test]
+fn many_tiny_messages_in_flight_towards_a_small_buffer_do_not_stop_a_reset_of_the_association() {
+    let b = config(PLAIN);
+    let a = AssociationConfig { receive_buffer: 3000, ..config(PLAIN) };
+    let link = LinkConfig { delay: Duration::from_millis(50), ..LinkConfig::default() };
+    let mut t = up_with(1, link, a, b);
+    let sent = messages(3000, 4, 1);
+    say(&mut t, HostId(1), sent.clone());
+    for _ in 0..3 {
+        t.world.run_for(Duration::from_millis(70));
+        let _ = reset_all(&mut t, HostId(0));
+    }
+    t.world.run_for(seconds(60));
+    assert_eq!(heard(&t, t.a).len(), 1, "{}", describe(&t.world));
+    assert!(arrived(&t, t.a, &sent), "{} messages", t.talk(t.a).received.len());
 }
 
 /// The initial TSN of the one that opened.

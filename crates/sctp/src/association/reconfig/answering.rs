@@ -214,6 +214,12 @@ impl Association {
             return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
         }
         if !self.outstanding.is_empty() {
+            // A peer that asks holds back what comes, and may have no room left for what is in flight.
+            if !reconfig.waits_for_data(self.outstanding.first()) {
+                reconfig.quiet_until = None;
+                self.queue.release(&[], false);
+                return result(ReconfigResult::RequestInProgress);
+            }
             self.queue.stop();
             reconfig.quiet_until = Some(quiet_until);
             return Answer::Open;
