@@ -204,18 +204,19 @@ impl Inbound {
         //= rfc3758#3.6-4 3.6-5
         // One from before a reset of the association seems to skip nearly 2^31.
         let latest = Seq(first_missing.0 + FAR_AHEAD);
-        let Some(skipped) = skipped.filter(|s| *s > first_missing && *s < latest) else {
+        let possible = skipped.filter(|s| *s > first_missing && *s < latest && self.has_room_for_skips());
+        let Some(skipped) = possible else {
             self.ack.on_irregular();
             return false;
         };
+        let skips: Vec<Skip> = skips.collect();
         //= rfc3758#section-3.6
         //# When a FORWARD TSN chunk arrives, the data receiver MUST first update its cumulative TSN point to the value carried
         //# in the FORWARD TSN chunk, and then MUST further advance its cumulative TSN point locally if possible
         //= rfc3758#3.6-2 3.6-3
         self.tracker.forward(skipped);
-        for bytes in self.reassembly.forward(skipped, self.tracker.first_missing(), skips, &mut self.ready) {
-            self.held -= bytes.len() + MESSAGE_OVERHEAD;
-            self.payload -= bytes.len();
+        if !self.hold_back_skips(skipped, &skips) {
+            self.skip(skipped, &skips);
         }
         self.finish_reset();
         //= rfc3758#section-3.6
@@ -228,6 +229,15 @@ impl Inbound {
             self.ack.on_data(false, now, timing);
         }
         true
+    }
+
+    /// These messages, and what was sent before `skipped`, will not come any more.
+    fn skip(&mut self, skipped: Seq, skips: &[Skip]) {
+        let (first_missing, skips) = (self.tracker.first_missing(), skips.iter().copied());
+        for bytes in self.reassembly.forward(skipped, first_missing, skips, &mut self.ready) {
+            self.held -= bytes.len() + MESSAGE_OVERHEAD;
+            self.payload -= bytes.len();
+        }
     }
 
     /// Notes a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).

@@ -6,8 +6,11 @@
 use bytes::BytesMut;
 use wire::{StreamId, Tsn};
 
-use super::{Inbound, MESSAGE_OVERHEAD, Piece};
+use super::{Inbound, MESSAGE_OVERHEAD, Piece, Skip};
 use crate::tx::Seq;
+
+/// Most FORWARD TSNs that may wait; the peer sends one that was passed over again.
+const MAX_SKIPS: usize = 32;
 
 /// Chunks that wait until a reset is done.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(super) struct HeldBack {
     /// Whether the reset is done once everything before `from` has come, or only when that is said.
     by_itself: bool,
     pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
+    /// What FORWARD TSNs skip, up to where: numbers of streams mean nothing before it is known whether they are old or new.
+    skips: Vec<(Seq, Vec<Skip>)>,
 }
 
 impl HeldBack {
@@ -51,7 +56,13 @@ impl Inbound {
             return true;
         }
         let streams = streams.to_vec();
-        self.held_back = Some(Box::new(HeldBack { streams, from, by_itself: true, pieces: Vec::new() }));
+        self.held_back = Some(Box::new(HeldBack {
+            streams,
+            from,
+            by_itself: true,
+            pieces: Vec::new(),
+            skips: Vec::new(),
+        }));
         false
     }
 
@@ -69,7 +80,13 @@ impl Inbound {
     pub(crate) fn hold_back_all(&mut self) {
         let from = self.tracker.first_missing();
         let streams = Vec::new();
-        self.held_back = Some(Box::new(HeldBack { streams, from, by_itself: false, pieces: Vec::new() }));
+        self.held_back = Some(Box::new(HeldBack {
+            streams,
+            from,
+            by_itself: false,
+            pieces: Vec::new(),
+            skips: Vec::new(),
+        }));
     }
 
     /// The peer goes on as before.
@@ -119,6 +136,18 @@ impl Inbound {
         None
     }
 
+    /// Whether one more FORWARD TSN can wait, if it must.
+    pub(super) fn has_room_for_skips(&self) -> bool {
+        self.held_back.as_ref().is_none_or(|h| h.skips.len() < MAX_SKIPS)
+    }
+
+    /// Holds back what a FORWARD TSN skips, if that must wait; returns whether it does.
+    pub(super) fn hold_back_skips(&mut self, skipped: Seq, skips: &[Skip]) -> bool {
+        let Some(held_back) = self.held_back.as_deref_mut().filter(|h| !h.by_itself) else { return false };
+        held_back.skips.push((skipped, skips.to_vec()));
+        true
+    }
+
     /// The cumulative TSN may have come to where a reset is done.
     //= rfc6525#section-5.2.2
     //# E4: Any queued TSNs (queued at step E2) MUST now be released and processed normally.
@@ -136,7 +165,8 @@ impl Inbound {
         }
     }
 
-    /// Gives the chunks held back that `picks` chooses to the reassembly.
+    /// Gives the chunks held back that `picks` chooses to the reassembly, and skips what was to be skipped before or among
+    /// them.
     fn place_held_back(&mut self, picks: impl Fn(Seq) -> bool) {
         let Some(mut held_back) = self.held_back.take() else { return };
         let (now, later): (Vec<_>, Vec<_>) =
@@ -144,6 +174,14 @@ impl Inbound {
         held_back.pieces = later;
         for (seq, piece, payload) in now {
             self.place(seq, &piece, payload);
+        }
+        // What is skipped ends before the TSN that comes next.
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut held_back.skips)
+            .into_iter()
+            .partition(|s| picks(Seq(s.0.0.saturating_sub(1))));
+        held_back.skips = later;
+        for (skipped, skips) in now {
+            self.skip(skipped, &skips);
         }
         self.held_back = Some(held_back);
     }
@@ -188,6 +226,14 @@ mod tests {
                 payload,
             };
             assert_eq!(self.0.on_data(&piece, Time::ZERO, &Timing::default()), DataOutcome::Taken);
+            self.0.check_invariants();
+        }
+
+        /// A message, and all TSNs before the initial one plus `before`, will not come.
+        fn skip(&mut self, before: u32, stream: u16, number: u32) {
+            let skip = Skip { stream: StreamId(stream), unordered: false, number };
+            let cumulative = tsn(before).prev();
+            assert!(self.0.on_forward(cumulative, std::iter::once(skip), Time::ZERO, &Timing::default()));
             self.0.check_invariants();
         }
 
@@ -276,6 +322,49 @@ mod tests {
         t.0.release_all();
         t.feed(2, 1, 2, "BE", b"c");
         assert_eq!(t.read(), [&b"a"[..], b"b", b"c"]);
+    }
+
+    #[test]
+    fn what_is_skipped_while_all_waits_is_skipped_in_the_numbering_it_belongs_to() {
+        for interleaved in [false, true] {
+            let mut t = rig(interleaved);
+            t.0.hold_back_all();
+            t.feed(0, 1, 0, "BE", b"given up, but here");
+            t.skip(2, 1, 1);
+            t.feed(2, 1, 2, "BE", b"old");
+            t.skip(4, 1, 0);
+            t.feed(4, 1, 1, "BE", b"new");
+            t.0.on_peer_began_anew(tsn(3));
+            let expected: [&[u8]; 3] = [b"given up, but here", b"old", b"new"];
+            assert_eq!(t.read()[..], expected, "interleaved: {interleaved}");
+            assert_eq!((t.0.cumulative_tsn(), t.0.held()), (tsn(4), 0));
+        }
+    }
+
+    #[test]
+    fn a_refused_reset_skips_what_was_to_be_skipped_behind_what_came() {
+        for interleaved in [false, true] {
+            let mut t = rig(interleaved);
+            t.0.hold_back_all();
+            t.feed(0, 1, 0, "BE", b"a");
+            t.skip(2, 1, 1);
+            t.0.release_all();
+            t.feed(2, 1, 2, "BE", b"b");
+            assert_eq!(t.read(), [&b"a"[..], b"b"], "interleaved: {interleaved}");
+        }
+    }
+
+    #[test]
+    fn what_is_skipped_once_too_often_is_passed_over_for_now() {
+        let mut t = rig(false);
+        t.0.hold_back_all();
+        (1..=32).for_each(|n| t.skip(n, 1, n - 1));
+        let more = t.0.on_forward(tsn(32), std::iter::empty(), Time::ZERO, &Timing::default());
+        assert!(!more && t.0.cumulative_tsn() == tsn(31));
+        t.0.release_all();
+        t.skip(33, 1, 32);
+        t.feed(33, 1, 33, "BE", b"a");
+        assert_eq!(t.read(), [&b"a"[..]]);
     }
 
     #[test]
