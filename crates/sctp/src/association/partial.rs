@@ -222,6 +222,10 @@ impl Association {
         if !self.state.receives_data() {
             return;
         }
+        let resets = self.extensions.has(Extension::StreamReconfiguration);
+        if resets && self.inbound.is_from_before_reset(tsn) {
+            return;
+        }
         let had_ready = self.inbound.has_ready();
         let streams = self.inbound_streams;
         let skips = skips.filter(|s| s.stream.0 < streams);

@@ -187,6 +187,13 @@ impl Inbound {
         }
     }
 
+    /// Whether `tsn` is so far ahead that it can only be from before a reset of the association.
+    pub(crate) fn is_from_before_reset(&self, tsn: Tsn) -> bool {
+        let first_missing = self.tracker.first_missing();
+        let seq = first_missing.nearest(self.initial, tsn);
+        seq.is_some_and(|s| s.0.saturating_sub(first_missing.0) > FAR_AHEAD)
+    }
+
     /// Takes a FORWARD TSN or I-FORWARD TSN; returns whether it brought anything new.
     pub(crate) fn on_forward(
         &mut self,
@@ -202,9 +209,7 @@ impl Inbound {
         //# cumulative TSN point, the data receiver MUST treat this FORWARD TSN as out-of-date and MUST NOT update its Cumulative
         //# TSN. The receiver SHOULD send a SACK to its peer
         //= rfc3758#3.6-4 3.6-5
-        // One from before a reset of the association seems to skip nearly 2^31.
-        let latest = Seq(first_missing.0 + FAR_AHEAD);
-        let possible = skipped.filter(|s| *s > first_missing && *s < latest && self.has_room_for_skips());
+        let possible = skipped.filter(|s| *s > first_missing && self.has_room_for_skips());
         let Some(skipped) = possible else {
             self.ack.on_irregular();
             return false;
