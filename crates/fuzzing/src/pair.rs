@@ -175,8 +175,7 @@ impl Pair {
                 let now = w.now();
                 w.host_mut(host).endpoint.shutdown(now, id);
             }),
-            // Not the reset of the whole association: over a bad network it does not keep what this target promises.
-            14 if argument & 3 != 2 => self.with(side, |w, host, id| {
+            14 => self.with(side, |w, host, id| {
                 let now = w.now();
                 reconfigure(&mut w.host_mut(host).endpoint, now, id, argument);
             }),
