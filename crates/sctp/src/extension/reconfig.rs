@@ -78,7 +78,8 @@ pub enum ReconfigOutcome {
     /// The peer does not want it.
     Denied,
     /// The peer could not do it: the result in its answer (RFC 6525 section 4.4), such as 3 for a stream that it does not
-    /// have, or 4 because it was waiting for an answer of ours; then it can be asked for again.
+    /// have, or 4 because it was waiting for an answer of ours, or because its data in flight was not acknowledged while it
+    /// was asked to reset the association; then it can be asked for again.
     Failed(u32),
 }
 
