@@ -389,7 +389,7 @@ mod tests {
         let raw: Vec<_> = packet.raw_chunks().map(Result::unwrap).collect();
         let types = [crate::SendBuffer::TYPE, ChunkType::AUTH, ChunkType::HEARTBEAT];
         assert_eq!(raw.iter().map(|r| r.chunk_type).collect::<Vec<_>>(), types);
-        assert_eq!(covered.len(), 40 + 8);
+        assert_eq!(covered.len(), 40 + 12);
         let Ok(Chunk::Auth(auth)) = raw[1].parse() else { panic!("no AUTH") };
         assert_eq!(auth.hmac, [0xaa; 32]);
     }
