@@ -153,6 +153,7 @@ fn listed() -> Vec<String> {
     (1..=15).map(|n| format!("198.51.100.{n}")).collect()
 }
 
+//= rfc9260#5.4-1
 #[test]
 fn many_listed_addresses_get_one_heartbeat_at_a_time_and_three_times_the_attackers_bytes_in_all() {
     let mut t = two(1);
