@@ -3,7 +3,7 @@
 //! Every function takes borrowed buffers, builds the kernel's structures on the stack and keeps nothing, so
 //! no pointer outlives its call. Decoding of what comes back is safe code in `cmsg` and `address`.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the crate's system calls, each with its SAFETY line")]
 
 use std::io;
 use std::mem::{size_of, zeroed};

@@ -156,7 +156,7 @@ impl Association {
             // INIT ACK in any state but COOKIE-WAIT is dropped (section 5.2.3). A COOKIE ECHO that is not the first chunk
             // is, too.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
-            // RFC 4820 section 3: the receiver "MUST silently discard this chunk and continue processing the rest".
+            // RFC 4820 section 3: padding is passed over in silence, and what follows it in the packet is read.
             //= rfc4820#3-4
             Chunk::Pad(_) => {}
             Chunk::Ecne(ecne) if self.extensions.has(Extension::Ecn) => {
