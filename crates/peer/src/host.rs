@@ -65,18 +65,18 @@ impl Host {
     /// # Errors
     /// When the UDP port is taken, rights are missing, or the kernel's own SCTP would answer in our place.
     pub fn open(options: &Options, port: Option<u16>) -> Result<Host> {
-        let carriers = match options.carrier {
-            CarrierKind::Udp => {
-                let udp = UdpCarrier::bind(options.udp_port);
-                Carriers::new(Some(udp.with_context(|| format!("UDP port {}", options.udp_port))?), None)
+        let (mut udp, mut raw) = (None, None);
+        if options.carrier.has_udp() {
+            let bound = UdpCarrier::bind(options.udp_port);
+            udp = Some(bound.with_context(|| format!("UDP port {}", options.udp_port))?);
+        }
+        if options.carrier.has_ip() {
+            if let Some(found) = netio::kernel_sctp() {
+                bail!("{found}");
             }
-            CarrierKind::Ip => {
-                if let Some(found) = netio::kernel_sctp() {
-                    bail!("{found}");
-                }
-                Carriers::new(None, Some(RawCarrier::open().context("IP protocol 132 (needs root)")?))
-            }
-        };
+            raw = Some(RawCarrier::open().context("IP protocol 132 (needs root)")?);
+        }
+        let carriers = Carriers::new(udp, raw);
         Host::around(options, port, carriers, Poll::new()?, Shard::WHOLE)
     }
 
@@ -288,12 +288,10 @@ fn auth_config(hmac: u8) -> AuthConfig {
 }
 
 /// The ways that a client's INIT goes.
-pub(crate) fn init_route(options: &Options, remote: IpAddr) -> Route {
-    let carrier = match options.carrier {
-        CarrierKind::Udp => Carrier::Udp { peer_port: options.peer_udp_port },
-        CarrierKind::Ip => Carrier::Ip,
-    };
-    Route { local: options.local[0], remote, carrier }
+pub(crate) fn init_routes(options: &Options, remote: IpAddr) -> Vec<Route> {
+    let udp = options.carrier.has_udp().then_some(Carrier::Udp { peer_port: options.peer_udp_port });
+    let ip = options.carrier.has_ip().then_some(Carrier::Ip);
+    udp.into_iter().chain(ip).map(|carrier| Route { local: options.local[0], remote, carrier }).collect()
 }
 
 /// The real clock: this crate talks to real programs.

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::digest;
-use crate::host::{Host, association_config, init_route};
+use crate::host::{Host, association_config, init_routes};
 use crate::measure;
 use crate::options::{Load, Mode, Options};
 use anyhow::{Context, Result, bail};
@@ -100,6 +100,16 @@ pub(crate) fn linger(host: &mut Host) -> Result<()> {
     Ok(())
 }
 
+/// Prints what the network or the peer has changed.
+fn tell(event: &Event) {
+    match event {
+        Event::PeerAddressChange(change) => println!("the peer: {change:?}"),
+        Event::PathMtu { route, from, to } => println!("MTU to {}: {from}, now {to}", route.remote),
+        Event::PeerPort { to, .. } => println!("the peer's port: now {:?}", to.carrier),
+        _ => {}
+    }
+}
+
 fn echo(options: &Options, port: u16) -> Result<()> {
     let mut host = Host::open(options, Some(port))?;
     println!("listening");
@@ -114,9 +124,7 @@ fn echo(options: &Options, port: u16) -> Result<()> {
                 let now = host.now();
                 host.engine.accept(now, id);
             }
-            if let Event::PeerAddressChange(change) = &event {
-                println!("the peer: {change:?}");
-            }
+            tell(&event);
             over |= Some(id) == ours && is_over(&event)?;
         }
         let Some(id) = ours else { continue };
@@ -145,7 +153,7 @@ pub(crate) fn connect(
     let mut connect = Connect {
         local_port: 0,
         remote_port: port,
-        init_routes: vec![init_route(options, remote)],
+        init_routes: init_routes(options, remote),
         local_addresses: options.local.clone(),
         config: association_config(options),
     };
@@ -291,6 +299,7 @@ fn exchange(host: &mut Host, id: AssociationId, client: &mut Client, unordered: 
             client.on_back(message.stream.0, message.unordered, &message.bytes, now)?;
         }
         while let Some((_, event)) = host.engine.poll_event() {
+            tell(&event);
             if is_over(&event)? {
                 bail!("closed after {} messages", client.back());
             }

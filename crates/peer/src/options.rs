@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 
-/// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip, and a kernel without SCTP of its own.
+/// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip and both, and a kernel without SCTP of its own.
 #[derive(Debug, Parser)]
 #[command(name = "peer")]
 pub struct Options {
@@ -45,6 +45,19 @@ pub enum CarrierKind {
     Udp,
     /// IP, protocol 132.
     Ip,
+    /// Both at once: a server answers each association by what its INIT came in, a client's INIT goes by both, and the
+    /// first answer decides.
+    Both,
+}
+
+impl CarrierKind {
+    pub(crate) fn has_udp(self) -> bool {
+        matches!(self, CarrierKind::Udp | CarrierKind::Both)
+    }
+
+    pub(crate) fn has_ip(self) -> bool {
+        matches!(self, CarrierKind::Ip | CarrierKind::Both)
+    }
 }
 
 /// What to do.

@@ -603,9 +603,11 @@ impl Association {
 
     /// A host whose SCTP sits on raw sockets answers with "protocol unreachable" when the receive buffer of such a socket
     /// is full; that says nothing against a peer from whom packets come (RFC 9260 section 10, ICMP6, leaves the choice).
+    /// The back-off does not count: with it, each retransmission's own timeout would have lengthened the time allowed to
+    /// more than has passed.
     fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
-        now - path.heard < path.rto()
+        now - path.heard < path.rto_without_back_off(&self.config.timing)
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {

@@ -152,6 +152,11 @@ impl Path {
         self.rto.rto()
     }
 
+    /// The RTO as it was before any timeout.
+    pub(crate) fn rto_without_back_off(&self, timing: &Timing) -> Duration {
+        self.rto.without_back_off(timing)
+    }
+
     pub(crate) fn srtt(&self) -> Option<Duration> {
         self.rto.srtt()
     }

@@ -51,12 +51,17 @@ impl Rto {
         self.rto = (self.rto * 2).min(timing.rto_max);
     }
 
-    /// The bounds have changed: what was measured stays, the back-off goes.
-    pub(crate) fn on_new_timing(&mut self, timing: &Timing) {
-        self.rto = match self.srtt {
+    /// The timeout that was measured, without what the timer has backed off since.
+    pub(crate) fn without_back_off(&self, timing: &Timing) -> Duration {
+        match self.srtt {
             Some(srtt) => (srtt + self.rttvar * 4).clamp(timing.rto_min, timing.rto_max),
             None => timing.rto_initial,
-        };
+        }
+    }
+
+    /// The bounds have changed: what was measured stays, the back-off goes.
+    pub(crate) fn on_new_timing(&mut self, timing: &Timing) {
+        self.rto = self.without_back_off(timing);
     }
 }
 

@@ -9,7 +9,9 @@ use sctp::{
 use sim::{Change, Conversation, Direction, LinkConfig, World, packet};
 use wire::Chunk;
 
-use crate::support::{Two, a_route, at_seconds, describe, messages, route, seconds, sends_then_closes, two};
+use crate::support::{
+    Two, a_route, at_seconds, describe, drop_all, messages, route, seconds, sends, sends_then_closes, two,
+};
 
 /// Two hosts with two links, each with IPv4 and IPv6.
 fn two_links(seed: u64) -> Two {
@@ -210,6 +212,28 @@ fn protocol_unreachable_counts_once_the_peer_has_been_silent_for_a_timeout() {
     t.world.run_for(rto);
     t.world.inject_path_error(t.a, a_route(), error, &quoted);
     assert_eq!(t.state(t.a), StateName::Closed);
+}
+
+#[test]
+//= rfc9260#10-7
+fn protocol_unreachable_in_answer_to_what_is_sent_again_ends_the_association_soon() {
+    let mut t = two(1);
+    t.connect(sends(messages(500, 1000, 1)));
+    t.run_to_established();
+    t.world.run_for(Duration::from_millis(50));
+    assert!(t.info(t.a).send_buffered > 0);
+    let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
+    drop_all(&mut t.world, |_, _| true);
+    t.world.recording = true;
+    for _ in 0..300 {
+        let before = t.world.records.len();
+        t.world.run_for(Duration::from_millis(10));
+        for _ in before..t.world.records.len() {
+            let error = PathError::Unreachable(Unreachable::Protocol);
+            t.world.inject_path_error(t.a, a_route(), error, &quoted);
+        }
+    }
+    assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact), "{}", describe(&t.world));
 }
 
 #[test]

@@ -1,0 +1,218 @@
+//! Real paths between real kernels' namespaces: routers with small links, ports and protocols that nobody listens at, and
+//! one endpoint that is reached by UDP, by raw IP, and through a NAT at once.
+//!
+//! Host alpha is the client, beta the server; a router lies between. Needs root.
+
+use std::path::Path;
+use std::time::Duration;
+use testbed::{Finished, Host, Lab, Link, Offloads, Process};
+
+const PEER: &str = env!("CARGO_BIN_EXE_peer");
+const LIMIT: Duration = Duration::from_secs(30);
+/// The SCTP port of every server.
+const PORT: &str = "5000";
+/// How long a transfer runs before the world changes.
+const BEFORE: Duration = Duration::from_millis(400);
+/// Longest silence after a change that ICMP tells of; what only timers could notice takes a second and more.
+const SILENCE_MAX: f64 = 0.6;
+
+/// Longest life of an association whose peer's host says that nobody is there; timers alone end it after a minute.
+const SOON: Duration = Duration::from_secs(5);
+
+/// alpha, a router, beta, and the links between them.
+struct Routed {
+    alpha: Host,
+    router: Host,
+    beta: Host,
+    near: Link,
+    far: Link,
+    _lab: Lab,
+}
+
+impl Routed {
+    fn new() -> Routed {
+        let lab = Lab::new().unwrap();
+        let [alpha, router, beta] = ["alpha", "router", "beta"].map(|name| lab.host(name).unwrap());
+        let near = lab.join(&alpha, &router, 1, Offloads::On).unwrap();
+        let far = lab.join(&router, &beta, 2, Offloads::On).unwrap();
+        router.tool("sysctl", &["-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]).unwrap();
+        alpha.ip(&["route", "add", "default", "via", &near.right_v4().to_string()]).unwrap();
+        alpha.ip(&["-6", "route", "add", "default", "via", &near.right_v6().to_string()]).unwrap();
+        beta.ip(&["route", "add", "default", "via", &far.left_v4().to_string()]).unwrap();
+        beta.ip(&["-6", "route", "add", "default", "via", &far.left_v6().to_string()]).unwrap();
+        Routed { alpha, router, beta, near, far, _lab: lab }
+    }
+
+    /// alpha's and beta's addresses of both families.
+    fn families(&self) -> [(String, String); 2] {
+        let v4 = (self.near.left_v4().to_string(), self.far.right_v4().to_string());
+        [v4, (self.near.left_v6().to_string(), self.far.right_v6().to_string())]
+    }
+
+    /// The router's far link and beta's end of it take no more than this from now on.
+    fn set_far_mtu(&self, mtu: &str) {
+        for host in [&self.router, &self.beta] {
+            host.ip(&["link", "set", &self.far.name(), "mtu", mtu]).unwrap();
+        }
+    }
+
+    fn serve(&self, options: &[&str], mode: &str) -> Process {
+        let mut server = run(&self.beta, "server", &[options, &[mode, PORT]].concat());
+        wait_for(&mut server, "listening");
+        server
+    }
+}
+
+fn run(host: &Host, name: &str, words: &[&str]) -> Process {
+    let mut command = host.command(Path::new(PEER));
+    command.args(words);
+    host.spawn(name, command).unwrap()
+}
+
+fn wait_for(process: &mut Process, word: &str) {
+    process.wait_until(word, LIMIT, |process| process.stdout().contains(word)).unwrap();
+}
+
+/// A paced transfer of packets that fill the path: 200 messages of 3,000 octets in some 1.2 s.
+const PACED: [&str; 6] = ["200", "3000", "--window", "20", "--gap", "0.006"];
+
+fn all_came_back(finished: Finished) -> String {
+    let text = finished.good().unwrap().stdout;
+    assert!(text.contains(&peer::digest(200, 3000)), "{text}");
+    text
+}
+
+fn longest_silence(text: &str) -> f64 {
+    let after = text.split("longest silence ").nth(1).expect("the client tells its longest silence");
+    after.split(' ').next().unwrap().parse().unwrap()
+}
+
+fn follows_a_smaller_link(carrier: &str) {
+    for family in 0..2 {
+        let world = Routed::new();
+        let (from, to) = world.families()[family].clone();
+        let server = world.serve(&["--carrier", carrier, "--local", &to], "echo");
+        let client = [&["--carrier", carrier, "--local", &from, "client", &to, PORT], &PACED[..]].concat();
+        let mut client = run(&world.alpha, "client", &client);
+        wait_for(&mut client, "connected");
+        std::thread::sleep(BEFORE);
+        assert!(client.is_running(), "{}", client.stdout());
+        world.set_far_mtu("1300");
+        let text = all_came_back(client.finish(LIMIT).unwrap());
+        assert!(text.contains(&format!("MTU to {to}: ")) && text.contains("now 1300"), "{text}");
+        assert!(longest_silence(&text) < SILENCE_MAX, "{text}");
+        server.finish(LIMIT).unwrap().good().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn by_udp_an_association_follows_a_routers_report_of_a_smaller_link_and_goes_on() {
+    follows_a_smaller_link("udp");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn by_raw_ip_an_association_follows_a_routers_report_of_a_smaller_link_and_goes_on() {
+    follows_a_smaller_link("ip");
+}
+
+/// The server dies without a word: the client's kernel is told that nobody listens any more.
+fn ends_when_nobody_listens(carrier: &str) {
+    let world = Routed::new();
+    for (from, to) in world.families() {
+        let server = world.serve(&["--carrier", carrier, "--local", &to], "echo");
+        let client = [&["--carrier", carrier, "--local", &from, "client", &to, PORT], &PACED[..]].concat();
+        let mut client = run(&world.alpha, "client", &client);
+        wait_for(&mut client, "connected");
+        std::thread::sleep(BEFORE);
+        assert!(client.is_running(), "{}", client.stdout());
+        drop(server);
+        let ended = client.finish(SOON).expect("it ends long before its timers would end it");
+        assert!(ended.stderr.contains("LostContact"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_association_ends_soon_when_the_peers_udp_port_is_closed() {
+    ends_when_nobody_listens("udp");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_association_ends_soon_when_the_peer_does_not_speak_sctp_any_more() {
+    ends_when_nobody_listens("ip");
+}
+
+/// Has the router show beta another UDP port of a client behind it, and count what it changed.
+fn translate(router: &Host, far: &str, port: u16) {
+    // Named like nobody's: the router is the lab's own.
+    let table = "table inet nat_by_hand";
+    let rules = format!(
+        "{table} {{}}; delete {table}; {table} {{ \
+         chain out {{ type filter hook postrouting priority 0; oifname {far} udp sport 9898 counter udp sport set {port}; }}; \
+         chain back {{ type filter hook prerouting priority 0; iifname {far} udp dport {port} counter udp dport set 9898; }}; }}"
+    );
+    router.tool("nft", &[&rules]).unwrap();
+}
+
+/// Packets that the router changed in each direction.
+fn translated(router: &Host) -> Vec<u64> {
+    let text = router.tool("nft", &["list", "table", "inet", "nat_by_hand"]).unwrap();
+    let counts = text.split("counter packets ").skip(1);
+    counts.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn one_endpoint_serves_udp_raw_ip_and_a_client_whose_nat_moves_it_at_once() {
+    for family in 0..2 {
+        let world = Routed::new();
+        let (from, to) = world.families()[family].clone();
+        translate(&world.router, &world.far.name(), 20_000);
+        let _server = world.serve(&["--carrier", "both", "--local", &to], "serve");
+        let client = |name: &str, options: &[&str]| {
+            let words = [options, &["--local", &from, "client", &to, PORT], &PACED].concat();
+            run(&world.alpha, name, &words)
+        };
+        let mut clients = [
+            client("udp", &["--carrier", "udp"]),
+            client("raw", &["--carrier", "ip"]),
+            client("moved", &["--carrier", "udp", "--udp-port", "9898"]),
+        ];
+        clients.iter_mut().for_each(|client| wait_for(client, "connected"));
+        std::thread::sleep(BEFORE);
+        assert!(clients.iter_mut().all(Process::is_running));
+        assert!(translated(&world.router).iter().all(|count| *count > 10), "not behind the NAT");
+        translate(&world.router, &world.far.name(), 30_000);
+        for client in clients {
+            all_came_back(client.finish(LIMIT).unwrap());
+        }
+        let counts = translated(&world.router);
+        assert!(counts.len() == 2 && counts.iter().all(|count| *count > 50), "{counts:?} by the new port");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_client_that_tries_both_carriers_takes_the_one_that_a_firewall_lets_through() {
+    let world = Routed::new();
+    for (from, to) in world.families() {
+        for (blocked, free) in
+            [("meta l4proto 132", "meta l4proto udp"), ("meta l4proto udp", "meta l4proto 132")]
+        {
+            let table = "table inet wall";
+            let rules = format!(
+                "{table} {{}}; delete {table}; {table} {{ chain through {{ \
+                 type filter hook forward priority 0; {blocked} drop; {free} counter; }}; }}"
+            );
+            world.router.tool("nft", &[&rules]).unwrap();
+            let server = world.serve(&["--carrier", "both", "--local", &to], "echo");
+            let words =
+                ["--carrier", "both", "--local", &from, "client", &to, PORT, "200", "3000", "--window", "20"];
+            all_came_back(run(&world.alpha, "client", &words).finish(LIMIT).unwrap());
+            server.finish(LIMIT).unwrap().good().unwrap();
+        }
+    }
+}
