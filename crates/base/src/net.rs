@@ -35,8 +35,16 @@ impl fmt::Debug for Route {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Route {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{self:?}"))
+    }
+}
+
 /// The two ECN bits of the IP header (RFC 3168).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Ecn {
     /// Not ECN-capable.
     #[default]

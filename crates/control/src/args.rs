@@ -32,7 +32,8 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 
-    /// What to log: error, warn, info, debug, trace, or a filter such as sctp=debug,info
+    /// What to log: error, warn, info, debug, trace, or a filter such as info,engine=trace (all that the
+    /// SCTP engine does, and why: very much)
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG", default_value = "info")]
     pub log: String,
 

@@ -5,6 +5,7 @@
 
 use crate::options::{CarrierKind, Options};
 use crate::shards::Post;
+use crate::trace_file::TraceFile;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Carrier, Ecn, Route, Shard, Time};
 use mio::{Events, Poll, Token};
@@ -41,6 +42,7 @@ pub struct Host {
     waiting: Option<(Transmit, usize)>,
     /// The way to the other shards of this host, if there are any.
     post: Option<Post>,
+    trace: Option<TraceFile>,
 }
 
 /// Lets INITs in that ask for the one port.
@@ -87,6 +89,7 @@ impl Host {
     /// As [`Host::open`].
     pub fn open_shards(options: &Options, port: u16, count: NonZeroU8) -> Result<Vec<Host>> {
         ensure!(options.carrier == CarrierKind::Udp, "shards need --carrier udp");
+        ensure!(options.trace.is_none(), "shards cannot share the file of --trace");
         let carriers = UdpCarrier::bind_shards(options.udp_port, count);
         let carriers = carriers.with_context(|| format!("UDP port {}", options.udp_port))?;
         let shards: Vec<Shard> = Shard::all(count).collect();
@@ -111,8 +114,11 @@ impl Host {
         let start = clock();
         let association = association_config(options);
         let config = EndpointConfig { association, shard, ..EndpointConfig::default() };
+        let trace = options.trace.as_deref().map(TraceFile::create).transpose()?;
+        let mut engine = Endpoint::new(Time::ZERO, config, rand::random());
+        engine.set_tracing(trace.is_some());
         Ok(Host {
-            engine: Endpoint::new(Time::ZERO, config, rand::random()),
+            engine,
             carriers,
             interfaces: netio::addresses(&[] as &[&str]).context("cannot list addresses")?,
             door: Door { port, local_addresses: options.local.clone() },
@@ -123,6 +129,7 @@ impl Host {
             batch: vec![0; BATCH].into(),
             waiting: None,
             post: None,
+            trace,
         })
     }
 
@@ -134,7 +141,7 @@ impl Host {
     /// Sends what the engine has, waits until `wake` at most for packets or timers, and feeds the engine.
     ///
     /// # Errors
-    /// Those of epoll_wait(2) and recvmmsg(2).
+    /// Those of epoll_wait(2) and recvmmsg(2), and of write(2) to the trace.
     pub fn turn(&mut self, wake: Time) -> Result<()> {
         self.transmit();
         let until = self.engine.next_timeout().min(wake);
@@ -149,6 +156,9 @@ impl Host {
         let now = self.now();
         self.engine.handle_timeout(now);
         self.transmit();
+        if let Some(trace) = &mut self.trace {
+            trace.take_from(&mut self.engine)?;
+        }
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod measure;
 pub mod modes;
 pub mod options;
 mod shards;
+mod trace_file;
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;

@@ -4,6 +4,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
+use std::path::PathBuf;
 
 /// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip and both, and a kernel without SCTP of its own.
 #[derive(Debug, Parser)]
@@ -33,6 +34,9 @@ pub struct Options {
     /// Offer I-DATA.
     #[arg(long)]
     pub idata: bool,
+    /// Write what the engine does, and why, into this file, as JSON lines. Not with shards.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub mode: Mode,

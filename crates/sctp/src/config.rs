@@ -255,6 +255,8 @@ pub struct Limits {
     /// quarters on no buffer grows, from seven eighths on no association begins and buffers shrink as they empty; beyond
     /// the whole each association may hold 8 KiB of its own each way, and one message to be sent.
     pub memory: usize,
+    /// Records of a trace that wait to be polled; beyond, the oldest go. At least 1; about 150 bytes each.
+    pub trace_records: usize,
     /// Cookies remembered as used up, so that none makes a second association after the first is over; about 40 bytes
     /// each. Beyond, the oldest are forgotten.
     pub spent_cookies: usize,
@@ -300,6 +302,7 @@ impl Default for Limits {
             },
             source_places: 4_096,
             memory: 1 << 30,
+            trace_records: 65_536,
             spent_cookies: 16_384,
         }
     }

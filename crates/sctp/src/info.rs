@@ -10,6 +10,7 @@ use crate::extension::send_buffer::PeerSendBuffer;
 
 /// The state of an association (RFC 9260 section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum StateName {
     /// INIT sent.
     CookieWait,
@@ -33,6 +34,7 @@ pub enum StateName {
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum PathState {
     /// Not proven by a HEARTBEAT yet; carries no data (RFC 9260 section 5.4).
     Unconfirmed,
@@ -222,6 +224,8 @@ pub struct EndpointCounters {
     pub spent_cookies: u64,
     /// Associations refused because there were too many, or memory was short.
     pub out_of_resource: u64,
+    /// Records of a trace that were not polled in time, and went.
+    pub trace_lost: u64,
     /// Bytes that all associations hold now.
     pub memory: usize,
     /// INITs too short for an INIT ACK of at most three times their length.

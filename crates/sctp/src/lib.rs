@@ -32,6 +32,7 @@ mod negotiation;
 mod path;
 mod random;
 mod rx;
+mod trace;
 mod tx;
 
 pub use config::{
@@ -50,4 +51,5 @@ pub use extension::send_buffer::{PeerSendBuffer, SendBufferCadence, SendBufferCo
 pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, PathInfo, PathState, StateName};
 pub use multipath::{Multipath, PathScheduler};
+pub use trace::{DropReason, TraceEvent, TraceRecord};
 pub use wire::{ChunkSet, ChunkType, Ppid, StreamId};

@@ -18,7 +18,7 @@ use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
 use mio::{Events, Interest, Poll, Token, Waker};
 use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
-use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName};
+use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord};
 
 use crate::addresses::AddressBook;
 use crate::carriers::Outlet;
@@ -31,6 +31,9 @@ use crate::server::Doorman;
 use crate::supervisor::BEAT;
 use crate::timers::Timers;
 use crate::timing;
+
+/// The target of log lines that tell what the engine does.
+const ENGINE_LOG: &str = "engine";
 
 const WAKER: Token = Token(0);
 const QUEUE: Token = Token(1);
@@ -159,7 +162,8 @@ impl Shard {
         let addresses = AddressBook::open()?;
         addresses.register(poll.registry(), ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), rules.settings().memory_mib);
-        let engine = Endpoint::new(clock.now(), config, seed);
+        let mut engine = Endpoint::new(clock.now(), config, seed);
+        engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
         let (sender, commands) = channel();
         let shard = Shard {
             poll,
@@ -288,6 +292,7 @@ impl Shard {
         self.pump_all();
         self.take_engine_events();
         more |= self.transmit();
+        self.log_trace();
         Ok(more)
     }
 
@@ -362,6 +367,14 @@ impl Shard {
                 Timer::Listener(id) => self.on_listener_late(id),
                 Timer::Undivert(flow) => self.on_diversion_over(flow),
             }
+        }
+    }
+
+    /// What the engine did, if the log is to have that (`--log engine=trace`).
+    fn log_trace(&mut self) {
+        while let Some(TraceRecord { association, event, .. }) = self.engine.poll_trace() {
+            let association = association.map(AssociationId::number);
+            tracing::trace!(target: ENGINE_LOG, association, ?event);
         }
     }
 

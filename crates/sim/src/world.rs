@@ -4,6 +4,7 @@
 //! depends on anything but the seed and the calls. Begin at [`World::run_until`].
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,9 @@ use std::time::Duration;
 use base::{Carrier, Ecn, Route, Time};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use sctp::{AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, PathError, Unreachable};
+use sctp::{
+    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, PathError, TraceRecord, Unreachable,
+};
 
 use crate::app::{App, Conversation};
 use crate::capture;
@@ -124,10 +127,13 @@ pub struct World {
     buf: Vec<u8>,
     /// Whether every engine recounts itself after each input. On by default; costs time with large windows.
     pub checks: bool,
-    /// Whether packets are kept in [`records`](Self::records).
+    /// Whether packets are kept in [`records`](Self::records), and what the engines note of themselves in
+    /// [`traces`](Self::traces).
     pub recording: bool,
     /// Packets as they were sent, if recorded.
     pub records: Vec<Record>,
+    /// What the engines did and why, if recorded.
+    pub traces: Vec<(HostId, TraceRecord)>,
 }
 
 impl World {
@@ -150,6 +156,7 @@ impl World {
             checks: true,
             recording: false,
             records: Vec::new(),
+            traces: Vec::new(),
         }
     }
 
@@ -426,6 +433,11 @@ impl World {
             }
         }
         self.buf = buf;
+        if self.recording {
+            let endpoint = &mut self.hosts[id.0].endpoint;
+            endpoint.set_tracing(true);
+            self.traces.extend(std::iter::from_fn(|| endpoint.poll_trace()).map(|record| (id, record)));
+        }
         if self.checks {
             self.hosts[id.0].endpoint.check_invariants();
         }
@@ -519,7 +531,8 @@ impl World {
         self.trace = mixed ^ mixed >> 29;
     }
 
-    /// Writes the recorded packets as a pcapng file into the temporary directory; returns its path.
+    /// Writes the recorded packets as a pcapng file into the temporary directory, and what the engines did as text beside
+    /// it (`.trace`); returns the path of the former.
     ///
     /// # Errors
     /// What the file system says.
@@ -527,6 +540,11 @@ impl World {
         let path = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
         let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
         capture::write(&mut file, &self.records)?;
+        let mut file = std::io::BufWriter::new(std::fs::File::create(path.with_extension("trace"))?);
+        for (HostId(host), TraceRecord { at, association, event }) in &self.traces {
+            let number = association.map_or_else(|| "-".into(), |id| id.number().to_string());
+            writeln!(file, "{at:?} host {host} association {number} {event:?}")?;
+        }
         Ok(path)
     }
 }

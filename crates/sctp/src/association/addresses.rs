@@ -18,6 +18,7 @@ use crate::error::AddressError;
 use crate::event::{AbortCause, Event};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
 use crate::path::{Path, PathIndex};
+use crate::trace::TraceEvent;
 
 impl Association {
     /// The driver wants the peer to hear of a change of our addresses.
@@ -112,7 +113,8 @@ impl Association {
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
             //= rfc5061#5.1-6
             (pending.path, pending.deadline) = (path, deadline);
-            self.counters.asconfs_sent += 1;
+            let route = self.paths.get(path).route;
+            self.note(TraceEvent::AsconfSent { route });
             self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
             self.control.push_back((path, Control::Asconf));
         }
@@ -266,9 +268,9 @@ impl Association {
         if !self.state.answers_requests() {
             return;
         }
-        self.counters.asconfs_received += 1;
-        let source = asconf.source;
-        let answer = match asconf.judge(chunk.serial) {
+        let (source, arrival) = (asconf.source, asconf.judge(chunk.serial));
+        self.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
+        let answer = match arrival {
             Arrival::Discard => return,
             Arrival::Again(answer) => answer,
             Arrival::New => {
@@ -491,7 +493,7 @@ impl Association {
         self.tail_probe = self.tail_probe.filter(|i| !is_gone(i));
         let new = self.paths.get(current).route;
         if new != old {
-            self.events.push_back(Event::PathSwitched { from: old, to: new });
+            self.report_switch(old, new);
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{Association, Control};
 use crate::event::Event;
 use crate::extension::send_buffer::{Fill, PeerSendBuffer};
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 impl Association {
     /// Octets to keep for the chunk in the packet that is about to be filled; 0 if it is to have none. COOKIE ECHO and
@@ -49,7 +50,7 @@ impl Association {
         }
         let pushed = packet.push_front(&advertiser.advertise(&fill, now));
         debug_assert!(pushed.is_ok(), "the room was kept");
-        self.counters.advertisements_sent += 1;
+        self.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });
     }
 
     fn send_buffer_fill(&self, path: PathIndex) -> Fill {
@@ -66,7 +67,7 @@ impl Association {
     /// The peer's chunk: counted and reported, and without any influence.
     pub(super) fn on_advertisement(&mut self, raw: &RawChunk<'_>) {
         let Some(SendBuffer { occupancy, backlog, .. }) = SendBuffer::parse(raw) else { return };
-        self.counters.advertisements_received += 1;
+        self.note(TraceEvent::PeerAdvertised);
         let said = PeerSendBuffer { occupancy, backlog };
         if self.peer_send_buffer.replace(said) == Some(said) {
             return;

@@ -14,6 +14,7 @@ use super::heartbeat::info;
 use super::{Association, Context, Control, State, WindowProbe};
 use crate::extension::Extension;
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 use crate::tx::{Fragment, Taken};
 
 /// Packets in one train.
@@ -82,7 +83,11 @@ impl Association {
         path.counters.bytes_sent += len as u64;
         //= rfc9260#6.9-6
         let may_fragment = segment_size > usual;
-        (packets > 0).then_some(Train { route: path.route, len, segment_size, may_fragment, ecn })
+        let route = path.route;
+        if packets > 0 {
+            self.tell(|_| TraceEvent::Sent { route, packets, bytes: len, ecn });
+        }
+        (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn })
     }
 
     /// How long a packet must be for a COOKIE ECHO that is next: the peer may have made the cookie as long as it liked.
@@ -268,15 +273,12 @@ impl Association {
         let room = packet.remaining_for(ChunkType::SACK).saturating_sub(16 + 4 * duplicates.len()) / 4;
         //= rfc9260#6.2-17 6.7-6 6.7-7
         let gaps: SmallVec<[GapBlock; 32]> = self.inbound.gap_blocks(room).collect();
-        let sack = Sack {
-            cumulative_tsn: self.inbound.cumulative_tsn(),
-            //= rfc9260#6.2-25
-            a_rwnd: self.inbound.advertise(),
-            gaps: (&gaps[..]).into(),
-            duplicates: (&duplicates[..]).into(),
-        };
+        //= rfc9260#6.2-25
+        let (cumulative_tsn, a_rwnd) = (self.inbound.cumulative_tsn(), self.inbound.advertise());
+        let sack =
+            Sack { cumulative_tsn, a_rwnd, gaps: (&gaps[..]).into(), duplicates: (&duplicates[..]).into() };
         if packet.push(&Chunk::Sack(sack)).is_ok() {
-            self.counters.sacks_sent += 1;
+            self.note(TraceEvent::SackSent { cumulative: cumulative_tsn.0, gaps: gaps.len(), a_rwnd });
             self.sack_deviates = self.inbound.has_duplicates() && !self.sack_deviates;
             self.inbound.on_sack_sent();
         }
@@ -300,10 +302,9 @@ impl Association {
             self.outstanding.on_retransmit(seq, path, now);
             self.limited.on_retransmitted(seq);
             self.take_window(length);
-            self.counters.data_retransmitted += 1;
+            self.count_retransmission(path, tsn, false);
             let is_earliest = seq == self.outstanding.first();
             let path = self.paths.get_mut(path);
-            path.counters.retransmissions += 1;
             // RFC 9260 section 7.2.4: the earliest chunk gets a whole timeout anew.
             if is_earliest {
                 //= rfc9260#6.1-19

@@ -6,6 +6,7 @@ use super::{Association, Context};
 use crate::error::AuthKeyError;
 use crate::extension::auth::{Auth, Unverified};
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// What is known of a packet's authentication so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +40,9 @@ impl Association {
             // in the packet."
             //= rfc4895#6.3-1
             let held_back = auth.requires(raw.chunk_type) && !screen.is_authenticated;
-            self.counters.unauthenticated += u64::from(held_back);
+            if held_back {
+                self.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
+            }
             return match held_back {
                 // RFC 5061 section 5.2, D5: without AUTH before an ASCONF, "the receiver MUST silently discard this chunk and
                 // the rest of the packet."
@@ -54,7 +57,7 @@ impl Association {
         match verdict {
             Ok(()) => {
                 screen.is_authenticated = true;
-                self.counters.auth_verified += 1;
+                self.note(TraceEvent::AuthVerified);
                 return Screened::Skip;
             }
             //= rfc4895#6.3-3
@@ -63,7 +66,7 @@ impl Association {
             }
             Err(Unverified::Discard) => {}
         }
-        self.counters.auth_failed += 1;
+        self.note(TraceEvent::AuthFailed);
         Screened::Stop
     }
 

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::extension::Extension;
 use crate::path::{PathIndex, Seen};
 use crate::rx::{DataOutcome, Piece};
+use crate::trace::TraceEvent;
 use crate::tx::{FAR_AHEAD, PathAcks, Seq};
 
 impl Association {
@@ -37,8 +38,8 @@ impl Association {
                 self.counters.data_received += 1;
                 self.counters.bytes_received += data.payload.len() as u64;
             }
-            DataOutcome::Duplicate => self.counters.data_duplicate += 1,
-            DataOutcome::Dropped => self.counters.data_dropped += 1,
+            DataOutcome::Duplicate => self.note(TraceEvent::Duplicate { tsn: data.tsn.0 }),
+            DataOutcome::Dropped => self.note(TraceEvent::NoRoom { tsn: data.tsn.0 }),
         }
         self.note_readable(had_ready);
     }
@@ -62,7 +63,11 @@ impl Association {
             | State::ShutdownAckSent { .. } => {}
         }
         //= rfc9260#6-5
-        self.counters.sacks_received += 1;
+        self.note(TraceEvent::SackReceived {
+            cumulative: sack.cumulative_tsn.0,
+            gaps: sack.gaps().count(),
+            a_rwnd: sack.a_rwnd,
+        });
         let Some(first) = self.sequence_after(sack.cumulative_tsn) else { return };
         // A SACK from before a reset of the association is late, not false.
         let resets = self.extensions.has(Extension::StreamReconfiguration);
@@ -183,6 +188,9 @@ impl Association {
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
         let outcome = self.paths.get_mut(index).sending.on_acks(acks, &seen);
         self.count_recovery(index, outcome);
+        if acks.bytes + acks.lost.bytes > 0 {
+            self.tell_window(index, acks);
+        }
         self.doubt_mtu_after(index, &acks.lost, ctx);
         // RFC 9260 section 6.3.2, R2 and R3.
         if seen.flight == 0 {

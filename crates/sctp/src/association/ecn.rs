@@ -12,6 +12,7 @@ use wire::{Chunk, Ecne, PacketWriter, Tsn};
 use super::{Association, Control, WindowProbe};
 use crate::extension::Extension;
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// Marked packets of different paths that may wait for CWR.
 const MAX_ECHOES: usize = 8;
@@ -30,7 +31,7 @@ impl Association {
         if ecn != Ecn::Ce || !self.has_ecn() {
             return;
         }
-        self.counters.ecn_marked_received += 1;
+        self.note(TraceEvent::MarkedReceived { tsn: lowest.0 });
         if let Some((_, tsn)) = self.echoes.iter_mut().find(|(p, _)| *p == path) {
             *tsn = lowest;
         } else if self.echoes.len() < MAX_ECHOES {
@@ -63,7 +64,7 @@ impl Association {
         else {
             return;
         };
-        self.counters.ecn_echoes_received += 1;
+        self.note(TraceEvent::EchoReceived { tsn: lowest.0 });
         let index = self.outstanding.path_of(seq).unwrap_or_else(|| self.paths.current());
         let next = self.outstanding.next();
         let seen = self.seen(index, self.outstanding.flight(index), now);
@@ -71,7 +72,8 @@ impl Association {
         if seq >= path.reduced_until {
             path.reduced_until = next;
             path.sending.on_marked(&seen);
-            self.counters.ecn_reductions += 1;
+            let route = path.route;
+            self.note(TraceEvent::MarkObeyed { route });
         }
         self.control.retain(|(_, c)| !matches!(c, Control::Cwr(_)));
         self.control.push_back((index, Control::Cwr(lowest)));

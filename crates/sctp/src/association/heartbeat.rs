@@ -5,7 +5,6 @@ use bytes::Bytes;
 use wire::{ChunkType, Heartbeat};
 
 use super::{Association, Context, Control, State};
-use crate::event::Event;
 use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
@@ -96,7 +95,7 @@ impl Association {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
             let (from, to) = (self.paths.get(old).route, self.paths.get(index).route);
-            self.events.push_back(Event::PathSwitched { from, to });
+            self.report_switch(from, to);
         }
     }
 

@@ -52,6 +52,7 @@ use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
+use crate::trace::{Notes, TraceEvent};
 use crate::tx::{Forward, Limited, Outstanding, SendQueue};
 pub(crate) use authentication::Screen;
 use idle::Idle;
@@ -169,6 +170,7 @@ pub(crate) struct Association {
     /// Bytes that may still go to addresses that the peer only claims.
     unproven_credit: usize,
     counters: Counters,
+    notes: Notes,
     events: VecDeque<Event>,
     idle: Idle,
 }
@@ -304,6 +306,7 @@ impl Association {
             errors: 0,
             unproven_credit: 0,
             counters: Counters::default(),
+            notes: Notes::default(),
             events: VecDeque::new(),
             idle: Idle::default(),
             config: birth.config,
@@ -378,6 +381,33 @@ impl Association {
     /// Whether a path leads to `address`.
     pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
         self.paths.knows_remote(address)
+    }
+
+    /// Counts what happened, and keeps it if somebody traces.
+    #[inline]
+    fn note(&mut self, event: TraceEvent) {
+        self.counters.count(&event);
+        self.notes.push(event);
+    }
+
+    /// Keeps what nothing counts, if somebody traces.
+    #[inline]
+    fn tell(&mut self, event: impl FnOnce(&Association) -> TraceEvent) {
+        if self.notes.is_on() {
+            let event = event(self);
+            self.notes.push(event);
+        }
+    }
+
+    /// Somebody traces what is done from now on; returns the state before that.
+    pub(crate) fn begin_notes(&mut self) -> StateName {
+        self.notes.begin();
+        self.state.name()
+    }
+
+    /// What was noted since; nothing is noted until the next beginning.
+    pub(crate) fn end_notes(&mut self) -> Vec<TraceEvent> {
+        self.notes.end()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -548,15 +578,21 @@ impl Association {
     fn choose_path(&mut self) {
         if let Some(old) = self.paths.choose() {
             let (from, to) = (self.paths.get(old).route, self.paths.get(self.paths.current()).route);
-            self.events.push_back(Event::PathSwitched { from, to });
+            self.report_switch(from, to);
         }
+    }
+
+    fn report_switch(&mut self, from: Route, to: Route) {
+        self.note(TraceEvent::PathSwitched { from, to });
+        self.events.push_back(Event::PathSwitched { from, to });
     }
 
     fn report_transition(&mut self, index: PathIndex, transition: Option<crate::path::Transition>) {
         if let Some(t) = transition {
-            let route = self.paths.get(index).route;
+            let (route, from, to) = (self.paths.get(index).route, t.from, t.to);
+            self.note(TraceEvent::PathState { route, from, to });
             //= rfc7829#3.2-19
-            self.events.push_back(Event::PathChanged { route, from: t.from, to: t.to });
+            self.events.push_back(Event::PathChanged { route, from, to });
             self.choose_path();
         }
     }

@@ -13,6 +13,7 @@ use super::heartbeat::{info, read_info};
 use super::{Association, Context};
 use crate::event::Event;
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// Where the information of a HEARTBEAT begins that is the first chunk of a packet: behind common header, chunk header and
 /// parameter header.
@@ -88,8 +89,10 @@ impl Association {
         //= rfc8899#3-14
         path.sending.on_mtu(path.packet_size());
         if now < before {
-            self.counters.mtu_shrunk += 1;
+            self.note(TraceEvent::MtuShrank { route, from: before, to: now });
             self.mark_lost_on(index);
+        } else {
+            self.note(TraceEvent::MtuGrew { route, from: before, to: now });
         }
         self.events.push_back(Event::PathMtu { route, from: before, to: now });
     }
@@ -118,6 +121,7 @@ impl Association {
         let counters = &mut self.paths.get_mut(index).counters;
         counters.packets_sent += 1;
         counters.bytes_sent += len as u64;
+        self.note(TraceEvent::MtuProbe { route, size });
         Some(Train { route, len, segment_size: len, may_fragment: false, ecn: Ecn::NotEct })
     }
 }

@@ -16,6 +16,7 @@ use crate::event::{Event, Reliability};
 use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::rx::Skip;
+use crate::trace::TraceEvent;
 use crate::tx::{Fragment, Limit, MessageId, Seq};
 
 /// Octets of a FORWARD TSN or I-FORWARD TSN before its list.
@@ -86,7 +87,7 @@ impl Association {
             let seq = self.outstanding.push(end, self.paths.current(), now);
             self.outstanding.abandon(seq);
         }
-        self.report_abandoned(message.begun);
+        self.report_abandoned(message.stream, message.begun);
         for index in self.paths.indices() {
             if self.outstanding.flight(index) == 0 {
                 self.paths.get_mut(index).stop_data_timers();
@@ -97,10 +98,9 @@ impl Association {
         self.after_data_moved(now);
     }
 
-    fn report_abandoned(&mut self, begun: bool) {
-        let (now_unsent, now_sent) = (u64::from(!begun), u64::from(begun));
-        self.counters.abandoned_unsent += now_unsent;
-        self.counters.abandoned_sent += now_sent;
+    fn report_abandoned(&mut self, stream: StreamId, was_begun: bool) {
+        self.note(TraceEvent::Abandoned { stream: stream.0, was_begun });
+        let (now_unsent, now_sent) = (u64::from(!was_begun), u64::from(was_begun));
         if let Some(Event::Abandoned { unsent, sent }) = self.events.back_mut() {
             *unsent += now_unsent;
             *sent += now_sent;
@@ -129,11 +129,9 @@ impl Association {
         if !self.forward.on_timeout(now) {
             return;
         }
-        self.counters.timeouts += 1;
         let index = self.paths.current();
+        self.count_timeout(index);
         let path = self.paths.get_mut(index);
-        path.counters.timeouts += 1;
-        path.back_off(&self.config.timing);
         let transition = path.on_error(&self.config.timing);
         self.report_transition(index, transition);
         self.count_error();
@@ -171,7 +169,7 @@ impl Association {
             packet.push(&Chunk::ForwardTsn(ForwardTsn { new_cumulative_tsn, streams }))
         };
         if pushed.is_ok() {
-            self.counters.forward_tsns_sent += 1;
+            self.note(TraceEvent::ForwardSent { tsn: new_cumulative_tsn.0 });
             self.forward.on_sent(now, self.paths.get(path).rto());
         }
     }
@@ -230,7 +228,7 @@ impl Association {
         let streams = self.inbound_streams;
         let skips = skips.filter(|s| s.stream.0 < streams);
         if self.inbound.on_forward(tsn, skips, ctx.now, &self.config.timing) {
-            self.counters.forward_tsns_received += 1;
+            self.note(TraceEvent::ForwardReceived { tsn: tsn.0 });
         }
         self.note_readable(had_ready);
     }

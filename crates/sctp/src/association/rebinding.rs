@@ -10,6 +10,7 @@ use super::heartbeat::info;
 use super::{Association, Context, State};
 use crate::event::Event;
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// The same way to another UDP port.
 //= rfc6951#5.1-1
@@ -74,7 +75,7 @@ impl Association {
         path.route = with_port(from, port);
         path.heard = now;
         let to = path.route;
-        self.counters.rebindings += 1;
+        self.note(TraceEvent::PortProven { from, to });
         self.mark_lost_on(index);
         // SACKs were lost, too.
         if self.data_path == index && self.state.acknowledges() && self.counters.data_received > 0 {

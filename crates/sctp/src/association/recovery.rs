@@ -3,11 +3,12 @@
 //! `tx` finds losses and `path` holds windows; here they meet.
 
 use base::Time;
-use wire::PacketWriter;
+use wire::{PacketWriter, Tsn};
 
 use super::{Association, Context, WindowProbe};
 use crate::path::{Outcome, PathIndex, Seen};
-use crate::tx::Losses;
+use crate::trace::TraceEvent;
+use crate::tx::{Losses, PathAcks};
 
 /// Packets in flight below which T3 counts from when the earliest was sent (rrthresh, RFC 7765 section 4).
 const FEW_PACKETS: usize = 4;
@@ -25,11 +26,30 @@ impl Association {
     }
 
     pub(super) fn count_recovery(&mut self, index: PathIndex, outcome: Outcome) {
+        let route = self.paths.get(index).route;
         if outcome.recovery_began {
-            self.counters.fast_recoveries += 1;
+            self.note(TraceEvent::RecoveryBegan { route });
             self.outstanding.on_recovery(index);
         }
-        self.counters.undone_recoveries += u64::from(outcome.undone);
+        if outcome.undone {
+            self.note(TraceEvent::RecoveryUndone { route });
+        }
+    }
+
+    /// What an acknowledgement left of a path, for a trace.
+    pub(super) fn tell_window(&mut self, index: PathIndex, acks: &PathAcks) {
+        self.tell(|a| {
+            let path = a.paths.get(index);
+            TraceEvent::Window {
+                route: path.route,
+                acknowledged: acks.bytes,
+                lost: acks.lost.bytes,
+                flight: a.outstanding.flight(index),
+                cwnd: path.sending.cwnd(),
+                ssthresh: path.sending.ssthresh(),
+                srtt: path.srtt(),
+            }
+        });
     }
 
     /// Reordering timer, tail-loss probe and pacing of one path.
@@ -58,9 +78,11 @@ impl Association {
         let path = self.paths.get_mut(index);
         path.sending.reorder_at = lost.next_at;
         let outcome = path.sending.on_losses(&lost, &seen);
+        let route = path.route;
         if seen.flight == 0 {
             path.stop_data_timers();
         }
+        self.note(TraceEvent::ReorderingTimeout { route, lost: lost.bytes });
         self.count_recovery(index, outcome);
         self.doubt_mtu_after(index, &lost, ctx);
     }
@@ -82,7 +104,8 @@ impl Association {
         path.sending.on_probe_timeout();
         let answer = path.srtt().unwrap_or_else(|| path.rto());
         path.t3 = path.t3.max(Some(now + answer * 5 / 4));
-        self.counters.tail_probes += 1;
+        let route = path.route;
+        self.note(TraceEvent::TailProbe { route });
         if self.retransmission_path() == Some(index) || self.waiting_length(index).is_some() {
             self.paths.get_mut(index).sending.grant_packet();
         } else {
@@ -109,14 +132,13 @@ impl Association {
         };
         let length = fragment.payload.len();
         // The answer shall not be delayed (RFC 7053 section 4.1).
-        if self.push_fragment(packet, &fragment, seq.tsn(initial_tsn), true).is_ok() {
+        let tsn = seq.tsn(initial_tsn);
+        if self.push_fragment(packet, &fragment, tsn, true).is_ok() {
             self.tail_probe = None;
             self.outstanding.on_probe(seq, now);
             self.limited.on_retransmitted(seq);
-            self.counters.data_retransmitted += 1;
-            let path = self.paths.get_mut(path);
-            path.counters.retransmissions += 1;
-            path.on_data_sent(length, now);
+            self.count_retransmission(path, tsn, true);
+            self.paths.get_mut(path).on_data_sent(length, now);
         }
     }
 
@@ -139,12 +161,25 @@ impl Association {
         self.paths.get_mut(index).t3 = Some(at);
     }
 
+    /// A DATA chunk was written again.
+    pub(super) fn count_retransmission(&mut self, index: PathIndex, tsn: Tsn, is_probe: bool) {
+        let path = self.paths.get_mut(index);
+        path.counters.retransmissions += 1;
+        let route = path.route;
+        self.note(TraceEvent::Retransmitted { route, tsn: tsn.0, is_probe });
+    }
+
     /// Everything in flight on a path is given up: it is sent again by another. Returns how many chunks.
     pub(super) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
         let flight = self.outstanding.flight(index);
         let given_up = self.outstanding.give_up(index);
         self.peer_rwnd += flight;
-        self.paths.get_mut(index).stop_data_timers();
+        let path = self.paths.get_mut(index);
+        path.stop_data_timers();
+        let route = path.route;
+        if flight > 0 {
+            self.note(TraceEvent::FlightGivenUp { route, bytes: flight });
+        }
         given_up
     }
 

@@ -13,6 +13,7 @@ use super::{Association, Context, Control, Opening, State};
 use crate::event::{AbortCause, CloseReason};
 use crate::extension::Extension;
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// What the endpoint must do after a packet.
 #[derive(Debug, Default)]
@@ -46,6 +47,7 @@ impl Association {
         let counters = &mut self.paths.get_mut(path).counters;
         counters.packets_received += 1;
         counters.bytes_received += length as u64;
+        self.tell(|a| TraceEvent::Received { route: a.paths.get(path).route, bytes: length, ecn });
         if self.paths.get(path).is_confirmed() {
             self.credit(length);
         }

@@ -6,6 +6,7 @@ use super::{Association, Context, Control, State, WindowProbe};
 use crate::event::CloseReason;
 use crate::info::PathState;
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 impl Association {
     /// When the next timer expires.
@@ -122,10 +123,7 @@ impl Association {
     /// T3-rtx (RFC 9260 section 6.3.3): the window closes, the timeout doubles, what was in flight is lost.
     fn on_t3(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
-        self.counters.timeouts += 1;
-        let path = self.paths.get_mut(index);
-        path.counters.timeouts += 1;
-        path.back_off(&self.config.timing);
+        self.count_timeout(index);
         // A window probe that was answered, but found no room, says nothing against the path (section 6.1 A).
         //= rfc9260#6.1-6
         if self.window_probe == WindowProbe::Answered {
@@ -142,6 +140,15 @@ impl Association {
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         self.report_transition(index, transition);
         self.count_error();
+    }
+
+    /// A timeout of T3-rtx, or of what counts as one.
+    pub(super) fn count_timeout(&mut self, index: PathIndex) {
+        let path = self.paths.get_mut(index);
+        path.counters.timeouts += 1;
+        path.back_off(&self.config.timing);
+        let route = path.route;
+        self.note(TraceEvent::Timeout { route });
     }
 
     /// Several paths may share the link that has just failed: heartbeats on all of them show within a round trip which

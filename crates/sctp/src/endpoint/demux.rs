@@ -8,6 +8,7 @@ use super::{AssociationId, Endpoint, Listener};
 use crate::association::{Screen, Verdict};
 use crate::event::{CloseReason, PathError};
 use crate::info::StateName;
+use crate::trace::DropReason;
 
 impl Endpoint {
     /// Takes a packet that came by `route` (whose `remote` is the packet's source).
@@ -23,12 +24,10 @@ impl Endpoint {
         //= rfc9260#3.1-1 3.1-2
         let has_ports = |p: &Packet<'_>| p.header.source_port != 0 && p.header.destination_port != 0;
         let Some(parsed) = self.parse(packet).filter(has_ports) else {
-            self.counters.malformed += 1;
-            return;
+            return self.on_dropped(route, DropReason::Malformed);
         };
         let Some(Ok(first)) = parsed.raw_chunks().next() else {
-            self.counters.malformed += 1;
-            return;
+            return self.on_dropped(route, DropReason::Malformed);
         };
         //= rfc9260#8.4-1
         if !is_unicast(route) {
@@ -42,7 +41,7 @@ impl Endpoint {
                 self.on_cookie_echo(now, route, &parsed, &echo, Some(&first));
             }
             //= rfc9260#8.5.1-2 8.5.1-3
-            _ if parsed.header.tag.0 == 0 => self.counters.bad_tag += 1,
+            _ if parsed.header.tag.0 == 0 => self.on_dropped(route, DropReason::BadTag),
             _ => match self.find(&parsed.header, route, &first) {
                 Owner::Association(id) => {
                     //= rfc4895#6.3-11
@@ -51,7 +50,7 @@ impl Endpoint {
                 //= rfc4895#6.3-12 6.3-13
                 Owner::Nobody => self.on_out_of_the_blue(now, route, &parsed),
                 //= rfc9260#8.5-3
-                Owner::Forged => self.counters.bad_tag += 1,
+                Owner::Forged => self.on_dropped(route, DropReason::BadTag),
             },
         }
     }
@@ -128,8 +127,7 @@ impl Endpoint {
         //= rfc5061#5.3-26
         if !self.association(id).is_some_and(|a| a.knows_remote(route.remote) || a.is_moving(packet)) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
-            self.counters.out_of_the_blue += 1;
-            return;
+            return self.on_dropped(route, DropReason::OutOfTheBlue);
         }
         let verdict = self.with(id, now, |association, ctx| {
             let path = association.path_of(route, ctx);
@@ -163,7 +161,7 @@ impl Endpoint {
 
     /// RFC 9260 section 8.4, in its order.
     fn on_out_of_the_blue(&mut self, now: Time, route: &Route, packet: &Packet<'_>) {
-        self.counters.out_of_the_blue += 1;
+        self.on_dropped(route, DropReason::OutOfTheBlue);
         let header = reflect(&packet.header);
         let mut has_shutdown_ack = false;
         for chunk in packet.chunks() {
@@ -195,7 +193,9 @@ impl Endpoint {
     /// Whether a packet that is no association's may be answered to where it says it comes from; counts if not.
     pub(super) fn may_answer_stray(&mut self, route: &Route, now: Time) -> bool {
         let may = self.strays.take(route.remote, now);
-        self.counters.strays_limited += u64::from(!may);
+        if !may {
+            self.on_dropped(route, DropReason::StraysLimited);
+        }
         may
     }
 

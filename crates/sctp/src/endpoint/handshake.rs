@@ -19,6 +19,7 @@ use crate::event::CloseReason;
 use crate::extension::Offer;
 use crate::extension::auth::{Auth, Nonce};
 use crate::negotiation::{self, Agreed, PeerInit};
+use crate::trace::DropReason;
 
 /// How many times longer than the INIT its answer may be.
 const ANSWER_FACTOR: usize = 3;
@@ -46,16 +47,13 @@ impl Endpoint {
         // RFC 9260 section 8.5.1 A: the tag is zero, and the INIT is alone.
         //= rfc9260#12.3-2 8.5.1-2 8.5.1-3
         if packet.header.tag.0 != 0 || packet.raw_chunks().count() != 1 {
-            self.counters.bad_tag += 1;
-            return;
+            return self.on_dropped(route, DropReason::BadTag);
         }
         let Ok(Chunk::Init(init)) = first.parse() else {
-            self.counters.malformed += 1;
-            return;
+            return self.on_dropped(route, DropReason::Malformed);
         };
         if !self.inits.take(route.remote, now) {
-            self.counters.inits_limited += 1;
-            return;
+            return self.on_dropped(route, DropReason::InitsLimited);
         }
         //= rfc9260#5.1-4 5.1-17 5.2.2-6
         let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
@@ -63,7 +61,7 @@ impl Endpoint {
             Ok(peer) => self.on_init(now, (route, packet.len()), header, &peer, listener),
             // A zero tag cannot be answered (section 3.3.2).
             //= rfc9260#3.3.2-7
-            Err(_) if init.tag.0 == 0 => self.counters.malformed += 1,
+            Err(_) if init.tag.0 == 0 => self.on_dropped(route, DropReason::Malformed),
             //= rfc9260#5.1.2-3 5.1-15 5.1-16 3.3.2-12 3.3.2-14
             Err(cause) => self.replies.refuse(*route, header, &[cause]),
         }
@@ -113,7 +111,7 @@ impl Endpoint {
             adaptation: peer.adaptation,
         };
         if !self.has_room() {
-            self.counters.out_of_resource += 1;
+            self.on_dropped(route, DropReason::OutOfResource);
             self.replies.refuse(*route, header, &[Cause::OutOfResource]);
             return None;
         }
@@ -239,8 +237,7 @@ impl Endpoint {
             if let Some((_, fewer)) = reports.split_last() {
                 reports = fewer;
             } else if terms.local_addresses.pop().is_none() && terms.config.adaptation.take().is_none() {
-                self.counters.inits_too_short += 1;
-                return;
+                return self.on_dropped(route, DropReason::InitTooShort);
             }
         }
     }
@@ -326,6 +323,7 @@ impl Endpoint {
         association.credit(length);
         association.report_unrecognized(&peer.unrecognized, &ctx);
         self.slots.replace(id, Slot::Association(Box::new(association)));
+        self.record_birth(id);
         self.settle(id);
     }
 
@@ -358,26 +356,23 @@ impl Endpoint {
             Ok(cookie) => (cookie, None),
             Err(CookieError::Stale(cookie, by)) => (*cookie, Some(by)),
             Err(CookieError::Forged) => {
-                self.counters.bad_cookies += 1;
-                return;
+                return self.on_dropped(route, DropReason::BadCookie);
             }
         };
         if !self.is_authentic(&cookie, auth) {
-            self.counters.unauthenticated_cookies += 1;
-            return;
+            return self.on_dropped(route, DropReason::UnauthenticatedCookie);
         }
         let by_tag = self.slots.by_tag(cookie.local_tag);
         // Its tag was free when the cookie was made, and may since have become another peer's.
         if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
-            self.counters.bad_cookies += 1;
-            return;
+            return self.on_dropped(route, DropReason::BadCookie);
         }
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
         let known = existing.and_then(|id| self.known_tags(id));
         // A cookie of the association that exists is never stale (step 5).
         if let (Some(by), true) = (staleness, known != Some((cookie.local_tag, Some(cookie.peer_tag)))) {
-            self.counters.stale_cookies += 1;
+            self.on_dropped(route, DropReason::StaleCookie);
             if !self.may_answer_stray(route, now) {
                 return;
             }
@@ -407,7 +402,7 @@ impl Endpoint {
         cookie: &Cookie,
         existing: Option<AssociationId>,
     ) {
-        self.counters.spent_cookies += 1;
+        self.on_dropped(route, DropReason::SpentCookie);
         if existing.is_none() && self.may_answer_stray(route, now) {
             self.replies.refuse(*route, cookie.answer_header(), &[]);
         }
@@ -477,6 +472,7 @@ impl Endpoint {
         let mut association = self.build(now, cookie, self.config.association.clone());
         association.announce();
         let id = self.slots.insert(Slot::Association(Box::new(association)));
+        self.record_birth(id);
         self.settle(id);
         Some(id)
     }
@@ -503,6 +499,7 @@ impl Endpoint {
         };
         let association = self.build(now, cookie, config);
         self.slots.replace(id, Slot::Association(Box::new(association)));
+        self.record_birth(id);
         self.with(id, now, |a, ctx| a.accept(ctx));
         Some(id)
     }

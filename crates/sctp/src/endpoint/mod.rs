@@ -12,6 +12,7 @@ mod replies;
 mod slots;
 mod spent;
 mod streams;
+mod tracing;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::memory::Pressure;
 use crate::random::Random;
+use crate::trace::{Trace, TraceEvent};
 use budget::Budget;
 pub(crate) use replies::Replies;
 pub use slots::AssociationId;
@@ -53,6 +55,7 @@ pub struct Endpoint {
     events: VecDeque<(AssociationId, Event)>,
     replies: Replies,
     counters: EndpointCounters,
+    trace: Trace,
 }
 
 /// What [`Endpoint::connect`] needs.
@@ -133,6 +136,7 @@ impl Endpoint {
             events: VecDeque::new(),
             replies: Replies::new(config.limits.queued_replies),
             counters: EndpointCounters::default(),
+            trace: Trace::new(config.limits.trace_records),
             random,
             latest: now,
             config,
@@ -240,6 +244,7 @@ impl Endpoint {
     /// An association that never got an INIT ACK is over.
     fn close_opening(&mut self, id: AssociationId, reason: CloseReason) {
         self.slots.replace(id, Slot::Finished);
+        self.record(Some(id), TraceEvent::State { from: StateName::CookieWait, to: StateName::Closed });
         self.events.push_back((id, Event::Closed(reason)));
         self.settle(id);
     }
@@ -428,7 +433,12 @@ impl Endpoint {
     /// What was counted beside the associations.
     pub fn counters(&self) -> EndpointCounters {
         let memory = self.slots.memory();
-        EndpointCounters { replies_dropped: self.replies.dropped, memory, ..self.counters }
+        EndpointCounters {
+            replies_dropped: self.replies.dropped,
+            trace_lost: self.trace.lost(),
+            memory,
+            ..self.counters
+        }
     }
 
     /// Recounts everything that is counted; panics if a count is wrong. For tests and fuzzing.
@@ -459,6 +469,7 @@ impl Endpoint {
         let (now, pressure) = (self.not_back(now), self.pressure());
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
         association.set_pressure(pressure);
+        let traced = self.trace.is_on().then(|| association.begin_notes());
         let mut ctx = Context {
             now,
             random: &mut self.random,
@@ -468,6 +479,9 @@ impl Endpoint {
         let result = work(association, &mut ctx);
         if association.has_news() {
             self.take_news(id);
+        }
+        if let Some(before) = traced {
+            self.take_notes(id, before);
         }
         self.give_turn(id);
         Some(result)

@@ -20,6 +20,13 @@ pub struct AssociationId {
     index: usize,
 }
 
+impl AssociationId {
+    /// A number that no other association of the endpoint has, for people to read.
+    pub fn number(self) -> u64 {
+        self.generation
+    }
+}
+
 /// What an id stands for.
 pub(crate) enum Slot {
     /// INIT sent.

@@ -35,3 +35,4 @@ mod states;
 mod stranger;
 mod streams;
 mod tags;
+mod tracing;

@@ -9,6 +9,7 @@ use wire::{Cause, Parameter, ReConfig, ReconfigResult, RequestSn, Tsn};
 use super::super::{Association, Context, Control, State};
 use crate::extension::reconfig::{Answer, Arrival, ReconfigOutcome, StreamDirection, Streams, Wish};
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// How many timeouts nothing new is sent while the peer is expected to ask again for a reset of the association.
 const QUIET_TIMEOUTS: u32 = 3;
@@ -29,7 +30,7 @@ impl Association {
             let cause = Cause::ProtocolViolation(b"RE-CONFIG with parameters that do not belong together");
             return self.report(path, &cause, ctx);
         };
-        self.counters.reconfigs_received += 1;
+        self.note(TraceEvent::ReconfigReceived);
         let had_ready = self.inbound.has_ready();
         let mut answered: SmallVec<[(RequestSn, Answer); 2]> = SmallVec::new();
         //= rfc6525#5.2.1-1

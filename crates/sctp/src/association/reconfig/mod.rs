@@ -18,6 +18,7 @@ use crate::error::ReconfigError;
 use crate::event::Event;
 use crate::extension::reconfig::{Pending, ReconfigOutcome, ReconfigPolicy, StreamDirection, Streams, Wish};
 use crate::path::PathIndex;
+use crate::trace::TraceEvent;
 
 /// Octets of a RE-CONFIG chunk with the longest request, without its list of streams.
 const REQUEST_LEN: usize = 20;
@@ -178,7 +179,8 @@ impl Association {
             //= rfc6525#5.1.1-6
             (pending.path, pending.deadline) = (path, deadline);
         }
-        self.counters.reconfigs_sent += 1;
+        let route = self.paths.get(path).route;
+        self.note(TraceEvent::ReconfigSent { route });
         self.queue_request();
     }
 

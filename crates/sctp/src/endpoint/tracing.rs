@@ -1,0 +1,52 @@
+//! Records of what happens, for drivers that ask for them: see [`crate::TraceEvent`].
+
+use base::Route;
+
+use super::slots::Slot;
+use super::{AssociationId, Endpoint};
+use crate::info::StateName;
+use crate::trace::{DropReason, TraceEvent, TraceRecord};
+
+impl Endpoint {
+    /// Begins or ends the noting of what happens. Records that were not polled are forgotten at the end.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.trace.set(on);
+    }
+
+    /// The next record of what happened, in order. They should be polled as often as events are: see
+    /// [`Limits::trace_records`](crate::Limits::trace_records).
+    pub fn poll_trace(&mut self) -> Option<TraceRecord> {
+        self.trace.pop()
+    }
+
+    /// Counts a packet of no use, or a request that is not granted.
+    pub(super) fn on_dropped(&mut self, route: &Route, reason: DropReason) {
+        self.counters.count(reason);
+        self.record(None, TraceEvent::Dropped { route: *route, reason });
+    }
+
+    /// An association exists from now on.
+    pub(super) fn record_birth(&mut self, id: AssociationId) {
+        let Some(association) = self.association(id).filter(|_| self.trace.is_on()) else { return };
+        let ((local_port, remote_port), (local, peer)) = (association.ports(), association.tags());
+        let state = association.state_name();
+        let (local_tag, peer_tag) = (local.0, peer.0);
+        self.record(Some(id), TraceEvent::Begun { local_port, remote_port, local_tag, peer_tag, state });
+    }
+
+    /// What an association has noted, and how its state has changed.
+    pub(super) fn take_notes(&mut self, id: AssociationId, from: StateName) {
+        let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return };
+        let to = association.state_name();
+        let changed = (from != to).then_some(TraceEvent::State { from, to });
+        for event in association.end_notes().into_iter().chain(changed) {
+            self.trace.push(TraceRecord { at: self.latest, association: Some(id), event });
+        }
+    }
+
+    pub(super) fn record(&mut self, association: Option<AssociationId>, event: TraceEvent) {
+        if self.trace.is_on() {
+            self.trace.push(TraceRecord { at: self.latest, association, event });
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the engine did and why, record by record, for whoever asks.
+//!
+//! Off until [`Endpoint::set_tracing`](crate::Endpoint::set_tracing): then [`Endpoint::poll_trace`](crate::Endpoint::poll_trace)
+//! hands out what was noted. Everything that [`Counters`](crate::Counters) counts, packets and user bytes apart, is noted by
+//! the call that counts it (`Counters::count`), so a trace and the counters cannot disagree. Contents of messages
+//! and keys are never noted.
+//!
+//! Invariant: [`Limits::trace_records`](crate::Limits::trace_records) bounds what waits to be polled; beyond, the oldest
+//! records go and are counted.
+
+mod event;
+
+use std::collections::VecDeque;
+
+use base::Time;
+
+use crate::endpoint::AssociationId;
+pub use event::{DropReason, TraceEvent};
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceRecord {
+    /// When it happened.
+    pub at: Time,
+    /// Whose it is; `None`: it concerns no association.
+    pub association: Option<AssociationId>,
+    /// What happened.
+    pub event: TraceEvent,
+}
+
+/// What one association notes while it works on one thing; nothing unless somebody traces.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Option<Vec<TraceEvent>>);
+
+impl Notes {
+    pub(crate) fn begin(&mut self) {
+        self.0 = Some(Vec::new());
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, event: TraceEvent) {
+        if let Some(notes) = &mut self.0 {
+            notes.push(event);
+        }
+    }
+
+    /// What was noted, oldest first.
+    pub(crate) fn end(&mut self) -> Vec<TraceEvent> {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+/// The records of an endpoint that wait to be polled.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    is_on: bool,
+    limit: usize,
+    records: VecDeque<TraceRecord>,
+    lost: u64,
+}
+
+impl Trace {
+    pub(crate) fn new(limit: usize) -> Trace {
+        Trace { is_on: false, limit, records: VecDeque::new(), lost: 0 }
+    }
+
+    pub(crate) fn set(&mut self, on: bool) {
+        self.is_on = on;
+        if !on {
+            self.records = VecDeque::new();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    pub(crate) fn push(&mut self, record: TraceRecord) {
+        if self.records.len() >= self.limit {
+            self.records.pop_front();
+            self.lost += 1;
+        }
+        self.records.push_back(record);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<TraceRecord> {
+        self.records.pop_front()
+    }
+
+    /// Records that were not polled in time, and went.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+}
