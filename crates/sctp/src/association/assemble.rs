@@ -30,9 +30,45 @@ pub(crate) struct Train {
     pub(crate) ecn: Ecn,
 }
 
+/// What a sender has for the train of another.
+#[derive(Debug)]
+pub(crate) enum Joining {
+    /// Wrote a packet of so many bytes.
+    Packet(usize),
+    /// Its next packet does not go with the train.
+    Other,
+    /// Has nothing to send.
+    Nothing,
+}
+
 impl Association {
     /// Writes the next packets, all for one path.
     pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
+        let path = self.path_to_serve(ctx)?;
+        if let Some((index, Control::SizeProbe { nonce, size })) = self.control.front() {
+            let (index, nonce, size) = (*index, *nonce, *size);
+            self.control.pop_front();
+            let probe = self.write_size_probe(index, nonce, size, buf);
+            return probe.or_else(|| self.poll_transmit(buf, ctx));
+        }
+        self.write_train(path, TRAIN_MAX, buf, ctx)
+    }
+
+    /// Writes the next packet if it has no data and goes by this route.
+    pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8], ctx: &mut Context<'_>) -> Joining {
+        let Some(path) = self.path_to_serve(ctx) else { return Joining::Nothing };
+        let has_data = !self.queue.is_empty() || self.outstanding.bytes() > 0 || self.forward.is_due();
+        let is_probe = matches!(self.control.front(), Some((_, Control::SizeProbe { .. })));
+        let by = self.paths.get(path);
+        let fits = by.packet_size() <= buf.len() && self.room_for_cookie() <= by.packet_size();
+        if has_data || is_probe || by.route != *route || !fits {
+            return Joining::Other;
+        }
+        self.write_train(path, 1, buf, ctx).map_or(Joining::Nothing, |train| Joining::Packet(train.len))
+    }
+
+    /// Does what is due before anything is sent; the path of the next packet, if there is one.
+    fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
         if matches!(self.state, State::Closed) {
             return None;
         }
@@ -42,20 +78,25 @@ impl Association {
         self.give_up_lost(ctx.now);
         self.refill_pacers(ctx.now);
         //= rfc9260#5.1-7
-        let Some(path) = self.next_path() else {
+        let path = self.next_path();
+        if path.is_none() {
             self.note_waiting(ctx.now);
-            return None;
-        };
-        if let Some((index, Control::SizeProbe { nonce, size })) = self.control.front() {
-            let (index, nonce, size) = (*index, *nonce, *size);
-            self.control.pop_front();
-            let probe = self.write_size_probe(index, nonce, size, buf);
-            return probe.or_else(|| self.poll_transmit(buf, ctx));
         }
+        path
+    }
+
+    /// Writes packets for a path, up to a number.
+    fn write_train(
+        &mut self,
+        path: PathIndex,
+        packets_max: usize,
+        buf: &mut [u8],
+        ctx: &mut Context<'_>,
+    ) -> Option<Train> {
         let (new, again) = (self.counters.data_sent, self.counters.data_retransmitted);
         let usual = self.paths.get(path).packet_size();
         let needed = self.room_for_old(path).max(self.room_for_cookie()).max(usual);
-        let packets_max = if needed > usual { 1 } else { TRAIN_MAX };
+        let packets_max = if needed > usual { 1 } else { packets_max };
         let (mut len, mut segment_size, mut packets) = (0, needed, 0);
         while packets < packets_max && len + segment_size <= buf.len() {
             let is_full_size = packets == 0;

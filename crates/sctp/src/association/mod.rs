@@ -54,6 +54,7 @@ use crate::random::Random;
 use crate::rx::Inbound;
 use crate::trace::{Notes, TraceEvent};
 use crate::tx::{Forward, Limited, Outstanding, SendQueue};
+pub(crate) use assemble::Joining;
 pub(crate) use authentication::Screen;
 use idle::Idle;
 pub(crate) use opening::{INIT_PACKET_MAX, Opening, own_parameters};

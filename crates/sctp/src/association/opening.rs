@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use wire::{Cause, Chunk, CommonHeader, Init, PacketWriter, Parameter, Parameters, Tsn, VerificationTag};
 
 use super::state::Retry;
-use super::{Association, Context, Control, State};
+use super::{Association, Context, Control, Joining, State};
 use crate::config::AssociationConfig;
 use crate::event::{CloseReason, Event, Unreachable};
 use crate::extension::Offer;
@@ -79,6 +79,17 @@ impl Opening {
         //= rfc9260#3-1
         packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
         Some((route, packet.finish()))
+    }
+
+    /// The same, for a train that goes by this route.
+    pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8]) -> Joining {
+        match self.init_routes.get(self.unsent) {
+            None => Joining::Nothing,
+            Some(next) if next == route && buf.len() >= INIT_PACKET_MAX => {
+                self.poll_transmit(buf).map_or(Joining::Nothing, |(_, len)| Joining::Packet(len))
+            }
+            Some(_) => Joining::Other,
+        }
     }
 
     /// The extensions we offer.

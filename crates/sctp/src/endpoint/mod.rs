@@ -6,6 +6,7 @@ mod addresses;
 mod budget;
 mod demux;
 mod handshake;
+mod join;
 mod keys;
 mod options;
 mod replies;
@@ -106,7 +107,7 @@ pub enum InitDecision {
     Ignore,
 }
 
-/// One packet or a train of them, written into the caller's buffer.
+/// One packet or a train of them, written into the caller's buffer. A train may hold packets of several associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The way to send it.
@@ -260,11 +261,18 @@ impl Endpoint {
     /// `None`.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         let now = self.not_back(now);
+        let (train, sender) = self.next_train(now, buf)?;
+        Some(self.joined(now, train, sender, buf))
+    }
+
+    /// The next train of one sender: an association, or the replies.
+    fn next_train(&mut self, now: Time, buf: &mut [u8]) -> Option<(Transmit, Option<AssociationId>)> {
         if let Some((route, packet)) = self.replies.pop() {
             let room = buf.get_mut(..packet.len())?;
             room.copy_from_slice(&packet);
             let len = packet.len();
-            return Some(Transmit { route, ecn: Ecn::NotEct, len, segment_size: len, may_fragment: false });
+            let reply = Transmit { route, ecn: Ecn::NotEct, len, segment_size: len, may_fragment: false };
+            return Some((reply, None));
         }
         while let Some(&id) = self.ready.front() {
             let sent = match self.slots.get_mut(id) {
@@ -287,16 +295,19 @@ impl Endpoint {
                 Some(transmit) => {
                     // Others get their turn between two trains.
                     self.ready.rotate_left(1);
-                    return Some(transmit);
+                    return Some((transmit, Some(id)));
                 }
-                None => {
-                    self.ready.pop_front();
-                    self.slots.set_ready(id, false);
-                    self.set_timer(id);
-                }
+                None => self.end_turn(id),
             }
         }
         None
+    }
+
+    /// The first of the queue has nothing to send.
+    fn end_turn(&mut self, id: AssociationId) {
+        self.ready.pop_front();
+        self.slots.set_ready(id, false);
+        self.set_timer(id);
     }
 
     /// What happened next, in order.

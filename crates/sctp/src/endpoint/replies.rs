@@ -25,6 +25,17 @@ impl Replies {
         self.queue.pop_front()
     }
 
+    /// The next packet, if it goes this way and has at most `max` bytes.
+    pub(crate) fn pop_by(&mut self, route: &Route, max: usize) -> Option<Vec<u8>> {
+        self.queue.front().filter(|(by, packet)| by == route && packet.len() <= max)?;
+        self.pop().map(|(_, packet)| packet)
+    }
+
+    /// Puts a packet first that was to go with others and did not fit: one more than the limit at most.
+    pub(crate) fn push_front(&mut self, route: Route, packet: Vec<u8>) {
+        self.queue.push_front((route, packet));
+    }
+
     /// Queues a packet with one chunk; drops it if too many wait or it does not fit.
     //= rfc9260#3-1
     pub(crate) fn push(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>) {

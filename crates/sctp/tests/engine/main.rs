@@ -16,6 +16,7 @@ mod goodput;
 mod grid;
 mod handshake_faults;
 mod hostile;
+mod joined;
 mod many;
 mod memory;
 mod mtu;

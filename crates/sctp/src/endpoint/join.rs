@@ -1,0 +1,79 @@
+//! Packets of several associations in one train: what goes the same way goes in one piece.
+//!
+//! Between two hosts with many associations most packets without data are short and alone: those that open and shut, SACKs,
+//! heartbeats. Each would cost a system call and a walk through both kernels. Refuses packets with data, which have a window,
+//! a pace and ECN bits of their own. Invariants: all packets of a train but the last have one length, and the last is no
+//! longer. Begin with [`Endpoint::joined`].
+
+use base::{Ecn, Route, Time};
+
+use super::{AssociationId, Endpoint, Transmit};
+use crate::association::Joining;
+use crate::endpoint::slots::Slot;
+
+/// Packets that one train has at most (UDP_MAX_SEGMENTS of Linux before 6.9).
+const PACKETS_MAX: usize = 64;
+
+impl Endpoint {
+    /// Appends to a train of packets without data what others than its sender have for the same way.
+    pub(super) fn joined(
+        &mut self,
+        now: Time,
+        mut train: Transmit,
+        sender: Option<AssociationId>,
+        buf: &mut [u8],
+    ) -> Transmit {
+        if train.ecn != Ecn::NotEct || train.may_fragment {
+            return train;
+        }
+        let mut packets = train.len / train.segment_size;
+        while packets < PACKETS_MAX && train.len.is_multiple_of(train.segment_size) {
+            let room = &mut buf[train.len..];
+            let Some(len) = self.next_packet_by(now, &train.route, sender, room) else { break };
+            if len <= train.segment_size {
+                train.len += len;
+            } else if packets == 1 {
+                // The longer one goes first.
+                buf[..train.len + len].rotate_left(train.len);
+                (train.len, train.segment_size) = (train.len + len, len);
+            } else {
+                self.replies.push_front(train.route, room[..len].to_vec());
+                break;
+            }
+            packets += 1;
+        }
+        train
+    }
+
+    /// Writes a packet without data that goes this way, if the next of the replies or of the associations is one.
+    fn next_packet_by(
+        &mut self,
+        now: Time,
+        route: &Route,
+        sender: Option<AssociationId>,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        if let Some(packet) = self.replies.pop_by(route, buf.len()) {
+            buf[..packet.len()].copy_from_slice(&packet);
+            return Some(packet.len());
+        }
+        while let Some(&id) = self.ready.front().filter(|id| Some(**id) != sender) {
+            let joining = match self.slots.get_mut(id) {
+                Some(Slot::Opening(opening)) => opening.poll_joining(route, buf),
+                Some(Slot::Association(_)) => {
+                    self.with(id, now, |a, ctx| a.poll_joining(route, buf, ctx)).unwrap_or(Joining::Nothing)
+                }
+                Some(Slot::Finished) | None => Joining::Nothing,
+            };
+            match joining {
+                Joining::Packet(len) => {
+                    self.ready.rotate_left(1);
+                    return Some(len);
+                }
+                Joining::Other => return None,
+                Joining::Nothing => self.end_turn(id),
+            }
+        }
+        None
+    }
+}
