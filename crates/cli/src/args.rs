@@ -69,6 +69,17 @@ pub enum Command {
         /// The setting
         name: Option<String>,
     },
+    /// Forget what was learned of a host: its next connection tries SCTP again
+    ///
+    /// `shimrules -L` shows what was learned. Connections go on.
+    Forget {
+        /// Host
+        #[arg(
+            value_name = "HOST",
+            help = "Host, such as 10.1.2.3, 2001:db8::1 or host.example: all its addresses"
+        )]
+        host: String,
+    },
     /// Read the configuration and the rules again; connections go on
     Reload,
     /// Show or check the configuration file
@@ -106,7 +117,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 
-    /// Directory for the rules file and the log
+    /// Directory for the rules file, the learned table and the log
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 

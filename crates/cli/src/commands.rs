@@ -24,6 +24,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<(), CliError> {
         Command::Set { assignments } => set(session, assignments),
         Command::Get { name: None } => ask_and_show(session, &Request::Settings),
         Command::Get { name: Some(name) } => get(session, name),
+        Command::Forget { host } => forget(session, host),
         Command::Reload => ask_and_show(session, &Request::Reload),
         Command::Config { command } => config(session, command),
         Command::Man { dir } => man::write_man_pages(dir).map_err(|e| cannot_write(dir, &e)),
@@ -100,10 +101,20 @@ fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
 
 /// The first address of a host.
 pub(crate) fn resolve_host(host: &str) -> Result<IpAddr, CliError> {
+    let first = addresses_of(host)?.next();
+    first.ok_or_else(|| CliError::Failed(format!("{host} has no address")))
+}
+
+fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, CliError> {
     let found = (host.trim_matches(['[', ']']), 0).to_socket_addrs();
     let found = found.map_err(|e| CliError::Failed(format!("cannot find the address of {host}: {e}")))?;
-    let first = found.map(|a| normalise(a.ip())).next();
-    first.ok_or_else(|| CliError::Failed(format!("{host} has no address")))
+    Ok(found.map(|address| normalise(address.ip())))
+}
+
+/// Forgets all addresses of a host, each once.
+fn forget(session: Session<'_>, host: &str) -> Result<(), CliError> {
+    let addresses: BTreeSet<IpAddr> = addresses_of(host)?.collect();
+    addresses.into_iter().try_for_each(|address| ask_and_show(session, &Request::Forget { address }))
 }
 
 fn config(session: Session<'_>, command: &ConfigCommand) -> Result<(), CliError> {

@@ -1,14 +1,14 @@
-//! `shimrules`: the rules table, with the commands of the papers' Table I.
+//! `shimrules`: the rules table, with the commands of the papers' tables.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Parser};
-use control::{DEFAULT_CONTROL, Request, Response, RuleSelector, RulesReport};
-use rules::{Chain, IpNet, Policy, PortRange, Rule};
+use control::{DEFAULT_CONTROL, Request, Response, RuleRow, RuleSelector, RulesReport};
+use rules::{Chain, IpNet, Policy, PortRange, Rule, Tally};
 
 use crate::session::{Session, unexpected};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, millis};
 use crate::{CliError, show};
 
 /// Which connections ride SCTP: list and change the rules of sctpifyd
@@ -19,6 +19,11 @@ use crate::{CliError, show};
 /// specific: put the specific ones first. A rule without address or ports matches any.
 ///
 /// Changes hold at once for new connections, and stay across restarts.
+///
+/// With automatic configuration (-C, the default) the daemon learns which destinations have no SCTP: connections to them
+/// are plain TCP at once, for a time that grows, until a probe in the background is answered. -L shows what was learned
+/// apart from the rules. A rule that names a single host beats what was learned of it; a rule for a network, or for any
+/// address, leaves room for learning.
 ///
 /// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
 #[derive(Parser, Debug)]
@@ -40,11 +45,11 @@ pub struct Shimrules {
     #[arg(short = 'D', group = "action")]
     pub delete: bool,
 
-    /// List rules, with the hits of each
+    /// List rules, with the hits of each, and what was learned
     #[arg(short = 'L', group = "action")]
     pub list: bool,
 
-    /// Flush: delete all rules
+    /// Flush: delete all rules, and forget what was learned
     #[arg(short = 'F', group = "action")]
     pub flush: bool,
 
@@ -55,6 +60,14 @@ pub struct Shimrules {
     /// Set the default policy of a chain
     #[arg(short = 'S', group = "action")]
     pub set_default: bool,
+
+    /// Automatic configuration on: learn which destinations have no SCTP
+    #[arg(short = 'C', group = "action")]
+    pub auto_enable: bool,
+
+    /// Automatic configuration off: learn nothing, and do not heed what was learned
+    #[arg(short = 'B', group = "action")]
+    pub auto_disable: bool,
 
     /// Show usage information
     #[arg(short = 'H', short_alias = 'h', long = "help", action = ArgAction::Help)]
@@ -88,7 +101,7 @@ pub struct Shimrules {
     #[arg(value_name = "NUMBER")]
     pub number: Option<usize>,
 
-    /// List comments too
+    /// List comments, and what became of the connections of each rule, too
     #[arg(short = 'v')]
     pub verbose: bool,
 
@@ -104,7 +117,7 @@ pub struct Shimrules {
 const USAGE: &str = "shimrules -[AD] -c<chain> -p<policy> <rule specification>\n       \
                      shimrules -D -c<chain> -p<policy> <number>\n       \
                      shimrules -L [-c<chain>] [-p<policy>] [-v]\n       \
-                     shimrules -[FH]\n       \
+                     shimrules -[FCBH]\n       \
                      shimrules -G -c<chain>\n       \
                      shimrules -S -c<chain> -p<policy>";
 
@@ -161,6 +174,15 @@ fn request(args: &Shimrules) -> Result<Request, CliError> {
         let (chain, policy) = (need(args.chain, "-S", "-c")?, need(args.policy, "-S", "-p")?);
         return Ok(Request::DefaultSet { chain, policy });
     }
+    if (args.chain.is_some() || args.policy.is_some()) && !args.flush {
+        return Err(usage("-C and -B are for all rules and take no -c or -p"));
+    }
+    if args.auto_enable {
+        return Ok(Request::RuleAutoEn);
+    }
+    if args.auto_disable {
+        return Ok(Request::RuleAutoDis);
+    }
     if args.chain.is_some() || args.policy.is_some() {
         return Err(usage("-F deletes all rules and takes no -c or -p: delete single rules with -D"));
     }
@@ -190,7 +212,7 @@ fn usage(problem: &str) -> CliError {
     CliError::Usage(format!("{problem}\nUsage: {USAGE}\n`shimrules -H` tells more"))
 }
 
-/// Prints the rules, and the default policies they are exceptions to.
+/// Prints the rules, the default policies they are exceptions to, and what was learned.
 pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: bool) -> io::Result<()> {
     for d in &report.defaults {
         let searched = format!("rules of {}-{} are searched", d.chain, d.policy.opposite());
@@ -198,9 +220,15 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
         writeln!(out, "default {:<6} {:<7}  {} {hits}; {searched}", d.chain, d.policy, d.hits)?;
     }
     if report.rules.is_empty() {
-        return writeln!(out, "no rules");
+        writeln!(out, "no rules")?;
+    } else {
+        writeln!(out)?;
+        rules_table(&report.rules, verbose).print(out, "")?;
     }
-    writeln!(out)?;
+    show_learned(out, report)
+}
+
+fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
     let mut columns = vec![
         ("CHAIN", Align::Left),
         ("POLICY", Align::Left),
@@ -211,10 +239,18 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
         ("NAME", Align::Left),
     ];
     if verbose {
-        columns.push(("COMMENT", Align::Left));
+        columns.extend([
+            ("DATE", Align::Left),
+            ("CALLS TODAY", Align::Right),
+            ("FAILED TODAY", Align::Right),
+            ("LAST CALL", Align::Right),
+            ("RTT", Align::Right),
+            ("LAST FAILURE", Align::Left),
+            ("COMMENT", Align::Left),
+        ]);
     }
     let mut table = Table::new(&columns);
-    for row in &report.rules {
+    for row in rules {
         let rule = &row.rule;
         let mut cells = vec![
             row.chain.to_string(),
@@ -226,8 +262,60 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
             rule.name.clone().unwrap_or_default(),
         ];
         if verbose {
+            cells.push(show::date(row.tally.day));
+            cells.extend(tally_cells(&row.tally));
             cells.push(rule.comment.clone().unwrap_or_default());
         }
+        table.row(cells);
+    }
+    table
+}
+
+/// Calls today, failures today, last call, round trip and last failure.
+fn tally_cells(tally: &Tally) -> [String; 5] {
+    let dash = || "-".to_owned();
+    [
+        tally.calls_today.to_string(),
+        tally.failures_today.to_string(),
+        tally.last_call.map_or_else(dash, |at| show::ago_unix(at.0)),
+        tally.rtt_us.map_or_else(dash, millis),
+        tally.last_failure.map_or_else(dash, |failure| failure.to_string()),
+    ]
+}
+
+/// Prints what was learned of destinations, those that are kept on TCP with reason, age and expiry.
+fn show_learned(out: &mut dyn Write, report: &RulesReport) -> io::Result<()> {
+    let chains_remote = report.defaults.iter().any(|d| d.chain == Chain::Remote);
+    if !chains_remote {
+        return Ok(());
+    }
+    let switch = if report.learning { "-C" } else { "-B: not heeded" };
+    if report.learned.is_empty() {
+        return writeln!(out, "nothing learned ({switch})");
+    }
+    writeln!(out, "\nlearned ({switch}):")?;
+    let mut table = Table::new(&[
+        ("DESTINATION", Align::Left),
+        ("POLICY", Align::Left),
+        ("REASON", Align::Left),
+        ("AGE", Align::Right),
+        ("EXPIRES", Align::Left),
+        ("CALLS TODAY", Align::Right),
+        ("FAILED TODAY", Align::Right),
+        ("LAST CALL", Align::Right),
+        ("RTT", Align::Right),
+        ("LAST FAILURE", Align::Left),
+    ]);
+    for row in &report.learned {
+        let disabled = row.entry.disabled;
+        let mut cells = vec![
+            show::destination(&row.entry),
+            Policy::from_enabled(disabled.is_none()).to_string(),
+            disabled.map_or_else(|| "-".into(), |d| d.failure.to_string()),
+            disabled.map_or_else(|| "-".into(), |d| show::age(d.since.0)),
+            show::expiry(row),
+        ];
+        cells.extend(tally_cells(&row.entry.tally));
         table.row(cells);
     }
     table.print(out, "")
@@ -250,13 +338,15 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_table_1_is_understood() {
+    fn every_command_of_the_papers_tables_is_understood() {
         let chain = Chain::Local;
         let policy = Policy::Enable;
         assert_eq!(parse("-L").unwrap(), Request::RulesList { chain: None, policy: None });
         let listed = parse("-L -clocal -penable").unwrap();
         assert_eq!(listed, Request::RulesList { chain: Some(chain), policy: Some(policy) });
         assert_eq!(parse("-F").unwrap(), Request::RulesFlush);
+        assert_eq!(parse("-C").unwrap(), Request::RuleAutoEn);
+        assert_eq!(parse("-B").unwrap(), Request::RuleAutoDis);
         assert_eq!(parse("-G -clocal").unwrap(), Request::DefaultGet { chain });
         assert_eq!(parse("-S -clocal -penable").unwrap(), Request::DefaultSet { chain, policy });
         let which = RuleSelector::Number(3);
@@ -271,6 +361,7 @@ mod tests {
         assert!(problem("-A -clocal").starts_with("-A needs -p"));
         assert!(problem("-G").starts_with("-G needs -c"));
         assert!(problem("-L -P 22").starts_with("-d, -P, --name and --comment go with"));
+        assert!(problem("-C -c remote").starts_with("-C and -B are for all rules"));
         assert!(problem("-F -c local").starts_with("-F deletes all rules"));
         assert!(problem("-D -clocal -penable -P 22 1").starts_with("-D takes a number or"));
         assert!(problem("-A -L").contains("cannot be used with"));

@@ -1,12 +1,16 @@
 //! The daemon's answers as text for people.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use control::{
-    Association, Connection, DoctorReport, Explanation, Fallback, Level, PastAttempt, Path, PathState,
+    Association, Connection, DoctorReport, Explanation, Fallback, LearnedRow, LearnedState, Level,
+    PastAttempt, Path, PathState,
 };
 use control::{Response, Role, SettingsReport, ShimState, Status, Verdict, Via};
+
+use rules::LearnedEntry;
 
 use crate::shimrules::show_rules;
 use crate::table::{Align, Table, bytes, millis, seconds};
@@ -35,8 +39,8 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     let c = &s.counters;
     writeln!(
         out,
-        "connects: {} seen, {} over SCTP, {} fell back to TCP, {} kept on TCP by rule",
-        c.connects_seen, c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp
+        "connects: {} seen, {} over SCTP, {} fell back to TCP, {} kept on TCP by rule, {} as learned",
+        c.connects_seen, c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp
     )?;
     writeln!(out, "accepts:  {} over SCTP, {} refused", c.accepts, c.accepts_refused)?;
     let (sent, received) = (bytes(c.bytes_sent), bytes(c.bytes_received));
@@ -205,11 +209,14 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
         Verdict::SctpThenTcp => "SCTP is tried first, then TCP",
         Verdict::Tcp => "plain TCP",
     };
-    writeln!(out, "{}: {verdict}", std::net::SocketAddr::new(e.address, e.port))?;
+    writeln!(out, "{}: {verdict}", SocketAddr::new(e.address, e.port))?;
     match &e.reason {
         None => writeln!(out, "  because {}", e.because)?,
         Some(reason) if reason.is_of_rules() => writeln!(out, "  because {reason}")?,
         Some(reason) => writeln!(out, "  because {reason}; the rules alone would say: {}", e.because)?,
+    }
+    if let Some(row) = &e.learned {
+        learned(out, row)?;
     }
     if e.connections > 0 {
         writeln!(out, "  connections over SCTP now: {}", e.connections)?;
@@ -227,6 +234,56 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
         }
     }
     e.notes.iter().try_for_each(|note| writeln!(out, "  note: {note}"))
+}
+
+fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {
+    let (entry, tally) = (&row.entry, row.entry.tally);
+    let today = format!("{} calls today, {} failed", tally.calls_today, tally.failures_today);
+    let round_trip = tally.rtt_us.map(|us| format!(", round trip {}", millis(us))).unwrap_or_default();
+    writeln!(out, "  learned of {}: {today}{round_trip}", destination(entry))?;
+    let Some(disabled) = entry.disabled else { return Ok(()) };
+    writeln!(
+        out,
+        "  kept on TCP since {} ({}); {}",
+        ago_unix(disabled.since.0),
+        disabled.failure,
+        expiry(row)
+    )
+}
+
+/// A learned destination: the host, or one port of it.
+pub(crate) fn destination(entry: &LearnedEntry) -> String {
+    entry.port.map_or_else(|| entry.host.to_string(), |port| SocketAddr::new(entry.host, port).to_string())
+}
+
+/// When a learned destination is tried again.
+pub(crate) fn expiry(row: &LearnedRow) -> String {
+    let until = row.entry.disabled.map_or(0, |d| d.until.0);
+    match row.state {
+        LearnedState::Enabled => "-".into(),
+        LearnedState::Disabled => {
+            format!("probed in {}", seconds(until.saturating_sub(unix_ms_now()).div_ceil(1000)))
+        }
+        LearnedState::Expired => "probed at its next call".into(),
+        LearnedState::Probing => "being probed".into(),
+    }
+}
+
+/// A day since 1970 as a date: `2026-11-22`; a dash for day 0, which nothing happened on.
+pub(crate) fn date(day: u64) -> String {
+    if day == 0 {
+        return "-".into();
+    }
+    // The civil calendar counted from 1 March of year 0, in eras of 400 years (146,097 days).
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02}")
 }
 
 fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
@@ -310,6 +367,38 @@ fn unix_ms_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How long ago a time since 1970 was: `5 s ago`.
+pub(crate) fn ago_unix(then_ms: u64) -> String {
+    ago(unix_ms_now(), then_ms)
+}
+
+/// How long ago a time since 1970 was: `5 s`.
+pub(crate) fn age(then_ms: u64) -> String {
+    seconds(unix_ms_now().saturating_sub(then_ms) / 1000)
+}
+
 fn ago(now_ms: u64, then_ms: u64) -> String {
     format!("{} ago", seconds(now_ms.saturating_sub(then_ms) / 1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates_across_leap_years_and_centuries() {
+        let days = [0, 1, 59, 11_016, 11_017, 19_675, 20_779, 47_540, 47_541];
+        let dates = [
+            "-",
+            "1970-01-02",
+            "1970-03-01",
+            "2000-02-29",
+            "2000-03-01",
+            "2023-11-14",
+            "2026-11-22",
+            "2100-02-28",
+            "2100-03-01",
+        ];
+        assert_eq!(days.map(date), dates);
+    }
 }

@@ -12,6 +12,8 @@ pub const DEFAULT_CONFIG: &str = "/etc/sctpify/sctpify.toml";
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/sctpify";
 /// The rules file in the state directory.
 pub const RULES_FILE_NAME: &str = "rules";
+/// The file in the state directory with what was learned of destinations.
+pub const LEARNED_FILE_NAME: &str = "learned";
 
 /// Carries this host's TCP connections over SCTP, as the rules say.
 ///
@@ -28,7 +30,7 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
     pub control: PathBuf,
 
-    /// Directory for the rules file
+    /// Directory for the rules file and the learned table
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 
@@ -46,5 +48,10 @@ impl DaemonArgs {
     /// The rules file.
     pub fn rules_file(&self) -> PathBuf {
         self.state_dir.join(RULES_FILE_NAME)
+    }
+
+    /// The file with what was learned.
+    pub fn learned_file(&self) -> PathBuf {
+        self.state_dir.join(LEARNED_FILE_NAME)
     }
 }

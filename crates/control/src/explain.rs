@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fallback, FallbackReason};
+use crate::{Fallback, FallbackReason, LearnedRow};
 
 /// What the daemon would do with a connection to one address.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Explanation {
     pub because: String,
     /// Why it would be TCP, if it would.
     pub reason: Option<FallbackReason>,
+    /// What was learned of it, or of its host; none if nothing was.
+    #[serde(default)]
+    pub learned: Option<LearnedRow>,
     /// How many connections to it ride SCTP now.
     pub connections: usize,
     /// What happened to the last connections to it, latest first.

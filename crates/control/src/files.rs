@@ -98,7 +98,7 @@ pub fn save_rules(path: &Path, table: &RulesTable) -> Result<(), FileError> {
 ///
 /// # Errors
 /// When it cannot be written; the old file stands then.
-fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
     replace(path, text).map_err(|error| FileError::Io { path: path.into(), error })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rules::{Because, Chain, Decision};
+use rules::{Because, Chain, Decision, Failure};
 use serde::{Deserialize, Serialize};
 
 /// Why a connection does not ride SCTP. `Display` gives a sentence for people.
@@ -47,6 +47,11 @@ pub enum FallbackReason {
     },
     /// The setting `enable` is 0.
     DisabledGlobally,
+    /// The destination was learned to have no SCTP.
+    Learned {
+        /// What the last attempt or probe came to.
+        failure: Failure,
+    },
     /// The destination is this host itself.
     LoopbackOrOwnAddress,
     /// The socket is bound to a network device, which the shim cannot divert.
@@ -115,6 +120,7 @@ impl fmt::Display for FallbackReason {
                 write!(f, "no rule of {chain}-enable matches, and the default of {chain} is disable")
             }
             R::DisabledGlobally => f.write_str("sctpify is switched off (setting enable=0)"),
+            R::Learned { failure } => write!(f, "the destination was learned to have no SCTP ({failure})"),
             R::LoopbackOrOwnAddress => f.write_str("the destination is this host itself"),
             R::DeviceBoundSocket => f.write_str("the program bound its socket to a network device"),
             R::ForeignSource => {

@@ -60,7 +60,7 @@ pub enum Request {
         /// Only rules that say this; none means both.
         policy: Option<Policy>,
     },
-    /// Takes out all rules; answered by [`crate::Response::Done`].
+    /// Takes out all rules, and forgets what was learned; answered by [`crate::Response::Done`].
     RulesFlush,
     /// The default policy of a chain; answered by [`crate::Response::DefaultPolicy`].
     DefaultGet {
@@ -73,6 +73,16 @@ pub enum Request {
         chain: Chain,
         /// The new policy.
         policy: Policy,
+    },
+    /// Automatic configuration on: the second paper's socket option SO_SHIM_RULE_AUTO_EN, for the whole host; answered by
+    /// [`crate::Response::Done`].
+    RuleAutoEn,
+    /// Automatic configuration off: SO_SHIM_RULE_AUTO_DIS; answered by [`crate::Response::Done`].
+    RuleAutoDis,
+    /// Forgets what was learned of a host; answered by [`crate::Response::Done`].
+    Forget {
+        /// The host.
+        address: IpAddr,
     },
     /// Reads configuration and rules files again; answered by [`crate::Response::Done`].
     Reload,
@@ -103,6 +113,7 @@ impl Request {
             Request::Get { .. } | Request::RulesList { .. } | Request::DefaultGet { .. } => true,
             Request::Doctor { .. } => true,
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
+            Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
         }
     }

@@ -1,9 +1,9 @@
 //! What the daemon answers.
 
-use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, SETTINGS, Setting, Settings};
+use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, SETTINGS, Setting, Settings, Tally, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{DoctorReport, Explanation, PathsReport, Status};
+use crate::{DoctorReport, Explanation, LearnedRow, PathsReport, Status};
 
 /// One answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -83,15 +83,23 @@ pub struct RulesReport {
     pub defaults: Vec<DefaultPolicy>,
     /// The rules, in the order they are searched.
     pub rules: Vec<RuleRow>,
+    /// Whether automatic configuration is on (setting `learn`).
+    #[serde(default)]
+    pub learning: bool,
+    /// What was learned of destinations, by address; they belong to the chain remote.
+    #[serde(default)]
+    pub learned: Vec<LearnedRow>,
 }
 
 impl RulesReport {
-    /// The rules of the chains that fit; `None` fits both.
-    pub fn new(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
+    /// The rules of the chains that fit, with today's counts at `now`; `None` fits both. Nothing learned yet.
+    pub fn new(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>, now: UnixMs) -> RulesReport {
         let chains = Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|wanted| wanted == c));
         RulesReport {
             defaults: chains.map(|c| DefaultPolicy::of(book, c)).collect(),
-            rules: book.table.list(chain, policy).map(RuleRow::from).collect(),
+            rules: book.table.list(chain, policy).map(|found| RuleRow::new(found, now)).collect(),
+            learning: book.settings.learn,
+            learned: Vec::new(),
         }
     }
 }
@@ -125,15 +133,18 @@ pub struct RuleRow {
     pub number: usize,
     /// How many decisions it made since the daemon started.
     pub hits: u64,
+    /// What became of the connections it decided about.
+    #[serde(default)]
+    pub tally: Tally,
     /// The rule.
     #[serde(flatten)]
     pub rule: Rule,
 }
 
-impl From<RuleMatch<'_>> for RuleRow {
-    fn from(found: RuleMatch<'_>) -> RuleRow {
-        let RuleMatch { chain, policy, number, rule, hits } = found;
-        RuleRow { chain, policy, number, hits, rule: rule.clone() }
+impl RuleRow {
+    fn new(found: RuleMatch<'_>, now: UnixMs) -> RuleRow {
+        let RuleMatch { chain, policy, number, rule, hits, tally } = found;
+        RuleRow { chain, policy, number, hits, tally: tally.at(now), rule: rule.clone() }
     }
 }
 

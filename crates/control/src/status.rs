@@ -40,6 +40,10 @@ pub struct Counters {
     pub connects_fallback: u64,
     /// Connections of local programs that the rules kept on TCP.
     pub connects_by_rule_tcp: u64,
+    /// Connections of local programs that the rules allowed and that were TCP at once, for their destination was learned
+    /// to have no SCTP.
+    #[serde(default)]
+    pub connects_learned_tcp: u64,
     /// Connections of peers handed to local listeners.
     pub accepts: u64,
     /// Connections of peers refused, by rule or because nothing listens.

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use control::*;
-use rules::{Chain, Policy, Rule, Rulebook, Settings, parse_table};
+use rules::{
+    Chain, Failure, LearnPolicy, LearnedTable, Outcome, Policy, Rule, Rulebook, Settings, UnixMs, parse_table,
+};
 
 fn rule() -> Rule {
     Rule {
@@ -104,6 +106,20 @@ fn status() -> Status {
     }
 }
 
+const NOW: UnixMs = UnixMs(1_700_000_000_000);
+
+fn learned() -> Vec<LearnedRow> {
+    let mut table = LearnedTable::default();
+    let policy = LearnPolicy::of(&Settings::default());
+    table.on_success(NOW, "[2001:db8::1]:443".parse().unwrap(), Some(900));
+    table.on_failure(NOW, "10.0.0.1:22".parse().unwrap(), Failure::Refused, &policy);
+    table.iter().map(|entry| LearnedRow::new(entry, NOW.plus(1000))).collect()
+}
+
+fn rules_report(book: &Rulebook) -> RulesReport {
+    RulesReport { learned: learned(), ..RulesReport::new(book, None, None, NOW) }
+}
+
 fn reasons() -> Vec<FallbackReason> {
     use FallbackReason as R;
     vec![
@@ -115,6 +131,7 @@ fn reasons() -> Vec<FallbackReason> {
         R::LocalRule { chain: Chain::Remote, number: 2, rule: "-P 22".into() },
         R::DefaultPolicy { chain: Chain::Remote },
         R::DisabledGlobally,
+        R::Learned { failure: Failure::NoAnswer },
         R::LoopbackOrOwnAddress,
         R::DeviceBoundSocket,
         R::ForeignSource,
@@ -141,6 +158,9 @@ fn requests() -> Vec<Request> {
         Request::RulesFlush,
         Request::DefaultGet { chain },
         Request::DefaultSet { chain, policy },
+        Request::RuleAutoEn,
+        Request::RuleAutoDis,
+        Request::Forget { address: "10.1.2.3".parse().unwrap() },
         Request::Reload,
         Request::Shutdown,
         Request::Doctor { peer: None },
@@ -153,12 +173,15 @@ fn responses() -> Vec<Response> {
     let mut book = Rulebook::new(Settings::default(), table);
     book.decide(Chain::Local, "10.0.0.1".parse().unwrap(), 22);
     book.decide(Chain::Local, "10.0.0.1".parse().unwrap(), 23);
+    let failed = Outcome::Tcp(Some(Failure::NoAnswer));
+    book.record(Chain::Remote, "10.0.0.1".parse().unwrap(), 22, NOW, failed);
     let explanation = Explanation {
         address: "10.1.2.3".parse().unwrap(),
         port: 22,
         verdict: Verdict::SctpThenTcp,
         because: "rule 1 of remote-enable: -P 22".into(),
         reason: None,
+        learned: learned().pop(),
         connections: 1,
         past: vec![
             PastAttempt::Sctp { when_unix_ms: 1_700_000_000_000, setup_us: 900 },
@@ -175,7 +198,7 @@ fn responses() -> Vec<Response> {
         Response::Paths(PathsReport { associations: vec![association()] }),
         Response::Explanation(Box::new(explanation)),
         Response::Settings(SettingsReport::all(&Settings::default())),
-        Response::Rules(RulesReport::new(&book, None, None)),
+        Response::Rules(rules_report(&book)),
         Response::DefaultPolicy(DefaultPolicy::of(&book, Chain::Local)),
         Response::Doctor(DoctorReport { checks }),
         Response::Done(Done { added: Some(Added::New(3)), ..Done::new("rule 3 of remote-enable added") }),
@@ -235,7 +258,18 @@ fn a_reader_ignores_response_fields_it_does_not_know() {
 
 #[test]
 fn only_questions_are_read_only() {
-    let orders = ["set", "rules_add", "rules_delete", "rules_flush", "default_set", "reload", "shutdown"];
+    let orders = [
+        "set",
+        "rules_add",
+        "rules_delete",
+        "rules_flush",
+        "default_set",
+        "reload",
+        "shutdown",
+        "rule_auto_en",
+        "rule_auto_dis",
+        "forget",
+    ];
     for request in requests() {
         let json = serde_json::to_value(&request).unwrap();
         let is_order = orders.contains(&json["request"].as_str().unwrap());

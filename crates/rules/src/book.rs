@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Chain, Policy, RuleMatch, RulesTable, Settings, print_rule};
+use crate::{Chain, IpNet, Outcome, Policy, RuleMatch, RulesTable, Settings, UnixMs, print_rule};
 
 /// Settings and table, and the decisions made from them.
 ///
@@ -47,7 +47,16 @@ pub enum Because {
         text: String,
         /// Its name, if it has one.
         name: Option<String>,
+        /// Whether it names a single host: then it is an order, which nothing that was learned overrules.
+        names_host: bool,
     },
+}
+
+impl Decision {
+    /// Whether a rule that names a single host decided: nothing that was learned overrules it.
+    pub const fn is_order(&self) -> bool {
+        matches!(self.because, Because::Rule { names_host: true, .. })
+    }
 }
 
 const fn slot(chain: Chain) -> usize {
@@ -90,6 +99,12 @@ impl Rulebook {
         }
     }
 
+    /// Counts what became of a connection, for the rule that decided about it.
+    pub fn record(&mut self, chain: Chain, address: IpAddr, port: u16, now: UnixMs, outcome: Outcome) {
+        let exception = self.default_policy(chain).opposite();
+        self.table.record(chain, exception, address, port, now, outcome);
+    }
+
     /// The policy for connections that no rule names.
     pub fn default_policy(&self, chain: Chain) -> Policy {
         Policy::from_enabled(match chain {
@@ -120,6 +135,7 @@ impl From<RuleMatch<'_>> for Because {
             number: found.number,
             text: print_rule(found.rule),
             name: found.rule.name.clone(),
+            names_host: found.rule.address.is_some_and(IpNet::is_host),
         }
     }
 }
@@ -185,6 +201,22 @@ mod tests {
         decide(&mut book, Chain::Local, "10.0.0.1", 23);
         let hits: Vec<u64> = book.table.list(None, None).map(|r| r.hits).collect();
         assert_eq!((hits, book.default_hits(Chain::Local)), (vec![0, 1], 1));
+    }
+
+    #[test]
+    fn only_a_rule_that_names_one_host_is_an_order() {
+        let book = book("-A -c remote -p enable -d 10.0.0.1\n-A -c remote -p enable -d 10.0.0.0/24\n");
+        let is_order = |address: &str| book.explain(Chain::Remote, address.parse().unwrap(), 22).is_order();
+        assert!(is_order("10.0.0.1") && !is_order("10.0.0.2"));
+    }
+
+    #[test]
+    fn what_became_of_a_connection_is_counted_for_its_rule() {
+        let mut book = book("-A -c remote -p enable -P 80\n-A -c remote -p enable -P 22\n");
+        let outcome = Outcome::Tcp(Some(crate::Failure::NoAnswer));
+        book.record(Chain::Remote, "10.0.0.1".parse().unwrap(), 22, UnixMs(7), outcome);
+        let tallies: Vec<_> = book.table.list(None, None).map(|r| r.tally).collect();
+        assert_eq!((tallies[0].calls_today, tallies[1].calls_today, tallies[1].failures_today), (0, 1, 1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Which connections ride SCTP: the rules table of the shim, its default policies and its settings.
 //!
 //! Pure: no clock, no files, no sockets. [`Rulebook::decide`] answers for one connection and counts the hit,
-//! [`Rulebook::explain`] answers the same and counts nothing.
+//! [`Rulebook::explain`] answers the same and counts nothing. What became of connections is
+//! counted per rule ([`Tally`]) and learned per destination ([`LearnedTable`]).
 //!
 //! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than
 //! [`MAX_RULES`] rules. Invariants: addresses are kept normalised (IPv4-mapped IPv6 is IPv4, host bits are zero);
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod book;
+mod learned;
 mod line;
 mod nearest;
 mod net;
@@ -19,8 +21,10 @@ mod ports;
 mod rule;
 mod settings;
 mod table;
+mod tally;
 
 pub use book::{Because, Decision, Rulebook};
+pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED};
 pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table};
 pub use nearest::nearest;
 pub use net::{IpNet, NetError, normalise};
@@ -28,3 +32,4 @@ pub use ports::{PortRange, PortsError};
 pub use rule::{Chain, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError};
 pub use settings::{Carriers, Kind, SETTINGS, Setting, SettingError, Settings, find_setting, parse_bool};
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
+pub use tally::{Failure, Outcome, Tally, UnixMs};

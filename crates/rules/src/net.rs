@@ -81,7 +81,8 @@ impl IpNet {
             && clear_host_bits(address, self.prefix_len) == self.address
     }
 
-    fn is_host(self) -> bool {
+    /// Whether this is one address.
+    pub fn is_host(self) -> bool {
         self.prefix_len == if self.address.is_ipv4() { 32 } else { 128 }
     }
 }

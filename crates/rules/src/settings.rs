@@ -80,6 +80,14 @@ pub struct Settings {
     pub carriers: Carriers,
     /// Memory that all associations together may hold, in MiB; 16 to 1048576.
     pub memory_mib: u32,
+    /// Whether destinations that have no SCTP are learned.
+    pub learn: bool,
+    /// Failures in a row that disable a destination which has worked within a day; 1 to 100.
+    pub learned_failures: u32,
+    /// For how long a failing destination is kept on TCP the first time, in seconds; 1 to 86400.
+    pub learned_hold_s: u32,
+    /// For how long at most, in seconds; 1 to 604800.
+    pub learned_hold_max_s: u32,
 }
 
 impl Default for Settings {
@@ -94,6 +102,10 @@ impl Default for Settings {
             udp_port: 9899,
             carriers: Carriers::Both,
             memory_mib: 512,
+            learn: true,
+            learned_failures: 3,
+            learned_hold_s: 60,
+            learned_hold_max_s: 3600,
         }
     }
 }
@@ -227,6 +239,43 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.memory_mib.to_string(),
         write: |s, v| put(&mut s.memory_mib, v.parse().ok()),
+    },
+    Setting {
+        name: "learn",
+        kind: Kind::Bool,
+        doc: "Automatic configuration: with 1 a destination that has no SCTP is learned, and connections to it are plain \
+              TCP at once until a probe in the background is answered. With 0 nothing is learned, and what was learned is \
+              not heeded. Rules that name a single host are heeded before what was learned. `shimrules -C` and -B set this.",
+        needs_restart: false,
+        read: |s| number(s.learn),
+        write: |s, v| put(&mut s.learn, parse_bool(v)),
+    },
+    Setting {
+        name: "learned_failures",
+        kind: Kind::Number { min: 1, max: 100, unit: "times" },
+        doc: "How many connections in a row must fail before a destination that has worked within the last day is kept \
+              on TCP; failures within one second count once. A destination that has not worked is kept on TCP after \
+              the first.",
+        needs_restart: false,
+        read: |s| s.learned_failures.to_string(),
+        write: |s, v| put(&mut s.learned_failures, v.parse().ok()),
+    },
+    Setting {
+        name: "learned_hold_s",
+        kind: Kind::Number { min: 1, max: 86_400, unit: "s" },
+        doc: "For how long a failing destination is kept on TCP before it is probed, the first time. The time doubles with \
+              each probe that fails.",
+        needs_restart: false,
+        read: |s| s.learned_hold_s.to_string(),
+        write: |s, v| put(&mut s.learned_hold_s, v.parse().ok()),
+    },
+    Setting {
+        name: "learned_hold_max_s",
+        kind: Kind::Number { min: 1, max: 604_800, unit: "s" },
+        doc: "The longest time between two probes of a destination that is kept on TCP and in use.",
+        needs_restart: false,
+        read: |s| s.learned_hold_max_s.to_string(),
+        write: |s, v| put(&mut s.learned_hold_max_s, v.parse().ok()),
     },
 ];
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Chain, Policy, Rule, RuleError};
+use crate::{Chain, Outcome, Policy, Rule, RuleError, Tally, UnixMs};
 
 /// The most rules a table holds, over all four chains: a lookup walks one chain, so this bounds it.
 pub const MAX_RULES: usize = 4096;
@@ -19,6 +19,7 @@ pub struct RulesTable {
 struct Counted {
     rule: Rule,
     hits: u64,
+    tally: Tally,
 }
 
 /// A rule where it stands in the table.
@@ -34,6 +35,8 @@ pub struct RuleMatch<'a> {
     pub rule: &'a Rule,
     /// How many decisions it made.
     pub hits: u64,
+    /// What became of the connections it decided about.
+    pub tally: Tally,
 }
 
 /// What adding a rule did.
@@ -82,6 +85,12 @@ const fn slot(chain: Chain, policy: Policy) -> usize {
     }
 }
 
+impl Counted {
+    fn at(&self, chain: Chain, policy: Policy, index: usize) -> RuleMatch<'_> {
+        RuleMatch { chain, policy, number: index + 1, rule: &self.rule, hits: self.hits, tally: self.tally }
+    }
+}
+
 impl RulesTable {
     /// How many rules there are in all chains.
     pub fn len(&self) -> usize {
@@ -111,7 +120,7 @@ impl RulesTable {
         if full {
             return Err(TableError::Full);
         }
-        rules.push(Counted { rule, hits: 0 });
+        rules.push(Counted { rule, hits: 0, tally: Tally::default() });
         Ok(Added::New(rules.len()))
     }
 
@@ -157,7 +166,7 @@ impl RulesTable {
         let all = Chain::ALL.into_iter().flat_map(|c| Policy::ALL.map(|p| (c, p)));
         all.filter(fits).flat_map(|(chain, policy)| {
             let rules = self.chains[slot(chain, policy)].iter().enumerate();
-            rules.map(move |(i, r)| RuleMatch { chain, policy, number: i + 1, rule: &r.rule, hits: r.hits })
+            rules.map(move |(i, r)| r.at(chain, policy, i))
         })
     }
 
@@ -165,7 +174,23 @@ impl RulesTable {
     pub fn find(&self, chain: Chain, policy: Policy, address: IpAddr, port: u16) -> Option<RuleMatch<'_>> {
         let rules = &self.chains[slot(chain, policy)];
         let i = rules.iter().position(|r| r.rule.matches(address, port))?;
-        Some(RuleMatch { chain, policy, number: i + 1, rule: &rules[i].rule, hits: rules[i].hits })
+        Some(rules[i].at(chain, policy, i))
+    }
+
+    /// Counts what became of a connection for the rule that speaks of it; nothing if there is none.
+    pub(crate) fn record(
+        &mut self,
+        chain: Chain,
+        policy: Policy,
+        address: IpAddr,
+        port: u16,
+        now: UnixMs,
+        outcome: Outcome,
+    ) {
+        let rules = &mut self.chains[slot(chain, policy)];
+        if let Some(found) = rules.iter_mut().find(|r| r.rule.matches(address, port)) {
+            found.tally.count(now, outcome);
+        }
     }
 
     /// Counts one decision of a rule; a number that is not there counts nothing.
@@ -176,12 +201,12 @@ impl RulesTable {
         }
     }
 
-    /// Carries the hit counts of `old` over to the rules of this table that match the same connections.
+    /// Carries the counts of `old` over to the rules of this table that match the same connections.
     pub fn keep_hits_of(&mut self, old: &RulesTable) {
         for (rules, old_rules) in self.chains.iter_mut().zip(&old.chains) {
             for r in rules {
                 if let Some(o) = old_rules.iter().find(|o| o.rule.has_same_match(&r.rule)) {
-                    r.hits = o.hits;
+                    (r.hits, r.tally) = (o.hits, o.tally);
                 }
             }
         }

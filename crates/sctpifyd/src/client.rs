@@ -13,9 +13,10 @@ use base::{Carrier, Route, Time};
 use control::{FallbackReason, Role};
 use intercept::{Arrival, ClientState, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
-use rules::{Chain, Settings};
+use rules::{Chain, Failure, LearnPolicy, Outcome, Settings};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
+use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
 use crate::shard::{Shard, Timer};
 use crate::timing;
@@ -96,7 +97,11 @@ impl Shard {
                 self.history.counters.connects_by_rule_tcp += 1;
                 self.release_syn(&syn);
             }
-            Err(Plain::Because(reason)) => self.fall_back(&syn, Duration::ZERO, reason),
+            Err(Plain::Learned) => {
+                self.history.counters.connects_learned_tcp += 1;
+                self.release_syn(&syn);
+            }
+            Err(Plain::Because(reason)) => self.fall_back(&syn, Duration::ZERO, reason, None),
         }
     }
 
@@ -131,13 +136,13 @@ impl Shard {
         if remote.ip().is_loopback() || remote.ip().is_multicast() || self.addresses.is_own(remote.ip()) {
             return Err(Plain::ByRule);
         }
-        let settings = {
+        let (settings, is_order) = {
             let mut book = self.rules.lock();
             let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
             if FallbackReason::from_decision(&decision).is_some() {
                 return Err(Plain::ByRule);
             }
-            book.settings.clone()
+            (book.settings.clone(), decision.is_order())
         };
         if self.stopping {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
@@ -147,6 +152,10 @@ impl Shard {
         }
         if self.connections.len() >= CONNECTIONS_MAX {
             return Err(limit("connections"));
+        }
+        if !is_order && settings.learn && self.learned.lock().call(today(), remote).is_some() {
+            self.rules.record(Chain::Remote, remote, Outcome::KeptOnTcp);
+            return Err(Plain::Learned);
         }
         Ok(settings)
     }
@@ -179,7 +188,7 @@ impl Shard {
     }
 
     /// The INIT goes by every open carrier at once, or by UDP alone where that was seen to work.
-    fn init_routes(&self, local: IpAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
+    pub(crate) fn init_routes(&self, local: IpAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
         let carriers = [Carrier::Udp { peer_port: settings.udp_port }, Carrier::Ip];
         let routes = carriers.map(|carrier| Route { local, remote, carrier });
         let wanted = if self.udp_peers.knows(remote, self.now) { &routes[..1] } else { &routes[..] };
@@ -199,12 +208,14 @@ impl Shard {
                 self.on_init_ack(id);
             }
         }
+        self.look_for_probed();
     }
 
     fn on_init_ack(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         connection.stage = Stage::Cookie(syn);
+        connection.rtt_us = Some(micros(self.now.since(connection.began)));
         if matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
             self.timers.set(self.now + COOKIE_LIMIT, Timer::Cookie(id));
             return;
@@ -227,7 +238,7 @@ impl Shard {
             },
             (_, false) => FallbackReason::InitUnanswered { inits: settings.init_rtx_max + 1 },
         };
-        self.abandon(id, &syn, reason);
+        self.abandon(id, &syn, reason, Some(Failure::NoAnswer));
     }
 
     /// The handshake stalls after INIT ACK.
@@ -236,19 +247,21 @@ impl Shard {
             return;
         };
         let (syn, cause) = (*syn, "no COOKIE ACK came".to_owned());
-        self.abandon(id, &syn, FallbackReason::AssociationFailed { cause });
+        self.abandon(id, &syn, FallbackReason::AssociationFailed { cause }, Some(Failure::HandshakeFailed));
     }
 
     /// ABORT first, then the SYN is released as plain TCP.
-    fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason) {
+    fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
         let held = self.connections.get(id).map(|connection| self.now.since(connection.began));
         self.drop_connection(id);
         self.transmit();
-        self.fall_back(syn, held.unwrap_or_default(), reason);
+        self.fall_back(syn, held.unwrap_or_default(), reason, failure);
     }
 
     /// The association of a held SYN is over before it was used.
     pub(crate) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
+        let was_answered = self.connections.get(id).is_some_and(|connection| connection.rtt_us.is_some());
+        let failure = evidence(reason, was_answered);
         let reason = match reason {
             CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },
             CloseReason::Unreachable(what) => {
@@ -256,7 +269,7 @@ impl Shard {
             }
             other => FallbackReason::AssociationFailed { cause: format!("{other:?}") },
         };
-        self.abandon(id, &syn, reason);
+        self.abandon(id, &syn, reason, failure);
     }
 
     /// The association is up: the connection is led away, and its SYN released.
@@ -265,14 +278,19 @@ impl Shard {
             self.udp_peers.learn(syn.flow.remote().ip(), self.now);
         }
         if let Err(error) = self.interceptor.divert(&syn.flow) {
-            self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() });
+            self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
             return;
         }
         self.diverted.insert(syn.flow, Time::NEVER);
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.stage = Stage::Diverted;
         connection.peer = peer;
-        let setup_us = u64::try_from(self.now.since(connection.began).as_micros()).unwrap_or(u64::MAX);
+        let setup_us = micros(self.now.since(connection.began));
+        let rtt_us = connection.rtt_us;
+        self.rules.record(Chain::Remote, syn.flow.remote(), Outcome::Sctp { rtt_us });
+        if self.rules.settings().learn {
+            self.learned.lock().on_success(today(), syn.flow.remote(), rtt_us);
+        }
         self.history.succeeded(syn.flow.remote(), setup_us);
         self.verdicts.remember(&syn, Verdict::Accept);
         self.give_verdict(&syn, Verdict::Accept);
@@ -324,11 +342,18 @@ impl Shard {
     }
 
     /// Releases a SYN as plain TCP though SCTP was allowed.
-    fn fall_back(&mut self, syn: &HeldSyn, held: Duration, reason: FallbackReason) {
-        self.udp_peers.forget(syn.flow.remote().ip());
-        let held_us = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
-        self.history.fell_back(syn.flow.remote(), held_us, reason);
+    ///
+    /// `failure`: what that says of the destination, if anything.
+    fn fall_back(&mut self, syn: &HeldSyn, held: Duration, reason: FallbackReason, failure: Option<Failure>) {
+        let destination = syn.flow.remote();
+        self.udp_peers.forget(destination.ip());
+        self.history.fell_back(destination, micros(held), reason);
         self.release_syn(syn);
+        self.rules.record(Chain::Remote, destination, Outcome::Tcp(failure));
+        let settings = self.rules.settings();
+        if let Some(failure) = failure.filter(|_| settings.learn) {
+            self.learned.lock().on_failure(today(), destination, failure, &LearnPolicy::of(&settings));
+        }
     }
 
     fn release_syn(&mut self, syn: &HeldSyn) {
@@ -349,7 +374,7 @@ impl Shard {
                 Some(Stage::Init(syn) | Stage::Cookie(syn)) => *syn,
                 _ => continue,
             };
-            self.abandon(id, &syn, FallbackReason::DaemonStopping);
+            self.abandon(id, &syn, FallbackReason::DaemonStopping, None);
         }
     }
 }
@@ -365,12 +390,36 @@ enum Waiting {
 enum Plain {
     /// The rules, or what the connection is, say so; that is nothing to report.
     ByRule,
+    /// The destination was learned to have no SCTP.
+    Learned,
     /// The rules would allow SCTP.
     Because(FallbackReason),
 }
 
 fn limit(what: &str) -> Plain {
     Plain::Because(FallbackReason::LimitReached { limit: what.to_owned() })
+}
+
+/// What the end of an association that was never used says of its destination. The engine vouches for it: an ABORT carried
+/// our tag, and ICMP quoted it.
+pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
+    match reason {
+        CloseReason::Unreachable(sctp::Unreachable::Port) => Some(Failure::PortUnreachable),
+        CloseReason::Unreachable(sctp::Unreachable::Protocol) => Some(Failure::ProtocolUnreachable),
+        CloseReason::Unreachable(sctp::Unreachable::Prohibited) => Some(Failure::Prohibited),
+        CloseReason::PeerAborted(_) if !was_answered => Some(Failure::Refused),
+        CloseReason::PeerAborted(_) | CloseReason::LostContact => Some(Failure::HandshakeFailed),
+        CloseReason::NoAnswer => Some(Failure::NoAnswer),
+        // TCP does not reach it either, or it is we who broke off.
+        CloseReason::Unreachable(sctp::Unreachable::Host)
+        | CloseReason::Aborted(_)
+        | CloseReason::Graceful
+        | CloseReason::Restarted => None,
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// An ABORT's cause, for people.

@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use base::Time;
+use rules::UnixMs;
 
 /// Tells the time since the daemon began.
 #[derive(Clone, Copy)]
@@ -20,6 +21,11 @@ impl Clock {
         let nanos = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Time::from_nanos(nanos)
     }
+}
+
+/// The time since 1970, for what outlives the daemon.
+pub(crate) fn today() -> UnixMs {
+    UnixMs(unix_ms())
 }
 
 /// Milliseconds since 1970, for people and logs.

@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     /// As the local program sees it: its own address is the local one.
     pub(crate) flow: FourTuple,
     pub(crate) began: Time,
+    /// From INIT to INIT ACK, in microseconds, once that came.
+    pub(crate) rtt_us: Option<u64>,
     pub(crate) stage: Stage,
     /// What the peer's Adaptation Layer Indication said, once it is known.
     pub(crate) peer: Peer,
@@ -77,6 +79,7 @@ impl Connection {
             role,
             flow,
             began,
+            rtt_us: None,
             stage,
             peer: Peer::Native,
             roams: true,

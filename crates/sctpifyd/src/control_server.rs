@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,13 +17,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use control::{
-    Added, DefaultPolicy, Done, ErrorCode, Request, Response, RuleSelector, RulesReport, SettingsReport,
+    Added, DefaultPolicy, Done, ErrorCode, LearnedRow, Request, Response, RuleSelector, RulesReport,
+    SettingsReport,
 };
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
-use rules::{Chain, Policy, Rule, find_setting};
+use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 
+use crate::clock::today;
+use crate::learned_store::LearnedStore;
 use crate::rules_store::{RulesStore, StoreError};
 use crate::shard::{Command, Handle};
 
@@ -43,13 +47,19 @@ pub(crate) struct ControlServer {
 #[derive(Clone)]
 struct Desk {
     rules: RulesStore,
+    learned: LearnedStore,
     shard: Handle,
     served: Arc<AtomicUsize>,
 }
 
 impl ControlServer {
     /// Makes the socket; takes the place of a dead daemon's, and refuses a live one's.
-    pub(crate) fn bind(path: &Path, rules: RulesStore, shard: Handle) -> Result<ControlServer> {
+    pub(crate) fn bind(
+        path: &Path,
+        rules: RulesStore,
+        learned: LearnedStore,
+        shard: Handle,
+    ) -> Result<ControlServer> {
         make_directory(path)?;
         if UnixStream::connect(path).is_ok() {
             bail!("another sctpifyd answers on {}: stop it with `sctpify down`", path.display());
@@ -64,7 +74,7 @@ impl ControlServer {
         umask(before);
         let listener =
             listener.with_context(|| format!("cannot make the control socket {}", path.display()))?;
-        Ok(ControlServer { listener, desk: Desk { rules, shard, served: Arc::default() } })
+        Ok(ControlServer { listener, desk: Desk { rules, learned, shard, served: Arc::default() } })
     }
 
     /// Serves until the process ends.
@@ -124,14 +134,15 @@ impl Desk {
             Request::Set { name, value } => self.set(&name, &value),
             Request::RulesAdd { chain, policy, rule } => self.add_rule(chain, policy, rule),
             Request::RulesDelete { chain, policy, which } => self.delete_rule(chain, policy, &which),
-            Request::RulesList { chain, policy } => {
-                Response::Rules(RulesReport::new(&self.rules.lock(), chain, policy))
-            }
+            Request::RulesList { chain, policy } => Response::Rules(self.list(chain, policy)),
             Request::RulesFlush => self.flush(),
             Request::DefaultGet { chain } => {
                 Response::DefaultPolicy(DefaultPolicy::of(&self.rules.lock(), chain))
             }
             Request::DefaultSet { chain, policy } => self.set_default(chain, policy),
+            Request::RuleAutoEn => self.learn(true),
+            Request::RuleAutoDis => self.learn(false),
+            Request::Forget { address } => self.forget(address),
             Request::Reload => {
                 done(self.rules.reload().map(|()| Done::new("configuration and rules are read again")))
             }
@@ -196,11 +207,42 @@ impl Desk {
         }))
     }
 
+    /// The rules, and what was learned: a destination that is kept on TCP stands with the policy disable.
+    fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
+        let now = today();
+        let report = RulesReport::new(&self.rules.lock(), chain, policy, now);
+        let table = self.learned.lock();
+        let fits = |entry: &&LearnedEntry| {
+            chain != Some(Chain::Local) && policy.is_none_or(|p| p.is_enable() == entry.disabled.is_none())
+        };
+        let learned = table.iter().filter(fits).map(|entry| LearnedRow::new(entry, now)).collect();
+        RulesReport { learned, ..report }
+    }
+
     fn flush(&self) -> Response {
-        done(self.rules.change_table(|table| {
-            let removed = table.flush(None, None);
-            Ok::<_, String>(Done { removed: Some(removed), ..Done::new(format!("{removed} rules deleted")) })
+        let flushed = self.rules.change_table(|table| Ok::<_, String>(table.flush(None, None)));
+        done(flushed.map(|removed| {
+            let forgotten = self.learned.lock().clear();
+            let message = format!("{removed} rules deleted, {forgotten} learned entries forgotten");
+            Done { removed: Some(removed), ..Done::new(message) }
         }))
+    }
+
+    fn learn(&self, on: bool) -> Response {
+        let (value, message) = if on {
+            ("1", "automatic configuration is on: destinations without SCTP are learned")
+        } else {
+            ("0", "automatic configuration is off: nothing is learned, and what was learned is not heeded")
+        };
+        done(self.rules.set("learn", value).map(|_| Done::new(message)))
+    }
+
+    fn forget(&self, address: IpAddr) -> Response {
+        let message = match self.learned.lock().forget(address) {
+            0 => format!("nothing was learned of {address}"),
+            _ => format!("what was learned of {address} is forgotten: its next connection tries SCTP"),
+        };
+        Response::Done(Done::new(message))
     }
 
     fn set_default(&self, chain: Chain, policy: Policy) -> Response {

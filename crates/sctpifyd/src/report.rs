@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use base::Carrier;
 use control::{
-    Association, Check, Connection, Direction, DoctorReport, Explanation, FallbackReason, Level, Listener,
-    Path, PathState, PathsReport, Request, Response, Role, ShimState, Status, Verdict, Via,
+    Association, Check, Connection, Direction, DoctorReport, Explanation, FallbackReason, LearnedRow, Level,
+    Listener, Path, PathState, PathsReport, Request, Response, Role, ShimState, Status, Verdict, Via,
 };
 use relay::Peer;
-use rules::Chain;
+use rules::{Chain, Decision};
 use sctp::{AssociationId, AssociationInfo, PathInfo, StateName};
 
+use crate::clock::today;
 use crate::connection::{Connection as Known, ConnectionId, Stage};
 use crate::listeners::listeners;
 use crate::shard::Shard;
@@ -118,23 +119,28 @@ impl Shard {
         let destination = SocketAddr::new(address, port);
         let decision = self.rules.lock().explain(Chain::Remote, address, port);
         let own = address.is_loopback() || self.addresses.is_own(address);
+        let learned = self.learned_of(destination);
         let reason = if own {
             Some(FallbackReason::LoopbackOrOwnAddress)
         } else {
-            FallbackReason::from_decision(&decision)
+            FallbackReason::from_decision(&decision).or_else(|| self.learned_reason(&decision, &learned))
         };
-        let live = self
+        let live: Vec<&Known> = self
             .connections
             .iter()
-            .filter(|(_, known)| known.role == Role::Client && known.flow.remote() == destination);
+            .map(|(_, known)| known)
+            .filter(|known| known.role == Role::Client && known.flow.remote() == destination)
+            .collect();
         let mut notes = Vec::new();
-        let mut connections = 0;
-        for (_, known) in live {
-            connections += 1;
-            if matches!(known.stage, Stage::Relaying(_)) && known.peer == Peer::Native {
-                notes =
-                    vec!["the peer is a native SCTP program: half-close is not possible with it".to_owned()];
-            }
+        if reason.is_none() && learned.as_ref().is_some_and(|row| row.entry.disabled.is_some()) {
+            let beats = "a rule that names the host is heeded before what was learned";
+            let off = "automatic configuration is off, so what was learned is not heeded";
+            notes.push(if decision.is_order() { beats } else { off }.to_owned());
+        }
+        let is_native =
+            |known: &&Known| matches!(known.stage, Stage::Relaying(_)) && known.peer == Peer::Native;
+        if live.iter().any(is_native) {
+            notes.push("the peer is a native SCTP program: half-close is not possible with it".to_owned());
         }
         Explanation {
             address,
@@ -142,10 +148,23 @@ impl Shard {
             verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
             because: decision.because.to_string(),
             reason,
-            connections,
+            learned,
+            connections: live.len(),
             past: self.history.of(destination),
             notes,
         }
+    }
+
+    /// What keeps the destination on TCP, or else what is known of its host.
+    fn learned_of(&self, to: SocketAddr) -> Option<LearnedRow> {
+        let table = self.learned.lock();
+        table.explain(to).or_else(|| table.host(to.ip())).map(|entry| LearnedRow::new(entry, today()))
+    }
+
+    fn learned_reason(&self, decision: &Decision, learned: &Option<LearnedRow>) -> Option<FallbackReason> {
+        let disabled = learned.as_ref().and_then(|row| row.entry.disabled)?;
+        let is_heeded = !decision.is_order() && self.rules.settings().learn;
+        is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
     fn doctor(&self) -> DoctorReport {

@@ -2,10 +2,13 @@
 //!
 //! Invariant: what is in force is what the files say; a change that cannot be written is not made.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, FileError};
-use rules::{Chain, Policy, Rulebook, RulesTable, Settings};
+use rules::{Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
+
+use crate::clock::today;
 
 /// A handle to the one rulebook.
 #[derive(Clone)]
@@ -31,6 +34,11 @@ impl RulesStore {
     /// The settings as they are now.
     pub(crate) fn settings(&self) -> Settings {
         self.lock().settings.clone()
+    }
+
+    /// Counts what became of a connection to or from `address`, for the rule that decided about it.
+    pub(crate) fn record(&self, chain: Chain, address: SocketAddr, outcome: Outcome) {
+        self.lock().record(chain, address.ip(), address.port(), today(), outcome);
     }
 
     /// Changes the table, in the file first.

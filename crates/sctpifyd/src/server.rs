@@ -12,7 +12,7 @@ use control::Role;
 use intercept::{FourTuple, Interceptor, ListenerState};
 use mio::Interest;
 use relay::{Peer, Role as RelayRole};
-use rules::Chain;
+use rules::{Chain, Outcome};
 use sctp::{AbortCause, AssociationId, IncomingInit, InitDecision, Listener};
 
 use crate::addresses::AddressBook;
@@ -183,8 +183,11 @@ impl Shard {
 
     /// The association with a client is up: bytes may flow.
     pub(crate) fn on_server_up(&mut self, id: ConnectionId) {
-        if let Some(stream) = self.connections.get_mut(id).and_then(Connection::take_accepting) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let server = connection.flow.local();
+        if let Some(stream) = connection.take_accepting() {
             self.history.counters.accepts += 1;
+            self.rules.record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
             self.begin_relay(id, stream, RelayRole::Acceptor);
         }
     }

@@ -26,6 +26,8 @@ use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::history::History;
+use crate::learned_store::LearnedStore;
+use crate::probes::Probes;
 use crate::rules_store::RulesStore;
 use crate::server::Doorman;
 use crate::supervisor::BEAT;
@@ -64,6 +66,10 @@ pub(crate) enum Timer {
     Listener(ConnectionId),
     /// A diversion has outlived its connection long enough?
     Undivert(FourTuple),
+    /// Is there anything to probe?
+    Probes,
+    /// No INIT ACK for a probe yet?
+    Probe(AssociationId),
 }
 
 /// What other threads ask of the shard.
@@ -100,6 +106,8 @@ pub(crate) struct Shard {
     pub(crate) interceptor: Interceptor,
     pub(crate) outlet: Outlet,
     pub(crate) rules: RulesStore,
+    pub(crate) learned: LearnedStore,
+    pub(crate) probes: Probes,
     pub(crate) addresses: AddressBook,
     pub(crate) connections: Connections,
     pub(crate) history: History,
@@ -147,6 +155,7 @@ impl Shard {
         mut interceptor: Interceptor,
         mut outlet: Outlet,
         rules: RulesStore,
+        learned: LearnedStore,
         seed: [u8; 32],
         heartbeat: bool,
     ) -> Result<(Shard, Handle)> {
@@ -172,6 +181,8 @@ impl Shard {
             interceptor,
             outlet,
             rules,
+            learned,
+            probes: Probes::default(),
             addresses,
             connections: Connections::default(),
             history: History::default(),
@@ -200,6 +211,7 @@ impl Shard {
     pub(crate) fn run(mut self) -> Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
+        self.timers.set(self.now, Timer::Probes);
         while !self.stopping {
             self.wait(&mut events, more)?;
             self.beat();
@@ -366,6 +378,8 @@ impl Shard {
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
                 Timer::Undivert(flow) => self.on_diversion_over(flow),
+                Timer::Probes => self.begin_probes(),
+                Timer::Probe(association) => self.on_probe_late(association),
             }
         }
     }
@@ -464,6 +478,7 @@ impl Shard {
         let counters = self.engine.info(association).map(|info| info.counters);
         tracing::debug!(?reason, ?counters, "association closed");
         let Some(id) = id else {
+            self.on_probe_closed(association, reason);
             self.engine.release(self.now, association);
             return;
         };

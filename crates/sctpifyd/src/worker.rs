@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::carriers::Outlet;
 use crate::control_server::ControlServer;
+use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
 use crate::supervisor;
@@ -38,11 +39,15 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     raise_descriptor_limit();
     keep_freed_memory();
     let rules = RulesStore::load(args)?;
+    let learned = LearnedStore::load(args);
     let outlet = Outlet::open(&rules.settings())?;
     let interceptor = Interceptor::set_up(&Config::default())?;
-    let (shard, handle) = Shard::new(interceptor, outlet, rules.clone(), seed()?, has_supervisor)?;
-    let server = ControlServer::bind(&args.control, rules.clone(), handle.clone())?;
+    let (shard, handle) =
+        Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
+    let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
     spawn("control", move || server.run())?;
+    let keeper = learned.clone();
+    spawn("learned table", move || keeper.keep())?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if has_supervisor {
@@ -50,6 +55,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     }
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
     let outcome = shard.run();
+    learned.save();
     // The socket's file goes, so that nobody waits for a daemon that is not there.
     let _ = std::fs::remove_file(&args.control);
     outcome.map(|()| ExitCode::SUCCESS)

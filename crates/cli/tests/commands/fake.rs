@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use control::*;
-use rules::{Chain, Policy, Rule, Rulebook, Setting, find_setting};
+use rules::{
+    Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, Rulebook, Setting, UnixMs, find_setting,
+};
 use tempfile::TempDir;
 
 /// A process number that Linux never gives.
@@ -88,6 +90,7 @@ fn explain(book: &Rulebook, address: std::net::IpAddr, port: u16) -> Explanation
         verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
         because: decision.because.to_string(),
         reason,
+        learned: None,
         connections: 0,
         past: Vec::new(),
         notes: Vec::new(),
@@ -103,7 +106,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         }
         Request::RulesAdd { chain, policy, rule } => add(book, chain, policy, rule),
         Request::RulesDelete { chain, policy, which } => delete(book, chain, policy, &which),
-        Request::RulesList { chain, policy } => Ok(Response::Rules(RulesReport::new(book, chain, policy))),
+        Request::RulesList { chain, policy } => Ok(Response::Rules(rules(book, chain, policy))),
         Request::DefaultGet { chain } => Ok(Response::DefaultPolicy(DefaultPolicy::of(book, chain))),
         Request::DefaultSet { chain, policy } => {
             let value = if policy.is_enable() { "1" } else { "0" };
@@ -122,10 +125,30 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
             let found = peer.map_or("nobody".to_owned(), |p| p.to_string());
             Ok(Response::Doctor(DoctorReport { checks: vec![Check::ok("asked about", found)] }))
         }
+        Request::RuleAutoEn => Ok(learn(book, "1")),
+        Request::RuleAutoDis => Ok(learn(book, "0")),
+        Request::Forget { address } => Ok(Response::Done(Done::new(format!("{address} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
         Request::Shutdown => Ok(Response::Done(Done::new("stopping"))),
     };
     answer.unwrap_or_else(|text| Response::error(ErrorCode::Refused, text))
+}
+
+fn learn(book: &mut Rulebook, value: &str) -> Response {
+    book.settings.set("learn", value).unwrap();
+    Response::Done(Done::new("automatic configuration is changed"))
+}
+
+/// As of 1970. Who asks for the chain remote alone is told of something learned.
+fn rules(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
+    let now = UnixMs::default();
+    let mut table = LearnedTable::default();
+    let host = "192.0.2.1:22".parse().unwrap();
+    if chain == Some(Chain::Remote) {
+        table.on_failure(now, host, Failure::NoAnswer, &LearnPolicy::of(&book.settings));
+    }
+    let learned = table.iter().map(|entry| LearnedRow::new(entry, now.plus(1_000_000))).collect();
+    RulesReport { learned, ..RulesReport::new(book, chain, policy, now) }
 }
 
 fn to_text(error: impl ToString) -> String {

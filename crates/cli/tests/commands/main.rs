@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::{Check, Response, parse_config, read_request, read_response};
-use rules::Chain;
+use rules::{Chain, Failure, Outcome, UnixMs};
 use tempfile::TempDir;
 
 use fake::{FakeDaemon, answer_in, status};
@@ -68,11 +68,60 @@ default remote disable  0 hits; rules of remote-enable are searched
 CHAIN   POLICY  NUMBER  ADDRESS      PORTS   HITS  NAME
 local   enable       1  any          1:1024     0
 remote  enable       1  10.1.2.0/24  22         1  ssh
+nothing learned (-C)
 ";
     assert_eq!(listed.out, expected);
     assert_eq!(daemon.run(SHIMRULES, "-D -c remote -p enable 1").code, 0);
     assert_eq!(daemon.run(SHIMRULES, "-D -c local -p enable -P 1-1024").code, 0);
     assert!(daemon.book.lock().unwrap().table.is_empty());
+}
+
+#[test]
+fn shimrules_lists_what_was_learned_apart_with_reason_age_and_expiry() {
+    let daemon = FakeDaemon::start();
+    let listed = daemon.run(SHIMRULES, "-L -c remote").out;
+    let (rules, learned) = listed.split_once("\nlearned (-C):\n").expect(&listed);
+    assert!(rules.ends_with("no rules\n"), "{rules}");
+    let lines: Vec<Vec<&str>> =
+        learned.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
+    let cells: Vec<&str> = lines[1].iter().copied().filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[..3], ["192.0.2.1", "disable", "no answer"], "{learned}");
+    assert!(cells[3].contains(" d ") && cells[4] == "probed at its next call", "{learned}");
+}
+
+#[test]
+fn shimrules_switches_automatic_configuration() {
+    let daemon = FakeDaemon::start();
+    assert_eq!(daemon.run(SHIMRULES, "-B").code, 0);
+    assert!(!daemon.book.lock().unwrap().settings.learn);
+    assert!(daemon.run(SHIMRULES, "-L").out.ends_with("nothing learned (-B: not heeded)\n"));
+    assert_eq!(daemon.run(SHIMRULES, "-C").code, 0);
+    assert!(daemon.book.lock().unwrap().settings.learn);
+}
+
+#[test]
+fn shimrules_shows_todays_calls_of_each_rule_when_asked_for_more() {
+    let daemon = FakeDaemon::start();
+    daemon.run(SHIMRULES, "-A -c remote -p enable -P 22 --comment why");
+    let failed = Outcome::Tcp(Some(Failure::Refused));
+    let address = "10.1.2.3".parse().unwrap();
+    daemon.book.lock().unwrap().record(Chain::Remote, address, 22, UnixMs(1), failed);
+    let listed = daemon.run(SHIMRULES, "-L -c remote -v").out;
+    assert!(listed.contains("CALLS TODAY  FAILED TODAY"), "{listed}");
+    let row = listed.lines().find(|line| line.starts_with("remote  enable")).expect(&listed);
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert!(
+        row.contains(" 1             1  ") && row.contains("refused") && words.last() == Some(&"why"),
+        "{row}"
+    );
+}
+
+#[test]
+fn forget_asks_for_each_address_of_a_host_once() {
+    let daemon = FakeDaemon::start();
+    let forgotten = daemon.run(SCTPIFY, "forget 10.1.2.3");
+    assert_eq!((forgotten.out.as_str(), forgotten.code), ("10.1.2.3 forgotten\n", 0), "{}", forgotten.err);
+    assert_eq!(daemon.run(SCTPIFY, "forget [2001:db8::1]").out, "2001:db8::1 forgotten\n");
 }
 
 #[test]
@@ -108,8 +157,16 @@ fn wrong_usage_has_exit_status_2() {
 #[test]
 fn no_daemon_has_exit_status_3_and_says_how_to_start_it() {
     let expected = "no daemon is listening on /nonexistent/control.sock: start it with `sctpify up`\n";
-    for args in ["status", "paths", "get", "reload", "set enable=1", "explain 10.0.0.1:22", "doctor 10.0.0.1"]
-    {
+    for args in [
+        "status",
+        "paths",
+        "get",
+        "reload",
+        "set enable=1",
+        "explain 10.0.0.1:22",
+        "doctor 10.0.0.1",
+        "forget 10.0.0.1",
+    ] {
         let ran = run(SCTPIFY, &nowhere(), args);
         assert!(ran.err.ends_with(expected), "{args}: {}", ran.err);
         assert_eq!(ran.code, 3, "{args}");

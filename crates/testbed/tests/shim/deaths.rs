@@ -44,8 +44,11 @@ fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bo
     let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
     let _server = world.serve(BULK, &["accept", &port]);
-    let (host, daemon) =
-        if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, &world.betas) };
+    let (host, daemon) = if is_at_alpha {
+        (&world.alpha, &world.alphas)
+    } else {
+        (&world.beta, world.betas.as_ref().unwrap())
+    };
     kill_processes(host, daemon, victims);
     let connects = || world.client(BULK, &["connect", &target, "1"]);
     let is_well = || world.alpha.run("connect", connects(), LIMIT).unwrap().status.success();
@@ -132,8 +135,11 @@ fn at_any_moment_a_death_means_the_whole_file_or_an_error() {
             let fetch = world.client("python3", &["-c", COUNT_TO_THE_END, &server, &port]);
             let client = world.alpha.spawn("client", fetch).unwrap();
             std::thread::sleep(Duration::from_millis(moment));
-            let (host, daemon) =
-                if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, &world.betas) };
+            let (host, daemon) = if is_at_alpha {
+                (&world.alpha, &world.alphas)
+            } else {
+                (&world.beta, world.betas.as_ref().unwrap())
+            };
             kill_processes(host, daemon, Victims::All);
             let told = client.finish(ERROR_LIMIT).unwrap();
             let whole = told.stdout.trim() == LENGTH.to_string();

@@ -4,6 +4,7 @@
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
 mod deaths;
+mod learned;
 mod load;
 mod mtu;
 mod roaming;

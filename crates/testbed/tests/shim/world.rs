@@ -24,21 +24,29 @@ pub(crate) struct World {
     pub(crate) beta: Host,
     pub(crate) link: Link,
     pub(crate) alphas: Daemon,
-    pub(crate) betas: Daemon,
+    /// None where beta has no sctpify.
+    pub(crate) betas: Option<Daemon>,
     pub(crate) lab: Lab,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with("", true)
+    }
+
+    /// With alpha's configuration, and a daemon at beta or none.
+    pub(crate) fn with(configuration: &str, at_beta: bool) -> Self {
         let programs = Programs::find().unwrap();
         let lab = Lab::new().unwrap();
         let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
         let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
-        let alphas = Daemon::start(&alpha, &programs, "").unwrap();
-        let betas = Daemon::start(&beta, &programs, "").unwrap();
+        let alphas = Daemon::start(&alpha, &programs, configuration).unwrap();
+        let betas = at_beta.then(|| Daemon::start(&beta, &programs, "").unwrap());
         for port in [PORT, HTTP_PORT].map(|port| port.to_string()) {
             alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
-            betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+            if let Some(betas) = &betas {
+                betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+            }
         }
         Self { alpha, beta, link, alphas, betas, lab }
     }
@@ -72,8 +80,9 @@ impl World {
                 .iter()
                 .all(|name| status[*name].as_array().is_some_and(Vec::is_empty))
         };
-        let quiet = wait_for(QUIET_LIMIT, || is_quiet(&self.alphas) && is_quiet(&self.betas));
-        assert!(quiet, "alpha: {}\nbeta: {}", status(&self.alphas), status(&self.betas));
+        let daemons = || std::iter::once(&self.alphas).chain(&self.betas);
+        let quiet = wait_for(QUIET_LIMIT, || daemons().all(is_quiet));
+        assert!(quiet, "alpha, beta: {:?}", daemons().map(status).collect::<Vec<_>>());
     }
 
     /// Open descriptors once a first connection is over: it opens what all later ones share.

@@ -1,0 +1,196 @@
+//! What was learned of destinations: as rows for people and scripts, and as a file that outlives the daemon.
+//!
+//! The file has a head line with its version, then one JSON object a line. A line that cannot be read is left out and told
+//! of; a file of another version, or longer than [`MAX_FILE_BYTES`], is not read at all. What is lost is learned again.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use rules::{LearnedEntry, LearnedTable, UnixMs};
+use serde::{Deserialize, Serialize};
+
+use crate::FileError;
+use crate::files::write_whole;
+
+/// The first line of the file: what it is, and the version of what follows.
+const HEAD: &str = "sctpify learned table, version 1";
+/// The longest file that is read, in bytes: a full table takes a quarter of it.
+const MAX_FILE_BYTES: u64 = 8 << 20;
+
+/// What was learned of one destination, as it stands now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LearnedRow {
+    /// What becomes of connections to it.
+    pub state: LearnedState,
+    /// The destination and all that is known of it.
+    #[serde(flatten)]
+    pub entry: LearnedEntry,
+}
+
+/// What becomes of connections to a learned destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LearnedState {
+    /// SCTP is tried.
+    Enabled,
+    /// They are TCP at once.
+    Disabled,
+    /// They are TCP at once; the time is over, and the next connection begins a probe.
+    Expired,
+    /// They are TCP at once; a probe is under way.
+    Probing,
+}
+
+impl LearnedRow {
+    /// An entry as it stands at `now`.
+    pub fn new(entry: &LearnedEntry, now: UnixMs) -> LearnedRow {
+        let state = match entry.disabled {
+            None => LearnedState::Enabled,
+            Some(_) if entry.probing => LearnedState::Probing,
+            Some(_) if entry.is_expired(now) => LearnedState::Expired,
+            Some(_) => LearnedState::Disabled,
+        };
+        LearnedRow { state, entry: LearnedEntry { tally: entry.tally.at(now), ..entry.clone() } }
+    }
+}
+
+/// The table of a file, and what of the file could not be used, if anything: a sentence for people. A missing file is an
+/// empty table.
+pub fn load_learned(path: &Path) -> (LearnedTable, Option<String>) {
+    let complain = |problem: String| Some(format!("{}: {problem}", path.display()));
+    match read(path) {
+        Ok(None) => (LearnedTable::default(), None),
+        Ok(Some(text)) => {
+            let (table, problem) = parse(&text);
+            (table, problem.and_then(complain))
+        }
+        Err(error) => (LearnedTable::default(), complain(format!("cannot be read ({error})"))),
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, "longer than it can be"));
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn parse(text: &str) -> (LearnedTable, Option<String>) {
+    let mut table = LearnedTable::default();
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return (table, Some(format!("its first line is not `{HEAD}`: nothing of it is used")));
+    }
+    let mut first_bad = None;
+    let mut bad = 0;
+    for (index, line) in lines.enumerate() {
+        if serde_json::from_str(line).is_ok_and(|entry| table.restore(entry)) {
+            continue;
+        }
+        bad += 1;
+        first_bad.get_or_insert(index + 2);
+    }
+    let problem =
+        first_bad.map(|line| format!("{bad} lines make no sense and are left out, the first is {line}"));
+    // What was read is what the file says.
+    table.take_changed();
+    (table, problem)
+}
+
+/// Writes a table to a file, whole or not at all.
+///
+/// # Errors
+/// When it cannot be written: the disk is full, the directory is missing and cannot be made. The file is unchanged then.
+pub fn save_learned<'a>(
+    path: &Path,
+    entries: impl Iterator<Item = &'a LearnedEntry>,
+) -> Result<(), FileError> {
+    let mut text = format!("{HEAD}\n");
+    for entry in entries {
+        let line = serde_json::to_string(entry)
+            .map_err(|error| FileError::Io { path: path.into(), error: error.into() })?;
+        text.push_str(&line);
+        text.push('\n');
+    }
+    write_whole(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::{Failure, LearnPolicy, Settings};
+
+    use super::*;
+
+    const NOW: UnixMs = UnixMs(1_700_000_000_000);
+
+    fn table() -> LearnedTable {
+        let mut table = LearnedTable::default();
+        let policy = LearnPolicy::of(&Settings::default());
+        table.on_success(NOW, "[2001:db8::1]:443".parse().unwrap(), Some(900));
+        table.on_failure(NOW, "10.0.0.1:22".parse().unwrap(), Failure::Refused, &policy);
+        table.take_changed();
+        table
+    }
+
+    fn text_of(table: &LearnedTable) -> (tempfile::TempDir, std::path::PathBuf, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/learned");
+        save_learned(&path, table.iter()).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        (dir, path, text)
+    }
+
+    #[test]
+    fn a_table_survives_the_disk() {
+        let (_dir, path, _) = text_of(&table());
+        assert_eq!(load_learned(&path), (table(), None));
+    }
+
+    #[test]
+    fn a_missing_file_is_an_empty_table_without_complaint() {
+        assert_eq!(load_learned(Path::new("/nonexistent/learned")), (LearnedTable::default(), None));
+    }
+
+    #[test]
+    fn lines_of_rubbish_are_left_out_and_told_of() {
+        let (_dir, path, text) = text_of(&table());
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.insert(2, "{\"host\":\"10.0.0.9\"");
+        lines.push("\u{0}\u{ffff}");
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let (read, complaint) = load_learned(&path);
+        assert_eq!(read, table());
+        assert!(complaint.unwrap().ends_with("2 lines make no sense and are left out, the first is 3"));
+    }
+
+    #[test]
+    fn a_file_of_another_version_or_kind_is_not_used() {
+        let (_dir, path, text) = text_of(&table());
+        for other in [text.replace("version 1", "version 2"), "\u{1}".to_owned()] {
+            std::fs::write(&path, other).unwrap();
+            let (read, complaint) = load_learned(&path);
+            assert!(read.is_empty() && complaint.unwrap().contains("nothing of it is used"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_read() {
+        let (_dir, path, _) = text_of(&table());
+        File::options().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
+        let (read, complaint) = load_learned(&path);
+        assert!(read.is_empty() && complaint.unwrap().contains("longer than it can be"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_an_error_that_names_it() {
+        let error = save_learned(Path::new("/dev/full/learned"), table().iter()).unwrap_err();
+        assert!(error.to_string().starts_with("/dev/full/learned: "), "{error}");
+    }
+}

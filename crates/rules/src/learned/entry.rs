@@ -1,0 +1,131 @@
+//! What is known of one destination.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::LearnPolicy;
+use crate::tally::{Failure, Outcome, Tally, UnixMs};
+
+/// Failures this close together count as one: many connections at once see the same lost packets.
+const BURST_MS: u64 = 1_000;
+/// How long a destination's success counts for it.
+const TRUST_MS: u64 = 86_400_000;
+
+/// What is known of a host, or of one port of it where that differs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LearnedEntry {
+    /// The host.
+    pub host: IpAddr,
+    /// The port; none for the host as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The port that was last connected to, which probes ask for.
+    pub asked_port: u16,
+    /// Connections, and what became of them.
+    pub tally: Tally,
+    /// When a connection last rode SCTP.
+    #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
+    pub worked: Option<UnixMs>,
+    /// Failures since then that count, in a row.
+    #[serde(default)]
+    pub failures_in_row: u32,
+    /// When the last of them was.
+    #[serde(default, rename = "failed_unix_ms")]
+    pub failed: UnixMs,
+    /// How long it was last disabled for, in milliseconds; zero if it never was, or has worked since.
+    #[serde(default)]
+    pub hold_ms: u64,
+    /// Disabled since, until and why; none if SCTP is tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<Disabled>,
+    /// A connection was kept on TCP since the last attempt: a probe is worth its packets.
+    #[serde(default)]
+    pub wanted: bool,
+    /// A probe is under way.
+    #[serde(skip)]
+    pub probing: bool,
+}
+
+/// Why and how long a destination is kept on TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Disabled {
+    /// What the last attempt or probe came to.
+    pub failure: Failure,
+    /// When it was first found.
+    #[serde(rename = "since_unix_ms")]
+    pub since: UnixMs,
+    /// When it may be probed.
+    #[serde(rename = "until_unix_ms")]
+    pub until: UnixMs,
+}
+
+impl LearnedEntry {
+    pub(super) fn new(host: IpAddr, port: Option<u16>, asked_port: u16) -> LearnedEntry {
+        LearnedEntry {
+            host,
+            port,
+            asked_port,
+            tally: Tally::default(),
+            worked: None,
+            failures_in_row: 0,
+            failed: UnixMs::default(),
+            hold_ms: 0,
+            disabled: None,
+            wanted: false,
+            probing: false,
+        }
+    }
+
+    /// Whether it is disabled and its time is over. So is one whose time lies further ahead than it was disabled for:
+    /// then the clock was set back.
+    pub fn is_expired(&self, now: UnixMs) -> bool {
+        self.disabled.is_some_and(|d| now >= d.until || d.until.since(now) > self.hold_ms)
+    }
+
+    /// When it was last of use: the order in which a full table forgets.
+    pub(super) fn last_used(&self) -> UnixMs {
+        self.tally.last_call.unwrap_or_default()
+    }
+
+    pub(super) fn on_success(&mut self, now: UnixMs, rtt_us: Option<u64>) {
+        self.tally.count(now, Outcome::Sctp { rtt_us });
+        self.worked = Some(now);
+        self.enable();
+        self.hold_ms = 0;
+    }
+
+    /// A connection failed; it is disabled if that was not the first time, or if it is not known to have worked.
+    pub(super) fn on_failure(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
+        if self.disabled.is_some() {
+            // A connection that had begun before.
+            return;
+        }
+        let is_same_burst = self.failures_in_row > 0 && now.since(self.failed) < BURST_MS;
+        if !is_same_burst {
+            self.failures_in_row = self.failures_in_row.saturating_add(1);
+            self.failed = now;
+        }
+        let has_worked = self.worked.is_some_and(|worked| now.since(worked) < TRUST_MS);
+        if self.failures_in_row >= if has_worked { policy.failures } else { 1 } {
+            self.disable(now, failure, policy);
+        }
+    }
+
+    /// Disables for twice as long as the last time.
+    pub(super) fn disable(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
+        self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());
+        let since = self.disabled.map_or(now, |d| d.since);
+        self.disabled = Some(Disabled { failure, since, until: now.plus(self.hold_ms) });
+        self.wanted = false;
+        self.probing = false;
+    }
+
+    /// SCTP is tried again. How long it was disabled is remembered until a connection has ridden SCTP.
+    pub(super) fn enable(&mut self) {
+        self.disabled = None;
+        self.failures_in_row = 0;
+        self.wanted = false;
+        self.probing = false;
+    }
+}

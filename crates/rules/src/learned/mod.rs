@@ -1,0 +1,261 @@
+//! The learned table: which destinations have no SCTP, found by trying, so that connections to them are plain TCP at
+//! once.
+//!
+//! The dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable.
+//! It is disabled for a time that doubles with each failure, up to a limit. When the time is over it is probed, if
+//! anybody has asked for it meanwhile; connections stay TCP until a probe has been answered, so no application ever waits
+//! for a destination that is known to have failed. What speaks of the host (no answer, ICMP) disables the host; what
+//! speaks of a port (a refusal) disables that port. A destination that has worked within a day is disabled only after
+//! several failures in a row.
+//!
+//! Refuses: more than [`MAX_LEARNED`] entries (the least recently used goes), addresses that no connection goes to. Reads no
+//! clock and has no randomness. Invariants: a port has an entry only while it differs from its host; nothing a rule
+//! disables is enabled here. Who calls must vouch for the evidence: local time-outs, and packets that carried our own tag.
+//!
+//! Begin with [`LearnedTable::call`].
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+pub use entry::{Disabled, LearnedEntry};
+
+use crate::tally::{Failure, Outcome, UnixMs};
+use crate::{Settings, normalise};
+
+/// The most destinations that are remembered.
+pub const MAX_LEARNED: usize = 4096;
+
+/// The longest that a kept entry may claim to have been disabled for, in milliseconds: what `learned_hold_max_s` allows.
+const HOLD_LIMIT_MS: u64 = 604_800_000;
+
+/// How the table learns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LearnPolicy {
+    /// Failures in a row that disable a destination which has worked within a day; at least 1.
+    pub failures: u32,
+    /// For how long a destination is disabled the first time, in milliseconds.
+    pub hold_ms: u64,
+    /// For how long at most, in milliseconds.
+    pub hold_max_ms: u64,
+}
+
+impl LearnPolicy {
+    /// As the settings say.
+    pub fn of(settings: &Settings) -> LearnPolicy {
+        LearnPolicy {
+            failures: settings.learned_failures,
+            hold_ms: u64::from(settings.learned_hold_s) * 1000,
+            hold_max_ms: u64::from(settings.learned_hold_max_s) * 1000,
+        }
+    }
+
+    const fn longest_hold_ms(&self) -> u64 {
+        if self.hold_max_ms > self.hold_ms { self.hold_max_ms } else { self.hold_ms }
+    }
+}
+
+/// What is known of the destinations of this host's connections.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LearnedTable {
+    /// The whole host before its ports, since `None` sorts first.
+    entries: BTreeMap<(IpAddr, Option<u16>), LearnedEntry>,
+    is_changed: bool,
+}
+
+impl LearnedTable {
+    /// A connection to `to` begins. `Some` if it is to be TCP at once: that is counted, and the entry says why.
+    pub fn call(&mut self, now: UnixMs, to: SocketAddr) -> Option<&LearnedEntry> {
+        let key = self.verdict(to)?;
+        self.is_changed = true;
+        let host = (key.0, None);
+        if key != host
+            && let Some(entry) = self.entries.get_mut(&host)
+        {
+            entry.tally.count(now, Outcome::KeptOnTcp);
+        }
+        let entry = self.entries.get_mut(&key)?;
+        entry.tally.count(now, Outcome::KeptOnTcp);
+        entry.asked_port = to.port();
+        entry.wanted = true;
+        Some(entry)
+    }
+
+    /// The entry that would keep a connection to `to` on TCP, if one would. Counts nothing.
+    pub fn explain(&self, to: SocketAddr) -> Option<&LearnedEntry> {
+        self.verdict(to).and_then(|key| self.entries.get(&key))
+    }
+
+    /// What is known of a host as a whole.
+    pub fn host(&self, host: IpAddr) -> Option<&LearnedEntry> {
+        self.entries.get(&(normalise(host), None))
+    }
+
+    fn verdict(&self, to: SocketAddr) -> Option<(IpAddr, Option<u16>)> {
+        let host = normalise(to.ip());
+        let keys = [(host, None), (host, Some(to.port()))];
+        keys.into_iter().find(|key| self.entries.get(key).is_some_and(|entry| entry.disabled.is_some()))
+    }
+
+    /// A connection to `to` rides SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
+    pub fn on_success(&mut self, now: UnixMs, to: SocketAddr, rtt_us: Option<u64>) {
+        let host = normalise(to.ip());
+        self.entries.remove(&(host, Some(to.port())));
+        if let Some(entry) = self.entry(host, None, to.port()) {
+            entry.on_success(now, rtt_us);
+        }
+    }
+
+    /// A connection to `to` fell back to TCP.
+    pub fn on_failure(&mut self, now: UnixMs, to: SocketAddr, failure: Failure, policy: &LearnPolicy) {
+        let host = normalise(to.ip());
+        let Some(entry) = self.entry(host, None, to.port()) else { return };
+        entry.tally.count(now, Outcome::Tcp(Some(failure)));
+        if failure.is_of_host() {
+            entry.on_failure(now, failure, policy);
+            return;
+        }
+        // Who refuses is there.
+        entry.enable();
+        let worked = entry.worked;
+        if let Some(entry) = self.entry(host, Some(to.port()), to.port()) {
+            entry.tally.count(now, Outcome::Tcp(Some(failure)));
+            entry.worked = entry.worked.or(worked);
+            entry.on_failure(now, failure, policy);
+        }
+    }
+
+    /// A destination whose time is over and that is wanted, if there is one. It counts as being probed until
+    /// [`LearnedTable::on_probe`] says what came of it.
+    pub fn next_probe(&mut self, now: UnixMs) -> Option<SocketAddr> {
+        let is_due = |entry: &&mut LearnedEntry| entry.wanted && !entry.probing && entry.is_expired(now);
+        let entry = self.entries.values_mut().find(is_due)?;
+        entry.probing = true;
+        Some(SocketAddr::new(entry.host, entry.asked_port))
+    }
+
+    /// What a probe of `to` came to: the time to its INIT ACK in microseconds, or why there was none. One that took longer
+    /// than a connection waits (`patience_us`) is a failure too. What has been forgotten meanwhile stays forgotten.
+    pub fn on_probe(
+        &mut self,
+        now: UnixMs,
+        to: SocketAddr,
+        outcome: Result<u64, Failure>,
+        patience_us: u64,
+        policy: &LearnPolicy,
+    ) {
+        let host = normalise(to.ip());
+        let keys = [(host, None), (host, Some(to.port()))];
+        let Some(key) = keys.into_iter().find(|key| self.entries.get(key).is_some_and(|e| e.probing)) else {
+            return;
+        };
+        self.is_changed = true;
+        let outcome = match outcome {
+            Ok(rtt_us) if rtt_us >= patience_us => Err(Failure::TooSlow),
+            other => other,
+        };
+        let is_port_only = matches!(outcome, Err(failure) if !failure.is_of_host() && key.1.is_none());
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        match outcome {
+            Ok(rtt_us) => {
+                entry.tally.rtt_us = Some(rtt_us);
+                entry.enable();
+            }
+            Err(_) if is_port_only => entry.enable(),
+            Err(failure) => entry.disable(now, failure, policy),
+        }
+        if let Err(failure) = outcome
+            && is_port_only
+            && let Some(entry) = self.entry(host, Some(to.port()), to.port())
+        {
+            entry.disable(now, failure, policy);
+        }
+    }
+
+    /// Forgets a host and its ports; tells how many entries went.
+    pub fn forget(&mut self, host: IpAddr) -> usize {
+        let host = normalise(host);
+        self.retain(|entry| entry.host != host)
+    }
+
+    /// Forgets everything; tells how many entries went.
+    pub fn clear(&mut self) -> usize {
+        self.retain(|_| false)
+    }
+
+    fn retain(&mut self, keep: impl Fn(&LearnedEntry) -> bool) -> usize {
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| keep(entry));
+        self.is_changed |= self.entries.len() < before;
+        before - self.entries.len()
+    }
+
+    /// All entries, by address; a host before its ports.
+    pub fn iter(&self) -> impl Iterator<Item = &LearnedEntry> {
+        self.entries.values()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes in an entry that was kept elsewhere, in place of one of the same destination; false if it makes no sense.
+    pub fn restore(&mut self, mut entry: LearnedEntry) -> bool {
+        entry.host = normalise(entry.host);
+        entry.probing = false;
+        entry.hold_ms = entry.hold_ms.min(HOLD_LIMIT_MS);
+        if !is_destination(entry.host) || entry.asked_port == 0 || entry.port == Some(0) {
+            return false;
+        }
+        let key = (entry.host, entry.port);
+        if !self.entries.contains_key(&key) {
+            self.make_room();
+        }
+        self.entries.insert(key, entry);
+        true
+    }
+
+    /// Whether anything has changed since this was last asked.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// The entry of a destination, made if it is missing; none for what is no destination.
+    fn entry(&mut self, host: IpAddr, port: Option<u16>, asked_port: u16) -> Option<&mut LearnedEntry> {
+        if !is_destination(host) {
+            return None;
+        }
+        self.is_changed = true;
+        if !self.entries.contains_key(&(host, port)) {
+            self.make_room();
+        }
+        let made = || LearnedEntry::new(host, port, asked_port);
+        let entry = self.entries.entry((host, port)).or_insert_with(made);
+        entry.asked_port = asked_port;
+        Some(entry)
+    }
+
+    fn make_room(&mut self) {
+        if self.entries.len() < MAX_LEARNED {
+            return;
+        }
+        let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.last_used()).map(|(key, _)| *key);
+        if let Some(key) = oldest {
+            self.entries.remove(&key);
+        }
+    }
+}
+
+/// Whether connections go there at all.
+fn is_destination(host: IpAddr) -> bool {
+    !host.is_unspecified() && !host.is_multicast() && !host.is_loopback()
+}

@@ -1,0 +1,166 @@
+//! What became of the connections of a rule or a destination: the dynamic rules table's date, calls today, failures
+//! today and last call, with the round trip and the reason of the last failure.
+//!
+//! A day is one of UTC. Invariant: `calls_today` and `failures_today` are of the day `day`; a later event of another
+//! day begins both anew.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds in a day.
+const DAY_MS: u64 = 86_400_000;
+
+/// A point in time, in milliseconds since 1970. Whoever calls says what time it is: nothing here reads a clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnixMs(pub u64);
+
+impl UnixMs {
+    /// Milliseconds from `earlier` to this; zero if it is not after.
+    pub const fn since(self, earlier: UnixMs) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This much later.
+    #[must_use]
+    pub const fn plus(self, ms: u64) -> UnixMs {
+        UnixMs(self.0.saturating_add(ms))
+    }
+
+    /// The number of the day (of UTC) since 1970.
+    pub const fn day(self) -> u64 {
+        self.0 / DAY_MS
+    }
+}
+
+/// Why an attempt by SCTP failed, as far as it says something about the destination.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// No INIT ACK in the time that a connection waits.
+    NoAnswer,
+    /// ICMP: nobody has the UDP port of SCTP there.
+    PortUnreachable,
+    /// ICMP: the host has no SCTP.
+    ProtocolUnreachable,
+    /// ICMP: a filter forbids it.
+    Prohibited,
+    /// The host answers an INIT, but later than a connection waits.
+    TooSlow,
+    /// ABORT in answer to INIT: the host has SCTP, this port has not.
+    Refused,
+    /// The host answered the INIT, and the association failed before it could be used.
+    HandshakeFailed,
+}
+
+impl Failure {
+    /// Whether the failure speaks of the whole host; else of the one port that was asked for.
+    pub const fn is_of_host(self) -> bool {
+        !matches!(self, Failure::Refused | Failure::HandshakeFailed)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Failure::NoAnswer => "no answer",
+            Failure::PortUnreachable => "UDP port unreachable",
+            Failure::ProtocolUnreachable => "SCTP unreachable",
+            Failure::Prohibited => "prohibited by a filter",
+            Failure::TooSlow => "answers too late",
+            Failure::Refused => "refused",
+            Failure::HandshakeFailed => "handshake failed",
+        })
+    }
+}
+
+/// What became of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It rides SCTP.
+    Sctp {
+        /// From INIT to INIT ACK, in microseconds; none where this host answered.
+        rtt_us: Option<u64>,
+    },
+    /// It fell back to TCP.
+    Tcp(Option<Failure>),
+    /// It was TCP at once, for its destination was learned to have no SCTP.
+    KeptOnTcp,
+}
+
+/// Counts of one day, and the last of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// The day that the counts are of, in days since 1970.
+    #[serde(rename = "date_days_since_1970")]
+    pub day: u64,
+    /// Connections on that day.
+    pub calls_today: u64,
+    /// Those of them that fell back to TCP.
+    pub failures_today: u64,
+    /// The last connection, in milliseconds since 1970; none if there was none.
+    #[serde(rename = "last_call_unix_ms")]
+    pub last_call: Option<UnixMs>,
+    /// From INIT to INIT ACK, the last time that both came, in microseconds.
+    pub rtt_us: Option<u64>,
+    /// Why the last one that failed did.
+    pub last_failure: Option<Failure>,
+}
+
+impl Tally {
+    /// Counts a connection and what became of it.
+    pub fn count(&mut self, now: UnixMs, outcome: Outcome) {
+        self.turn_to(now);
+        self.calls_today = self.calls_today.saturating_add(1);
+        self.last_call = Some(now);
+        match outcome {
+            Outcome::Sctp { rtt_us } => self.rtt_us = rtt_us.or(self.rtt_us),
+            Outcome::Tcp(failure) => {
+                self.failures_today = self.failures_today.saturating_add(1);
+                self.last_failure = failure.or(self.last_failure);
+            }
+            Outcome::KeptOnTcp => {}
+        }
+    }
+
+    /// The counts as they are at `now`: zero if the day is over.
+    #[must_use]
+    pub fn at(mut self, now: UnixMs) -> Tally {
+        self.turn_to(now);
+        self
+    }
+
+    fn turn_to(&mut self, now: UnixMs) {
+        if self.day != now.day() {
+            (self.day, self.calls_today, self.failures_today) = (now.day(), 0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_begin_anew_each_day_and_the_last_call_stays() {
+        let (evening, morning) = (UnixMs(10 * DAY_MS - 1), UnixMs(10 * DAY_MS));
+        let mut tally = Tally::default();
+        tally.count(evening, Outcome::Sctp { rtt_us: Some(700) });
+        tally.count(evening, Outcome::Tcp(Some(Failure::NoAnswer)));
+        assert_eq!((tally.day, tally.calls_today, tally.failures_today), (9, 2, 1));
+        let next = tally.at(morning);
+        assert_eq!((next.day, next.calls_today, next.failures_today), (10, 0, 0));
+        assert_eq!(
+            (next.last_call, next.rtt_us, next.last_failure),
+            (Some(evening), Some(700), Some(Failure::NoAnswer))
+        );
+    }
+
+    #[test]
+    fn a_connection_kept_on_tcp_is_a_call_and_no_failure() {
+        let mut tally = Tally::default();
+        tally.count(UnixMs(5), Outcome::KeptOnTcp);
+        assert_eq!((tally.calls_today, tally.failures_today), (1, 0));
+    }
+}

@@ -1,0 +1,162 @@
+//! Probes: has a destination that is kept on TCP got SCTP meanwhile? No application waits for them.
+//!
+//! A probe is an INIT from a port of its own, and ends with the INIT ACK: an ABORT then leaves the cookie unused, so that no
+//! program of the peer sees a connection. At most [`PROBES_MAX`] at once, begun at most once in [`PAUSE`].
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use base::Time;
+use rules::{Chain, Failure, LearnPolicy, Settings};
+use sctp::{AssociationId, CloseReason, Connect, StateName};
+
+use crate::client::evidence;
+use crate::clock::today;
+use crate::shard::{Shard, Timer, user_abort};
+use crate::timing;
+
+/// Probes under way at once at most.
+const PROBES_MAX: usize = 4;
+/// How often is looked for what is to be probed.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a probe waits for its INIT ACK: as long as the race timer can be set to.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The ports that probes come from, in turn: programs do not get them from the kernel by default.
+const PORTS: std::ops::RangeInclusive<u16> = 61_000..=65_535;
+
+/// The probes under way.
+pub(crate) struct Probes {
+    running: BTreeMap<AssociationId, Probe>,
+    next_port: u16,
+}
+
+struct Probe {
+    to: SocketAddr,
+    began: Time,
+}
+
+impl Default for Probes {
+    fn default() -> Probes {
+        Probes { running: BTreeMap::new(), next_port: *PORTS.start() }
+    }
+}
+
+impl Probes {
+    fn port(&mut self) -> u16 {
+        let port = self.next_port;
+        self.next_port = if port == *PORTS.end() { *PORTS.start() } else { port + 1 };
+        port
+    }
+}
+
+impl Shard {
+    /// Begins the probes that are due, and looks again later.
+    pub(crate) fn begin_probes(&mut self) {
+        self.timers.set(self.now + PAUSE, Timer::Probes);
+        let settings = self.rules.settings();
+        if self.stopping || !settings.enable || !settings.learn {
+            return;
+        }
+        while self.probes.running.len() < PROBES_MAX {
+            let Some(to) = self.learned.lock().next_probe(today()) else { return };
+            if let Err(failure) = self.begin_probe(to, &settings) {
+                self.end_probe(to, Err(failure));
+            }
+        }
+    }
+
+    /// Sends an INIT. The failure if that is not to be or cannot be done: the one that is known, until later.
+    fn begin_probe(&mut self, to: SocketAddr, settings: &Settings) -> Result<(), Failure> {
+        let known = self.learned.lock().explain(to).and_then(|entry| entry.disabled);
+        let unchanged = known.map_or(Failure::NoAnswer, |disabled| disabled.failure);
+        let is_allowed = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
+        let local = source_address(to).filter(|local| is_allowed && self.addresses.is_own(*local));
+        let Some(local) = local else { return Err(unchanged) };
+        let connect = Connect {
+            local_port: self.probes.port(),
+            remote_port: to.port(),
+            init_routes: self.init_routes(local, to.ip(), settings),
+            local_addresses: self.addresses.offered_first(local),
+            config: timing::association_config(self.addresses.mtu()),
+        };
+        let association = self.engine.connect(self.now, connect).map_err(|error| {
+            tracing::debug!(%error, %to, "no probe");
+            unchanged
+        })?;
+        self.probes.running.insert(association, Probe { to, began: self.now });
+        self.timers.set(self.now + PATIENCE, Timer::Probe(association));
+        Ok(())
+    }
+
+    /// Looks which probes have got their INIT ACK; to be called before their COOKIE ECHO is transmitted.
+    pub(crate) fn look_for_probed(&mut self) {
+        let all: Vec<AssociationId> = self.probes.running.keys().copied().collect();
+        for association in all {
+            if self.state_of(association) == Some(StateName::CookieEchoed) {
+                let Some(probe) = self.probes.running.remove(&association) else { continue };
+                self.engine.abort(self.now, association, user_abort());
+                let rtt = self.now.since(probe.began);
+                self.end_probe(probe.to, Ok(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)));
+            }
+        }
+    }
+
+    /// No INIT ACK came in time, if the probe is still under way.
+    pub(crate) fn on_probe_late(&mut self, association: AssociationId) {
+        let is_late = |probe: &Probe| self.now.since(probe.began) >= PATIENCE;
+        if self.probes.running.get(&association).is_some_and(is_late)
+            && let Some(probe) = self.probes.running.remove(&association)
+        {
+            self.engine.abort(self.now, association, user_abort());
+            self.end_probe(probe.to, Err(Failure::NoAnswer));
+        }
+    }
+
+    /// The association of a probe has ended before its INIT ACK.
+    pub(crate) fn on_probe_closed(&mut self, association: AssociationId, reason: &CloseReason) {
+        if let Some(probe) = self.probes.running.remove(&association) {
+            self.end_probe(probe.to, Err(evidence(reason, false).unwrap_or(Failure::NoAnswer)));
+        }
+    }
+
+    fn end_probe(&mut self, to: SocketAddr, outcome: Result<u64, Failure>) {
+        tracing::debug!(%to, ?outcome, "probed");
+        let settings = self.rules.settings();
+        let (patience, _) = timing::init_patience(&settings);
+        let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        self.learned.lock().on_probe(today(), to, outcome, patience_us, &LearnPolicy::of(&settings));
+    }
+}
+
+/// The address that the kernel would send from; nothing is sent.
+fn source_address(to: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_probe_has_another_port_until_all_were_used() {
+        let mut probes = Probes::default();
+        let ports: Vec<u16> = (0..=PORTS.len()).map(|_| probes.port()).collect();
+        assert_eq!(
+            (ports[0], ports[1], ports[PORTS.len() - 1], ports[PORTS.len()]),
+            (61_000, 61_001, 65_535, 61_000)
+        );
+    }
+
+    #[test]
+    fn the_kernel_tells_the_source_address_without_a_packet() {
+        let source = source_address("127.0.0.1:9".parse().expect("an address"));
+        assert_eq!(source, Some(IpAddr::from(Ipv4Addr::LOCALHOST)));
+    }
+}

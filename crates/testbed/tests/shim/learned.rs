@@ -1,0 +1,166 @@
+//! Destinations without SCTP are learned: the first connection finds out, later ones are TCP at once and cost no packet,
+//! and a probe in the background finds SCTP again.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use std::time::Duration;
+use testbed::process::{now, wait_for};
+use testbed::{Capture, Daemon, Host, Programs, Seen};
+
+/// The race timer as it is by default.
+const RACE: Duration = Duration::from_millis(250);
+/// What a connect may take on a busy machine when nothing is waited for.
+const AT_ONCE: Duration = Duration::from_millis(200);
+/// What a connect may take beyond the race timer on a busy machine: TCP's own second would show.
+const SLACK: Duration = Duration::from_millis(600);
+/// How long a probe may take to find out.
+const PROBE_LIMIT: Duration = Duration::from_secs(15);
+
+/// Alpha with its daemon, beta with a plain TCP server on [`PORT`] and no daemon.
+fn without_sctp(configuration: &str) -> World {
+    World::with(configuration, false)
+}
+
+/// Drops SCTP by both carriers where it arrives, and tells nobody.
+fn drop_sctp(host: &Host) {
+    let rules = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
+                 add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
+    host.tool("nft", &[rules]).unwrap();
+}
+
+fn connect(world: &World) -> Duration {
+    let connect = world.client(BULK, &["connect", &world.target(), "1"]);
+    let told = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap().stdout;
+    Duration::from_micros(told.trim().parse().unwrap())
+}
+
+/// What is on alpha's link while one connection is made.
+fn connect_captured(world: &World) -> (Duration, Seen) {
+    let capture = Capture::start(&world.alpha, "connect", &[&world.link.name()]).unwrap();
+    let took = connect(world);
+    (took, capture.judge().unwrap())
+}
+
+fn explained(world: &World) -> String {
+    world.alphas.sctpify(&["explain", &world.target()]).unwrap().good().unwrap().stdout
+}
+
+fn listed(world: &World) -> String {
+    world.alphas.shimrules(&["-L"]).unwrap().good().unwrap().stdout
+}
+
+/// The second connection is TCP at once, and no SCTP packet is on the wire.
+fn assert_the_next_is_plain_tcp(world: &World) {
+    let (took, seen) = connect_captured(world);
+    assert_eq!((seen.sctp, seen.tcp > 0), (0, true), "{seen:?}");
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_that_drops_sctp_costs_the_race_timer_once_and_after_that_no_packet() {
+    let world = without_sctp("");
+    drop_sctp(&world.beta);
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let first = connect(&world);
+    assert!(first >= RACE && first < RACE + SLACK, "{first:?}: {}", world.fallbacks());
+    assert_the_next_is_plain_tcp(&world);
+    let told = explained(&world);
+    assert!(told.contains("learned to have no SCTP (no answer)") && told.contains("probed in "), "{told}");
+    let row = listed(&world);
+    assert!(row.contains("disable  no answer"), "{row}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_whose_kernel_knows_no_sctp_costs_a_round_trip_once_and_after_that_no_packet() {
+    let world = without_sctp("");
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let first = connect(&world);
+    assert!(first < AT_ONCE, "ICMP ends the wait: {first:?}");
+    assert_the_next_is_plain_tcp(&world);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn what_was_learned_outlives_the_daemon_until_it_is_forgotten() {
+    let mut world = without_sctp("");
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    connect(&world);
+    world.alphas.stop();
+    world.alphas = Daemon::restart(&world.alpha, &Programs::find().unwrap()).unwrap();
+    assert_the_next_is_plain_tcp(&world);
+    let host = world.link.right_v4().to_string();
+    world.alphas.sctpify(&["forget", &host]).unwrap().good().unwrap();
+    assert!(connect_captured(&world).1.sctp > 0, "a forgotten host is tried again");
+    world.alphas.shimrules(&["-B"]).unwrap().good().unwrap();
+    assert!(connect_captured(&world).1.sctp > 0, "with -B what was learned is not heeded");
+}
+
+/// Prints how many connections it has accepted, whenever that changes.
+const COUNT: &str = "
+import socket, sys
+listener, count = socket.create_server(('', int(sys.argv[1]))), 0
+print('listening')
+while True:
+    listener.accept()[0].close()
+    count += 1
+    print('accepted', count)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_server_that_gains_sctpify_is_found_while_no_application_waits() {
+    let world = without_sctp("learned_hold_s = 1\nlearned_hold_max_s = 2\n");
+    let server = world.serve("python3", &["-u", "-c", COUNT, &PORT.to_string()]);
+    connect(&world);
+    let mut made = 1;
+    let port = PORT.to_string();
+    let betas = Daemon::start(&world.beta, &Programs::find().unwrap(), "").unwrap();
+    betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+    let start = now();
+    while world.connects_sctp() == 0 {
+        assert!(start.elapsed() < PROBE_LIMIT, "not found: {}", listed(&world));
+        let took = connect(&world);
+        assert!(took < AT_ONCE, "an application waited: {took:?}");
+        made += 1;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let count = format!("accepted {made}");
+    assert!(wait_for(LIMIT, || server.stdout().contains(&count)), "{}", server.stdout());
+    assert!(!server.stdout().contains(&format!("accepted {}", made + 1)), "a probe was seen as a connection");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_server_that_loses_sctpify_is_kept_on_tcp_after_three_failures() {
+    let mut world = World::new();
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 1);
+    world.betas.take().unwrap().stop();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(1_100));
+        assert!(connect_captured(&world).1.sctp > 0, "what worked a moment ago is tried again");
+    }
+    assert_the_next_is_plain_tcp(&world);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_rule_that_names_the_host_beats_what_was_learned() {
+    let world = without_sctp("");
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    connect(&world);
+    assert_the_next_is_plain_tcp(&world);
+    let (host, port) = (world.link.right_v4().to_string(), PORT.to_string());
+    world.alphas.shimrules(&["-D", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+    world
+        .alphas
+        .shimrules(&["-A", "-c", "remote", "-p", "enable", "-d", &host, "-P", &port])
+        .unwrap()
+        .good()
+        .unwrap();
+    assert!(connect_captured(&world).1.sctp > 0, "the operator's word counts more");
+    let told = explained(&world);
+    assert!(told.contains("a rule that names the host is heeded before what was learned"), "{told}");
+}
