@@ -188,7 +188,8 @@ impl Association {
         for fragment in self.outstanding.fragments() {
             let key = (fragment.stream, fragment.unordered);
             //= rfc3758#3.2-3 3.5-10 3.5-11
-            let listed = interleaved || !fragment.unordered;
+            let is_old = self.forward.has_old_number(fragment.stream, point);
+            let listed = (interleaved || !fragment.unordered) && !is_old;
             if point >= self.forward.advanced()
                 || (listed && !streams.contains_key(&key) && streams.len() >= max)
             {

@@ -3,9 +3,11 @@
 //! Never sends. Invariant: `advanced` is not before the first chunk outstanding, and everything between is given up. Begin
 //! at [`Forward::follow`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Time;
+use wire::StreamId;
 
 use super::{Outstanding, Seq};
 
@@ -19,6 +21,9 @@ pub(crate) struct Forward {
     due: bool,
     /// When to say it again although nothing came: stands in for T3-rtx, which runs only for chunks in flight.
     timer: Option<Time>,
+    /// Streams that were reset while chunks of theirs were outstanding: those before this sequence have numbers that mean
+    /// other messages now.
+    renumbered: BTreeMap<StreamId, Seq>,
 }
 
 impl Forward {
@@ -34,8 +39,10 @@ impl Forward {
         while outstanding.is_abandoned(self.advanced) {
             self.advanced = self.advanced.next();
         }
+        self.renumbered.retain(|_, begin| *begin > outstanding.first());
         if self.advanced == outstanding.first() {
-            *self = Forward { advanced: self.advanced, ..Forward::default() };
+            let renumbered = std::mem::take(&mut self.renumbered);
+            *self = Forward { advanced: self.advanced, renumbered, ..Forward::default() };
             return;
         }
         //= rfc3758#section-3.5
@@ -43,6 +50,20 @@ impl Forward {
         //# duplicate FORWARD TSN every other SACK or waiting a full RTT before sending a duplicate FORWARD TSN.
         //= rfc3758#3.5-7 3.5-17
         self.due |= self.told.is_none_or(|(point, at)| self.advanced > point || now >= at + round_trip);
+    }
+
+    /// The peer has reset these streams (all, if none is named). It has everything sent on them so far, or was told that it
+    /// will not come, though we may not have heard so yet: no FORWARD TSN may name the old numbers any more, which a
+    /// receiver would take for new ones.
+    pub(crate) fn on_streams_reset(&mut self, streams: &[StreamId], outstanding: &Outstanding) {
+        let is_reset = |stream: &StreamId| streams.is_empty() || streams.contains(stream);
+        let old = outstanding.fragments().map(|fragment| fragment.stream).filter(is_reset);
+        self.renumbered.extend(old.map(|stream| (stream, outstanding.next())));
+    }
+
+    /// Whether the number of this chunk is from before a reset of its stream.
+    pub(crate) fn has_old_number(&self, stream: StreamId, seq: Seq) -> bool {
+        self.renumbered.get(&stream).is_some_and(|begin| seq < *begin)
     }
 
     /// Whether a FORWARD TSN is to be sent.

@@ -33,6 +33,7 @@ mod seeds;
 mod setup;
 mod shutdown;
 mod states;
+mod stories;
 mod stranger;
 mod streams;
 mod tags;

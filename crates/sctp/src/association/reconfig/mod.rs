@@ -284,6 +284,9 @@ impl Association {
             //# data should now be processed. The assigning of SSNs is allowed again.
             Wish::ResetOutgoing { streams, .. } => {
                 //= rfc6525#5.2.7-4
+                if outcome.is_success() {
+                    self.forward.on_streams_reset(&streams, &self.outstanding);
+                }
                 self.queue.release(&streams, outcome.is_success());
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
