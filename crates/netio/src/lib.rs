@@ -11,6 +11,7 @@ mod addresses;
 mod carriers;
 mod cmsg;
 mod counters;
+mod cut;
 mod error;
 mod gso;
 mod inbound;

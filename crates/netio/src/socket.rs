@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU8;
+use std::num::{NonZeroU8, NonZeroU32};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use base::{Carrier, Ecn, Route};
@@ -15,6 +15,7 @@ use mio::{Registry, Token};
 
 use crate::cmsg::Control;
 use crate::counters::Counters;
+use crate::cut::{Cutter, Way};
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::gso::{self, Refusals};
 use crate::inbound::{open_datagram, open_error};
@@ -76,6 +77,7 @@ pub(crate) struct Socket {
     is_v4: bool,
     slots: Vec<Slot>,
     refusals: Refusals,
+    cutter: Cutter,
     errors_waiting: bool,
     counters: Counters,
 }
@@ -100,8 +102,8 @@ impl Socket {
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
         let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
         let outlets = Outlets::new(socket, kind, port);
-        let (refusals, counters) = Default::default();
-        Ok(Socket { outlets, kind, is_v4, slots, refusals, errors_waiting: false, counters })
+        let (refusals, cutter, counters) = Default::default();
+        Ok(Socket { outlets, kind, is_v4, slots, refusals, cutter, errors_waiting: false, counters })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -130,11 +132,46 @@ impl Socket {
         if !train.may_fragment {
             return self.send_by(outlet, train);
         }
+        if let Some(outcome) = self.send_cut(outlet, train) {
+            return outcome;
+        }
         options::set_fragmenting(self.outlets.fd(outlet), self.is_v4, true)
             .map_err(|e| self.fail(train, 0, e))?;
         let outcome = self.send_by(outlet, train);
         let restored = options::set_fragmenting(self.outlets.fd(outlet), self.is_v4, false);
         outcome.and(restored.map_err(|e| self.fail(train, train.bytes.len(), e)))
+    }
+
+    /// Sends packets over IPv6 in fragments that every link takes; none if the kernel must do it: the packets are short,
+    /// their source address is left to the kernel, or raw sockets are not allowed.
+    fn send_cut(&mut self, outlet: Outlet, train: &Train<'_>) -> Option<Result<(), SendError>> {
+        let (IpAddr::V6(local), IpAddr::V6(remote)) = (train.route.local, train.route.remote) else {
+            return None;
+        };
+        if local.is_unspecified() || !Cutter::must_cut(train.segment_size.min(train.bytes.len())) {
+            return None;
+        }
+        let control = Shipment::new(train, outlet).control();
+        let ifindex = train.source_ifindex.and_then(NonZeroU32::new);
+        let way = Way { local, remote, ifindex, control: &control };
+        let ports = match train.route.carrier {
+            Carrier::Udp { peer_port } => Some((self.port(), peer_port)),
+            Carrier::Ip => None,
+        };
+        let mut sent = 0;
+        for packet in train.bytes.chunks(train.segment_size) {
+            match self.cutter.send(&way, ports, packet) {
+                Ok(()) => self.count_sent(1, packet.len()),
+                Err(e) if sent == 0 && e.kind() == io::ErrorKind::PermissionDenied => return None,
+                Err(e) => {
+                    let error = self.fail(train, sent, e);
+                    self.counters.send_errors.count(error.kind);
+                    return Some(Err(error));
+                }
+            }
+            sent += packet.len();
+        }
+        Some(Ok(()))
     }
 
     fn send_by(&mut self, outlet: Outlet, train: &Train<'_>) -> Result<(), SendError> {

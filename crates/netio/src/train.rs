@@ -16,8 +16,8 @@ pub struct Train<'a> {
     /// Length of each packet in bytes; the last may be shorter.
     pub segment_size: usize,
     /// Whether IP may fragment the packets: they leave without DF, one by one. Over IPv6, where only the sender
-    /// fragments, this host cuts them to the path MTU that ICMPv6 told its kernel, so packets for a path whose routers
-    /// are silent get lost. Meant for the rare packet that cannot be made shorter after the path's MTU fell;
+    /// fragments, this host cuts them to the 1,280 bytes that every link takes if it may open raw sockets; else to the path MTU
+    /// that ICMPv6 told its kernel, so that packets for a path whose routers are silent get lost. Meant for the rare packet that cannot be made shorter after the path's MTU fell;
     /// otherwise SCTP finds the MTU itself and needs DF.
     pub may_fragment: bool,
     /// The packets, one after the other.

@@ -35,6 +35,28 @@ fn crosses_whole_and_the_next_one_has_df_again<C: AnyCarrier>(open: Open<C>, rou
     }
 }
 
+/// Also where no router says a word.
+fn crosses_a_smaller_link_behind_a_silent_router<C: AnyCarrier>(open: Open<C>, route: MakeRoute) {
+    let (a, router, b) = routed(1280);
+    let silence = "add table inet silent; add chain inet silent out { type filter hook output priority 0; }; \
+        add rule inet silent out icmpv6 type packet-too-big drop; \
+        add rule inet silent out icmp type destination-unreachable drop";
+    router.exec_words(&["nft", silence]);
+    let (mut sender, mut receiver) = (open(&a), open(&b));
+    for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
+        let (there, back) = (route(from, to), route(to, from));
+        let bytes = pattern(1400);
+        let whole = train(&there, None, Ecn::NotEct, 1400, &bytes);
+        sender.transmit(&whole).unwrap();
+        a.within(|| sender.transmit(&Train { may_fragment: true, ..whole })).unwrap();
+        assert_eq!(packets(&mut receiver, 1), [(back, Ecn::NotEct, bytes.clone())]);
+        assert_eq!(sender.errors(), []);
+        // The next one is not cut: it fits.
+        sender.transmit(&train(&there, None, Ecn::NotEct, 1200, &bytes[..1200])).unwrap();
+        assert_eq!(packets(&mut receiver, 1)[0].2, bytes[..1200]);
+    }
+}
+
 fn crosses_a_link_of_576_bytes<C: AnyCarrier>(open: Open<C>, route: MakeRoute) {
     let (a, _router, b) = routed(576);
     let (mut sender, mut receiver) = (open(&a), open(&b));
@@ -96,4 +118,14 @@ fn by_udp_when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_frag
 #[test]
 fn by_raw_when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_fragments_still_leave() {
     meets_a_fallen_mtu_of_its_own_interface(Namespace::raw as Open<RawCarrier>, raw_route);
+}
+
+#[test]
+fn by_udp_a_packet_that_may_be_fragmented_crosses_a_smaller_link_whose_router_is_silent() {
+    crosses_a_smaller_link_behind_a_silent_router(Namespace::udp as Open<UdpCarrier>, udp_route);
+}
+
+#[test]
+fn by_raw_a_packet_that_may_be_fragmented_crosses_a_smaller_link_whose_router_is_silent() {
+    crosses_a_smaller_link_behind_a_silent_router(Namespace::raw as Open<RawCarrier>, raw_route);
 }

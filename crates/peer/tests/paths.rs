@@ -117,6 +117,33 @@ fn by_raw_ip_an_association_follows_a_routers_report_of_a_smaller_link_and_goes_
     follows_a_smaller_link("ip");
 }
 
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
+    for carrier in ["udp", "ip"] {
+        let world = Routed::new();
+        let silence = "add table inet silent; add chain inet silent out { type filter hook output priority 0; }; \
+            add rule inet silent out icmpv6 type packet-too-big drop; \
+            add rule inet silent out icmp type destination-unreachable drop";
+        world.router.tool("nft", &[silence]).unwrap();
+        for (from, to) in world.families() {
+            world.set_far_mtu("1500");
+            let server = world.serve(&["--carrier", carrier, "--local", &to], "echo");
+            let client =
+                [&["--carrier", carrier, "--local", &from, "client", &to, PORT], &PACED[..]].concat();
+            let mut client = run(&world.alpha, "client", &client);
+            wait_for(&mut client, "connected");
+            std::thread::sleep(BEFORE);
+            assert!(client.is_running(), "{}", client.stdout());
+            world.set_far_mtu("1300");
+            let text = all_came_back(client.finish(LIMIT).unwrap());
+            // Within a timeout, and with what was cut for the larger link.
+            assert!(longest_silence(&text) < 2.0, "{text}");
+            server.finish(LIMIT).unwrap().good().unwrap();
+        }
+    }
+}
+
 /// The server dies without a word: the client's kernel is told that nobody listens any more.
 fn ends_when_nobody_listens(carrier: &str) {
     let world = Routed::new();

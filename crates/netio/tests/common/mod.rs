@@ -41,6 +41,13 @@ impl Namespace {
         run(&format!("ip netns exec {} {command}", self.0));
     }
 
+    /// Runs a program inside whose arguments have spaces.
+    pub fn exec_words(&self, words: &[&str]) {
+        let output = Command::new("ip").args(["netns", "exec", &self.0]).args(words).output();
+        let output = output.expect("the program is installed");
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// What a program inside prints.
     pub fn read(&self, command: &str) -> String {
         let words = ["netns", "exec", &self.0].into_iter().chain(command.split_whitespace());
