@@ -186,6 +186,9 @@ impl Association {
         let earliest = acks.earliest || (self.is_concurrent() && acks.front_moved);
         let cumulative_advanced = cumulative_advanced || earliest;
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
+        if acks.bytes > 0 && self.is_concurrent() {
+            self.couple(index);
+        }
         let outcome = self.paths.get_mut(index).sending.on_acks(acks, &seen);
         self.count_recovery(index, outcome);
         if acks.bytes + acks.lost.bytes > 0 {

@@ -10,6 +10,7 @@ mod advertising;
 mod assemble;
 mod authentication;
 mod buffers;
+mod coupling;
 mod data;
 mod ecn;
 mod heartbeat;

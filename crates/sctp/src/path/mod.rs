@@ -13,6 +13,7 @@ mod rebinding;
 mod rto;
 mod sending;
 
+pub(crate) use congestion::Coupling;
 pub(crate) use paths::Paths;
 pub(crate) use pmtu::{Pmtu, SizeProbe};
 pub(crate) use sending::{Outcome, Seen, Sending};

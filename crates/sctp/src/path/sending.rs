@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::congestion::{Ack, CongestionControl, controller};
+use super::congestion::{Ack, CongestionControl, Coupling, controller};
 use super::pacer::Pacer;
 use super::prr::Prr;
 use crate::config::CongestionAlgorithm;
@@ -107,6 +107,11 @@ impl Sending {
 
     pub(crate) fn ssthresh(&self) -> usize {
         self.control.ssthresh()
+    }
+
+    /// The association's other paths have changed their windows.
+    pub(crate) fn set_coupling(&mut self, coupling: Coupling) {
+        self.control.set_coupling(coupling);
     }
 
     /// The controller, or the reduction, has changed.

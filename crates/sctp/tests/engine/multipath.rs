@@ -99,7 +99,7 @@ fn a_slow_path_makes_a_quick_one_hardly_slower_however_small_the_buffers() {
         let alone = goodput(std::slice::from_ref(&quick), Multipath::Off, buffer);
         for links in [[quick.clone(), slow.clone()], [slow.clone(), quick.clone()]] {
             let both = goodput(&links, BOTH, buffer);
-            assert!(both >= 0.93 * alone, "{both} Mbit/s with {slow:?}, the quick path alone {alone}");
+            assert!(both >= 0.97 * alone, "{both} Mbit/s with {slow:?}, the quick path alone {alone}");
         }
     }
 }
@@ -244,4 +244,41 @@ fn everything_arrives_in_order_and_the_association_ends_well() {
         assert!(sent.eq(received), "stream {stream}");
     }
     assert!(t.world.now() < Time::ZERO + seconds(60));
+}
+
+/// Mbit/s through one link of 20 Mbit/s and 40 ms: of an association with two paths, and of one with one beside it.
+fn shared(seed: u64, time: Duration) -> [f64; 2] {
+    let mut world = World::new(seed);
+    world.checks = false;
+    let link = world.add_link(link(20, 40));
+    let both = (BOTH, [["10.0.1.1", "10.0.2.1"], ["10.0.1.2", "10.0.2.2"]]);
+    let alone = (Multipath::Off, [["10.0.3.1", "10.0.4.1"], ["10.0.3.2", "10.0.4.2"]]);
+    let receivers = [both, alone].map(|(multipath, names)| {
+        let config = config(multipath, 2 << 20);
+        let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+        let [a, b] = names.map(|names| world.add_host(&names, endpoint.clone()));
+        (0..2).for_each(|path| world.join(link, names[0][path], names[1][path]));
+        world.host_mut(b).app.template.keeps = false;
+        let bulk = Conversation { bulk: 1 << 40, ..Conversation::default() };
+        world.connect(a, b, Carrier::Ip, config, bulk);
+        b
+    });
+    world.run_for(time);
+    receivers.map(|host| {
+        let talk = world.host(host).app.conversations.values().next().expect("a conversation");
+        talk.received_bytes as f64 * 8.0 / time.as_secs_f64() / 1e6
+    })
+}
+
+#[test]
+fn two_paths_through_one_bottleneck_take_no_more_than_one_flow_beside_them() {
+    let [mut two, mut one] = [0.0; 2];
+    for seed in 1..=3 {
+        let rates = shared(seed, seconds(60));
+        two += rates[0] / 3.0;
+        one += rates[1] / 3.0;
+    }
+    eprintln!("two paths {two:.1} Mbit/s, one path beside them {one:.1}");
+    assert!(two <= 1.1 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
+    assert!(two >= 0.8 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
 }

@@ -10,8 +10,8 @@ use base::Time;
 
 use super::hystart::{CSS_GROWTH_DIVISOR, HyStart, Pace};
 use super::{
-    AVOIDANCE_PERCENT, Ack, CongestionControl, SLOW_START_PERCENT, after_idle, initial_window,
-    least_threshold, window_rate,
+    AVOIDANCE_PERCENT, Ack, CongestionControl, Coupling, SLOW_START_PERCENT, after_idle, initial_window,
+    least_threshold, whole, window_rate,
 };
 
 /// What is left of the window after congestion (section 4.6).
@@ -31,6 +31,8 @@ struct Epoch {
     w_est: f64,
     /// Its increase.
     alpha: f64,
+    /// How steep the function is, in segments per cubic second.
+    c: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,7 @@ pub(crate) struct Cubic {
     mtu: usize,
     window: Window,
     hystart: HyStart,
+    coupling: Coupling,
     /// What the last reduction found.
     before: Option<Window>,
 }
@@ -65,7 +68,7 @@ impl Cubic {
             cwnd_prior: 0.0,
             epoch: None,
         };
-        Cubic { mtu, window, hystart: HyStart::default(), before: None }
+        Cubic { mtu, window, hystart: HyStart::default(), coupling: Coupling::NONE, before: None }
     }
 
     fn segments(&self) -> f64 {
@@ -89,12 +92,12 @@ impl Cubic {
         let cwnd = self.segments();
         let mut epoch = self.window.epoch.unwrap_or_else(|| self.new_epoch(ack.now));
         let acked = ack.bytes as f64 / self.mtu as f64;
-        epoch.w_est += epoch.alpha * acked / cwnd;
+        epoch.w_est += self.coupling.growth * epoch.alpha * acked / cwnd;
         if epoch.w_est >= self.window.cwnd_prior {
             epoch.alpha = 1.0;
         }
         let elapsed = (ack.now - epoch.began).as_secs_f64();
-        let w_cubic = |t: f64| C * (t - epoch.k).powi(3) + self.window.w_max;
+        let w_cubic = |t: f64| epoch.c * (t - epoch.k).powi(3) + self.window.w_max;
         let next = if w_cubic(elapsed) < epoch.w_est {
             epoch.w_est.max(cwnd)
         } else {
@@ -108,9 +111,10 @@ impl Cubic {
     fn new_epoch(&mut self, now: Time) -> Epoch {
         let cwnd = self.segments();
         self.window.w_max = self.window.w_max.max(cwnd);
-        let k = cube_root((self.window.w_max - cwnd) / C);
+        let c = C * self.coupling.steepness;
+        let k = cube_root((self.window.w_max - cwnd) / c);
         let alpha = if cwnd >= self.window.cwnd_prior { 1.0 } else { ALPHA };
-        Epoch { began: now, k, w_est: cwnd, alpha }
+        Epoch { began: now, k, w_est: cwnd, alpha, c }
     }
 
     fn reduce(&mut self) {
@@ -121,14 +125,8 @@ impl Cubic {
         self.window.w_max = if lower { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.window.cwnd_prior = cwnd;
         self.window.epoch = None;
-        self.window.ssthresh = bytes(self.window.cwnd * BETA).max(least_threshold(self.mtu));
+        self.window.ssthresh = whole(self.window.cwnd * BETA).max(least_threshold(self.mtu));
     }
-}
-
-/// Whole bytes of a window, which is never negative.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are small and positive")]
-fn bytes(window: f64) -> usize {
-    window as usize
 }
 
 /// By Newton's method, so that it is the same on every machine.
@@ -149,7 +147,7 @@ fn cube_root(x: f64) -> f64 {
 
 impl CongestionControl for Cubic {
     fn cwnd(&self) -> usize {
-        bytes(self.window.cwnd)
+        whole(self.window.cwnd)
     }
 
     fn ssthresh(&self) -> usize {
@@ -197,6 +195,10 @@ impl CongestionControl for Cubic {
     fn on_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
         self.window.cwnd = self.window.cwnd.max(mtu as f64);
+    }
+
+    fn set_coupling(&mut self, coupling: Coupling) {
+        self.coupling = coupling;
     }
 
     fn pacing_rate(&self, srtt: Duration) -> u64 {
@@ -247,6 +249,19 @@ mod tests {
         assert!((985..1005).contains(&back), "{back}");
         let beyond = run(&mut c, 9100, 15_000);
         assert!(beyond > 1050, "{beyond}");
+    }
+
+    #[test]
+    fn a_path_with_half_of_the_window_goes_through_half_a_windows_curve_at_half_the_speed() {
+        let mut whole = at(1000);
+        whole.on_congestion(Time::ZERO);
+        let mut half = at(500);
+        half.set_coupling(Coupling { growth: 0.25, steepness: 0.0625 });
+        half.on_congestion(Time::ZERO);
+        for seconds in [2000, 4000, 9000, 12_000] {
+            let (whole, half) = (run(&mut whole, 0, seconds), run(&mut half, 0, 2 * seconds));
+            assert!(half.abs_diff(whole / 2) <= 4, "{half} beside {whole} after {seconds} ms");
+        }
     }
 
     #[test]

@@ -42,6 +42,21 @@ pub(crate) struct Ack {
     pub(crate) rate: Option<RateSample>,
 }
 
+/// How much slower a window grows than it would by itself, because of the association's other paths: factors above 0, and
+/// at most 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Coupling {
+    /// On what is added for what was acknowledged.
+    pub(crate) growth: f64,
+    /// On the coefficient of a cubic function of time.
+    pub(crate) steepness: f64,
+}
+
+impl Coupling {
+    /// A path by itself.
+    pub(crate) const NONE: Coupling = Coupling { growth: 1.0, steepness: 1.0 };
+}
+
 /// The window and rate of one path. All sizes are user bytes.
 pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Bytes that may be in flight.
@@ -73,6 +88,10 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// The path's MTU is another now.
     fn on_mtu(&mut self, mtu: usize);
 
+    /// The association's other paths have changed their windows. A controller that does not know what to make of it goes on
+    /// by itself.
+    fn set_coupling(&mut self, _coupling: Coupling) {}
+
     /// Bytes per second at which data may leave.
     fn pacing_rate(&self, srtt: Duration) -> u64;
 }
@@ -101,6 +120,12 @@ fn least_threshold(mtu: usize) -> usize {
 //= rfc9260#7.2.1-10
 fn after_idle(cwnd: usize, mtu: usize, rtos: u32) -> usize {
     (cwnd >> rtos.min(32)).max(least_threshold(mtu)).min(cwnd)
+}
+
+/// Whole bytes of a window, which is never negative.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are small and positive")]
+fn whole(window: f64) -> usize {
+    window as usize
 }
 
 /// A window that may leave within a round trip, and `percent` of that, as a rate.

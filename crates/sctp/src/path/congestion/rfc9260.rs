@@ -5,8 +5,8 @@ use std::time::Duration;
 use base::Time;
 
 use super::{
-    AVOIDANCE_PERCENT, Ack, CongestionControl, SLOW_START_PERCENT, after_idle, initial_window,
-    least_threshold, window_rate,
+    AVOIDANCE_PERCENT, Ack, CongestionControl, Coupling, SLOW_START_PERCENT, after_idle, initial_window,
+    least_threshold, whole, window_rate,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,7 @@ struct Window {
 pub(crate) struct Rfc9260 {
     mtu: usize,
     window: Window,
+    coupling: Coupling,
     /// What the last reduction found.
     before: Option<Window>,
 }
@@ -29,7 +30,7 @@ impl Rfc9260 {
     pub(crate) fn new(mtu: usize) -> Rfc9260 {
         //= rfc9260#7.2.1-3
         let window = Window { cwnd: initial_window(mtu), ssthresh: usize::MAX, partial_bytes_acked: 0 };
-        Rfc9260 { mtu, window, before: None }
+        Rfc9260 { mtu, window, coupling: Coupling::NONE, before: None }
     }
 
     //= rfc9260#7.2.2-1 7.2.2-3
@@ -41,7 +42,7 @@ impl Rfc9260 {
         }
         if window_was_full {
             w.partial_bytes_acked -= w.cwnd;
-            w.cwnd += self.mtu;
+            w.cwnd += whole(self.mtu as f64 * self.coupling.growth).max(1);
         }
         w.partial_bytes_acked = w.partial_bytes_acked.min(w.cwnd);
     }
@@ -115,6 +116,10 @@ impl CongestionControl for Rfc9260 {
         self.window.cwnd = self.window.cwnd.max(mtu);
     }
 
+    fn set_coupling(&mut self, coupling: Coupling) {
+        self.coupling = coupling;
+    }
+
     fn pacing_rate(&self, srtt: Duration) -> u64 {
         let slow_start = self.window.cwnd <= self.window.ssthresh;
         window_rate(self.window.cwnd, srtt, if slow_start { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT })
@@ -162,6 +167,15 @@ mod tests {
         assert_eq!(c.cwnd(), 60_001);
         c.on_ack(&ack(30_001));
         assert_eq!(c.cwnd(), 60_001 + MTU);
+    }
+
+    #[test]
+    fn a_window_beside_others_adds_its_part_of_an_mtu() {
+        let mut c = at(60_001);
+        c.window.ssthresh = 60_000;
+        c.set_coupling(Coupling { growth: 0.25, steepness: 0.0625 });
+        c.on_ack(&Ack { flight: 1, ..full(Time::ZERO, 60_001) });
+        assert_eq!(c.cwnd(), 60_001 + MTU / 4);
     }
 
     #[test]
