@@ -16,6 +16,7 @@ use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
+use crate::birth;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
 use crate::shard::{Shard, Timer};
@@ -123,10 +124,12 @@ impl Shard {
         }
         let association = self.connect(syn, &settings)?;
         let (patience, _) = timing::init_patience(&settings);
+        let others = self.now + birth::head_start(&settings);
         let connection = Connection::new(association, Role::Client, syn.flow, self.now, Stage::Init(*syn));
         let id = self.connections.insert(connection);
         self.awaiting_init_ack.insert(id);
         self.timers.set(self.now + patience, Timer::Race(id));
+        self.timers.set(others, Timer::HeadStart(id));
         Ok(())
     }
 
@@ -215,7 +218,9 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         connection.stage = Stage::Cookie(syn);
-        connection.rtt_us = Some(micros(self.now.since(connection.began)));
+        // Of an INIT that went out later the time is not known.
+        connection.rtt_us =
+            Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_elsewhere);
         if matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
             self.timers.set(self.now + COOKIE_LIMIT, Timer::Cookie(id));
             return;
@@ -260,7 +265,8 @@ impl Shard {
 
     /// The association of a held SYN is over before it was used.
     pub(crate) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
-        let was_answered = self.connections.get(id).is_some_and(|connection| connection.rtt_us.is_some());
+        let stage = self.connections.get(id).map(|connection| &connection.stage);
+        let was_answered = matches!(stage, Some(Stage::Cookie(_)));
         let failure = evidence(reason, was_answered);
         let reason = match reason {
             CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },

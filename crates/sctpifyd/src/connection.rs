@@ -25,6 +25,8 @@ pub(crate) struct Connection {
     pub(crate) began: Time,
     /// From INIT to INIT ACK, in microseconds, once that came.
     pub(crate) rtt_us: Option<u64>,
+    /// Whether INITs went by other paths too, later than the first.
+    pub(crate) asked_elsewhere: bool,
     pub(crate) stage: Stage,
     /// What the peer's Adaptation Layer Indication said, once it is known.
     pub(crate) peer: Peer,
@@ -80,6 +82,7 @@ impl Connection {
             flow,
             began,
             rtt_us: None,
+            asked_elsewhere: false,
             stage,
             peer: Peer::Native,
             roams: true,

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod birth;
 mod carriers;
 mod client;
 mod clock;

@@ -8,6 +8,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use base::Route;
+use control::Role;
 use sctp::{AddressError, AssociationId};
 
 use crate::shard::Shard;
@@ -64,8 +66,15 @@ impl Shard {
     }
 
     /// A path works: an association may now leave addresses that were its last ones before.
-    pub(crate) fn on_path_up(&mut self, association: AssociationId) {
+    /// That the peer is there by that address is remembered for the birth of other connections.
+    pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         let id = self.connections.of_association(association);
+        let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role == Role::Client);
+        if let Some(connection) = client
+            && self.rules.settings().learn
+        {
+            self.learned.lock().note_address(connection.flow.remote().ip(), route.remote);
+        }
         if !self.kept.is_empty() && id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams) {
             self.follow_addresses_of(association);
         }

@@ -58,6 +58,8 @@ const USER_INITIATED_ABORT: u16 = 12;
 pub(crate) enum Timer {
     /// No INIT ACK yet?
     Race(ConnectionId),
+    /// Still no INIT ACK, so that other paths are to be asked?
+    HeadStart(ConnectionId),
     /// No COOKIE ACK yet?
     Cookie(ConnectionId),
     /// A released SYN has not arrived?
@@ -374,6 +376,7 @@ impl Shard {
         while let Some(timer) = self.timers.pop(self.now) {
             match timer {
                 Timer::Race(id) => self.on_race_lost(id),
+                Timer::HeadStart(id) => self.on_head_start_over(id),
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
@@ -421,7 +424,7 @@ impl Shard {
             (Event::PathChanged { route, from, to }, _) => {
                 tracing::debug!(?route, ?from, ?to, "path");
                 if to == PathState::Active {
-                    self.on_path_up(association);
+                    self.on_path_up(association, &route);
                 }
             }
             (Event::PeerPort { from, to }, _) => tracing::info!(?from, ?to, "the peer's UDP port"),

@@ -27,6 +27,9 @@ pub struct LearnedEntry {
     /// When a connection last rode SCTP.
     #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
     pub worked: Option<UnixMs>,
+    /// Other addresses by which it was seen to be reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<IpAddr>,
     /// Failures since then that count, in a row.
     #[serde(default)]
     pub failures_in_row: u32,
@@ -68,6 +71,7 @@ impl LearnedEntry {
             asked_port,
             tally: Tally::default(),
             worked: None,
+            others: Vec::new(),
             failures_in_row: 0,
             failed: UnixMs::default(),
             hold_ms: 0,

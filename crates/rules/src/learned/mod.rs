@@ -29,6 +29,9 @@ use crate::{Settings, normalise};
 /// The most destinations that are remembered.
 pub const MAX_LEARNED: usize = 4096;
 
+/// The most other addresses that are remembered of a host.
+pub const OTHERS_MAX: usize = 8;
+
 /// The longest that a kept entry may claim to have been disabled for, in milliseconds: what `learned_hold_max_s` allows.
 const HOLD_LIMIT_MS: u64 = 604_800_000;
 
@@ -92,6 +95,22 @@ impl LearnedTable {
     /// What is known of a host as a whole.
     pub fn host(&self, host: IpAddr) -> Option<&LearnedEntry> {
         self.entries.get(&(normalise(host), None))
+    }
+
+    /// A host that has an entry was reached by another of its addresses, too: a path to it was proven.
+    pub fn note_address(&mut self, host: IpAddr, other: IpAddr) {
+        let (host, other) = (normalise(host), normalise(other));
+        let Some(entry) = self.entries.get_mut(&(host, None)) else { return };
+        if host != other && is_destination(other) && !entry.others.contains(&other) {
+            entry.others.push(other);
+            keep_last(&mut entry.others);
+            self.is_changed = true;
+        }
+    }
+
+    /// Other addresses by which a host was reached.
+    pub fn others(&self, host: IpAddr) -> &[IpAddr] {
+        self.host(host).map_or(&[], |entry| &entry.others)
     }
 
     fn verdict(&self, to: SocketAddr) -> Option<(IpAddr, Option<u16>)> {
@@ -213,6 +232,8 @@ impl LearnedTable {
         entry.host = normalise(entry.host);
         entry.probing = false;
         entry.hold_ms = entry.hold_ms.min(HOLD_LIMIT_MS);
+        entry.others.retain(|other| is_destination(*other));
+        keep_last(&mut entry.others);
         if !is_destination(entry.host) || entry.asked_port == 0 || entry.port == Some(0) {
             return false;
         }
@@ -253,6 +274,11 @@ impl LearnedTable {
             self.entries.remove(&key);
         }
     }
+}
+
+/// Lets go of the oldest of too many addresses.
+fn keep_last(others: &mut Vec<IpAddr>) {
+    others.drain(..others.len().saturating_sub(OTHERS_MAX));
 }
 
 /// Whether connections go there at all.

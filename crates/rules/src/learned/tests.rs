@@ -205,3 +205,16 @@ fn a_kept_entry_cannot_claim_to_be_disabled_for_ever() {
     assert!(table.restore(entry));
     assert!(table.next_probe(T0).is_some());
 }
+
+#[test]
+fn of_a_hosts_other_addresses_the_latest_are_remembered() {
+    let mut table = LearnedTable::default();
+    let (host, other) = (to("10.0.0.1:22"), |n: u8| IpAddr::from([10, 0, 1, n]));
+    table.note_address(host.ip(), other(0));
+    assert!(table.others(host.ip()).is_empty(), "nothing is kept of a host that is not known");
+    table.on_success(T0, host, None);
+    (0..=OTHERS_MAX as u8).chain([3]).for_each(|n| table.note_address(host.ip(), other(n)));
+    table.note_address(host.ip(), host.ip());
+    let expected: Vec<IpAddr> = (1..=OTHERS_MAX as u8).map(other).collect();
+    assert_eq!(table.others(host.ip()), expected);
+}

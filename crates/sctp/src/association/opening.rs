@@ -24,6 +24,9 @@ pub(crate) const INIT_PACKET_MAX: usize = 1400;
 /// do; this leaves room for many addresses and for keys.
 const INIT_PACKET_MIN: usize = 256;
 
+/// Ways that one INIT goes at most once more have been added.
+const INIT_ROUTES_MAX: usize = 32;
+
 /// Bytes of an INIT chunk before its parameters (RFC 9260 section 3.3.2).
 const INIT_HEADER_LEN: usize = 20;
 
@@ -43,6 +46,8 @@ pub(crate) struct Opening {
     pub(crate) nonce: Nonce,
     /// The ways that INIT goes, all at once; those that proved unreachable are taken out.
     pub(crate) init_routes: Vec<Route>,
+    /// The peer's address that was asked first.
+    pub(crate) first: IpAddr,
     /// T1-init.
     pub(crate) t1: Time,
     pub(crate) rto: Duration,
@@ -125,6 +130,26 @@ impl Opening {
         //= rfc9260#4-3 5.1-12
         self.begin_round(now);
         None
+    }
+
+    /// INIT goes by these too from now on, beginning at once; beyond [`INIT_ROUTES_MAX`] it does not.
+    pub(crate) fn add_routes(&mut self, routes: &[Route]) {
+        for route in routes {
+            if self.init_routes.len() < INIT_ROUTES_MAX && !self.init_routes.contains(route) {
+                self.init_routes.push(*route);
+            }
+        }
+    }
+
+    /// No INIT goes to `remote` any more; false, and nothing changes, if it is the address that was asked first.
+    pub(crate) fn leave(&mut self, remote: IpAddr) -> bool {
+        if remote == self.first {
+            return false;
+        }
+        let sent = self.init_routes.iter().take(self.unsent).filter(|r| r.remote != remote).count();
+        self.init_routes.retain(|r| r.remote != remote);
+        self.unsent = sent;
+        true
     }
 
     /// ICMP says that `route` leads nowhere; returns why to give up if none is left.

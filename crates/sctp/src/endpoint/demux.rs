@@ -1,7 +1,11 @@
 //! Which association a packet belongs to, and what becomes of one that belongs to none (RFC 9260 sections 8.4 and 8.5).
 
+use std::net::IpAddr;
+
 use base::{Ecn, Route, Time};
-use wire::{Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketError, RawChunk};
+use wire::{
+    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketError, RawChunk, VerificationTag,
+};
 
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
@@ -9,6 +13,9 @@ use crate::association::{Screen, Verdict};
 use crate::event::{CloseReason, PathError};
 use crate::info::StateName;
 use crate::trace::DropReason;
+
+/// Where a packet with an INIT has its initiate tag: behind the common header and the chunk's (RFC 9260 section 3.3.2).
+const INITIATE_TAG: std::ops::Range<usize> = 16..20;
 
 impl Endpoint {
     /// Takes a packet that came by `route` (whose `remote` is the packet's source).
@@ -145,10 +152,22 @@ impl Endpoint {
         }
     }
 
+    /// An address that was asked in addition refuses: it is asked no more, and the attempt goes on. False if it is the one
+    /// that was asked first, which speaks for the peer.
+    fn leave_address(&mut self, id: AssociationId, remote: IpAddr) -> bool {
+        let Some(Slot::Opening(opening)) = self.slots.get_mut(id) else { return false };
+        let is_left = opening.leave(remote);
+        if is_left {
+            self.slots.rename(id);
+        }
+        is_left
+    }
+
     /// A packet for an association in COOKIE-WAIT: INIT ACK, or ABORT; anything else is not for it.
     fn on_packet_for_opening(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
         match packet.chunks().next() {
             Some(Ok(Chunk::InitAck(init))) => self.on_init_ack(now, id, (route, packet.len()), &init),
+            Some(Ok(Chunk::Abort(_))) if self.leave_address(id, route.remote) => {}
             Some(Ok(Chunk::Abort(abort))) => {
                 let cause = abort.causes.iter().find_map(Result::ok);
                 let cause = cause.map(|c| crate::event::AbortCause::from_wire(&c)).unwrap_or_default();
@@ -212,11 +231,8 @@ impl Endpoint {
         let Some(id) = self.slots.by_peer(local, remote, route.remote) else { return };
         match self.slots.get_mut(id) {
             Some(Slot::Opening(opening)) => {
-                // An INIT's tag is zero; its initiate tag follows if ICMP quotes enough.
-                let initiate_tag = quoted.get(16..20).is_none_or(|t| t == opening.local_tag.0.to_be_bytes());
                 let PathError::Unreachable(what) = error else { return };
-                if header.tag.0 == 0
-                    && initiate_tag
+                if quotes_init(header, quoted, opening.local_tag)
                     && let Some(reason) = opening.on_unreachable(route, what)
                 {
                     self.close_opening(id, reason);
@@ -231,6 +247,18 @@ impl Endpoint {
             Some(Slot::Association(_) | Slot::Finished) | None => {}
         }
     }
+}
+
+/// Whether ICMP quotes an INIT with this initiate tag. The INIT's verification tag is zero, so without enough bytes to
+/// show chunk type and initiate tag anybody who knows the ports could have forged it: then it is to be silently discarded
+/// (RFC 9260 section 10, ICMP6).
+//= rfc9260#10-5
+fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> bool {
+    let chunk_type = quoted.get(wire::COMMON_HEADER_LEN);
+    let initiate_tag = quoted.get(INITIATE_TAG);
+    header.tag.0 == 0
+        && chunk_type == Some(&ChunkType::INIT.0)
+        && initiate_tag.is_some_and(|quoted| quoted == tag.0.to_be_bytes())
 }
 
 /// Where in a packet an association begins to handle chunks: those before are done with.

@@ -310,7 +310,8 @@ impl Endpoint {
         let carrier = std::mem::discriminant(&route.carrier);
         let asked = opening.init_routes.iter().filter(|r| std::mem::discriminant(&r.carrier) == carrier);
         let is_answer = |r: &&Route| r.remote == route.remote || peer.addresses.contains(&r.remote);
-        let Some(asked) = asked.copied().find(|r| is_answer(&r)) else { return };
+        let exact = asked.clone().find(|r| r.remote == route.remote);
+        let Some(asked) = exact.or_else(|| asked.clone().find(is_answer)).copied() else { return };
         let first = Route { remote: asked.remote, ..*route };
         let opening = (**opening).clone();
         let mut ctx = Context {

@@ -150,9 +150,9 @@ impl Endpoint {
     /// See [`ConnectError`].
     pub fn connect(&mut self, now: Time, connect: Connect) -> Result<AssociationId, ConnectError> {
         let now = self.not_back(now);
-        if connect.init_routes.is_empty() {
+        let Some(first) = connect.init_routes.first().map(|route| route.remote) else {
             return Err(ConnectError::NoRoute);
-        }
+        };
         //= rfc9260#3.1-1 3.1-2
         if connect.local_port == 0 || connect.remote_port == 0 {
             return Err(ConnectError::NoPort);
@@ -181,6 +181,7 @@ impl Endpoint {
             local_addresses: connect.local_addresses,
             nonce: self.random.nonce(),
             init_routes: connect.init_routes,
+            first,
             t1: Time::NEVER,
             rto: connect.config.timing.rto_initial,
             retransmits: 0,
@@ -192,6 +193,25 @@ impl Endpoint {
         let id = self.slots.insert(Slot::Opening(Box::new(opening)));
         self.settle(id);
         Ok(id)
+    }
+
+    /// An association whose INIT is not answered yet asks by these ways too, at once and whenever it asks again: a first path
+    /// that is dead does not end the attempt. At most 32 ways in all; a way to an address of which another association has
+    /// the same ports is left out. An address that refuses is asked no more; only a refusal by the one asked first ends the
+    /// attempt. Nothing happens once there was an answer.
+    pub fn add_init_routes(&mut self, now: Time, id: AssociationId, routes: &[Route]) {
+        self.not_back(now);
+        let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
+        let (local, remote) = (opening.local_port, opening.remote_port);
+        //= rfc9260#1.3-1
+        let is_free =
+            |r: &&Route| self.slots.by_peer(local, remote, r.remote).is_none_or(|other| other == id);
+        let free: Vec<Route> = routes.iter().filter(is_free).copied().collect();
+        if let Some(Slot::Opening(opening)) = self.slots.get_mut(id) {
+            opening.add_routes(&free);
+        }
+        self.slots.rename(id);
+        self.settle(id);
     }
 
     /// `now`, or the latest time told if that is later.

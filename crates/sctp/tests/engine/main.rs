@@ -7,6 +7,7 @@ mod advertising;
 mod attacks;
 mod authentication;
 mod basics;
+mod birth;
 mod data;
 mod ecn;
 mod extensions;

@@ -3,7 +3,9 @@
 //! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
+mod birth;
 mod deaths;
+mod forgery;
 mod learned;
 mod load;
 mod mtu;

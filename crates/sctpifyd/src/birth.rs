@@ -1,0 +1,84 @@
+//! How a connection is born although its first path is dead: after a while without an answer its INIT goes by the host's
+//! other addresses too, and to the other addresses that the peer is known to have. The first INIT ACK wins.
+//!
+//! The head start of the first path lets it win wherever it lives, so that the server sees the client's address that TCP
+//! would have shown it; where it is dead the server sees the one that the living path has, which is the client's as well.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rules::Settings;
+
+use crate::connection::{ConnectionId, Stage};
+use crate::shard::Shard;
+use crate::timing;
+
+/// How long the first path is waited for alone.
+const HEAD_START: Duration = Duration::from_millis(100);
+/// Pairs of addresses that are asked in addition at most.
+const OTHER_PAIRS_MAX: usize = 12;
+
+/// When other paths join in: at the latest after half of the time that a connection waits at all.
+pub(crate) fn head_start(settings: &Settings) -> Duration {
+    HEAD_START.min(timing::init_patience(settings).0 / 2)
+}
+
+impl Shard {
+    /// The first path has had its head start.
+    pub(crate) fn on_head_start_over(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Stage::Init(syn) = connection.stage else { return };
+        connection.asked_elsewhere = true;
+        let (association, local, remote) =
+            (connection.association, syn.flow.local().ip(), syn.flow.remote().ip());
+        let known = self.learned.lock().others(remote).to_vec();
+        let settings = self.rules.settings();
+        let pairs = other_pairs(local, remote, self.addresses.usable(), &known);
+        let routes: Vec<_> = pairs.into_iter().flat_map(|(l, r)| self.init_routes(l, r, &settings)).collect();
+        tracing::debug!(?routes, "no answer yet: other ways are asked too");
+        self.engine.add_init_routes(self.now, association, &routes);
+    }
+}
+
+/// The pairs to ask but for the first, all of its family: other addresses of both before other addresses of one.
+fn other_pairs(
+    local: IpAddr,
+    remote: IpAddr,
+    locals: &[IpAddr],
+    remotes: &[IpAddr],
+) -> Vec<(IpAddr, IpAddr)> {
+    let other_locals = || locals.iter().copied().filter(move |l| *l != local);
+    let other_remotes = || remotes.iter().copied().filter(move |r| *r != remote);
+    let both = other_remotes().flat_map(|r| other_locals().map(move |l| (l, r)));
+    let here = other_locals().map(|l| (l, remote));
+    let there = other_remotes().map(|r| (local, r));
+    let is_of_family = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4();
+    let all = both.chain(here).chain(there).filter(|(l, r)| is_of_family(l) && is_of_family(r));
+    all.take(OTHER_PAIRS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn pairs_are_of_one_family_and_leave_out_the_first() {
+        let locals = [ip("10.0.1.1"), ip("10.0.2.1"), ip("fd00::1")];
+        let remotes = [ip("10.0.2.2"), ip("fd00::2"), ip("10.0.1.2")];
+        let pairs = other_pairs(locals[0], ip("10.0.1.2"), &locals, &remotes);
+        let expected = [("10.0.2.1", "10.0.2.2"), ("10.0.2.1", "10.0.1.2"), ("10.0.1.1", "10.0.2.2")]
+            .map(|(l, r)| (ip(l), ip(r)));
+        assert_eq!(pairs, expected);
+    }
+
+    #[test]
+    fn a_short_patience_still_leaves_time_for_other_paths() {
+        let settings = |race_timer_ms| Settings { race_timer_ms, ..Settings::default() };
+        assert_eq!(head_start(&settings(250)), Duration::from_millis(100));
+        assert_eq!(head_start(&settings(40)), Duration::from_millis(20));
+    }
+}
