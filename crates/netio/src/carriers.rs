@@ -10,6 +10,7 @@ use crate::error::{PathError, SendError};
 use crate::pair::{Pair, no_carrier};
 use crate::raw::RawCarrier;
 use crate::socket::{Received, Socket};
+use crate::sys::Patience;
 use crate::train::Train;
 use crate::udp::UdpCarrier;
 
@@ -98,7 +99,34 @@ impl Carriers {
     pub fn recv_at(&mut self, place: usize, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
         let (Some(pair), is_v4) = self.at(place) else { return Ok(Received::default()) };
         let socket = if is_v4 { &mut pair.v4 } else { &mut pair.v6 };
-        socket.as_mut().map_or(Ok(Received::default()), |socket| socket.recv(&mut f))
+        socket.as_mut().map_or(Ok(Received::default()), |socket| socket.recv(Patience::None, &mut f))
+    }
+
+    /// Closes the sockets of the address family that nobody needs. The last one stays.
+    pub fn keep_families(&mut self, v4: bool, v6: bool) {
+        for pair in self.pairs() {
+            match (&pair.v4, &pair.v6) {
+                (_, Some(_)) if !v4 && v6 => pair.v4 = None,
+                (Some(_), _) if v4 && !v6 => pair.v6 = None,
+                _ => {}
+            }
+        }
+    }
+
+    /// Where there is but one socket: waits until it has packets, for [`PATIENCE`](crate::PATIENCE) at most, and calls `f`
+    /// with them as [`recv_at`](Self::recv_at) does. None, at once, where a poll is needed to wait for several.
+    ///
+    /// Takes one system call where a poll takes two. Nothing else is noticed meanwhile, neither wakers nor room in a send
+    /// buffer.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2); a socket that stays empty is no error.
+    pub fn recv_waiting(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Option<Received>> {
+        let (mut pairs, mut lone) = (self.pairs(), None);
+        if let (Some(pair), None) = (pairs.next(), pairs.next()) {
+            lone = pair.lone();
+        }
+        lone.map(|socket| socket.recv(Patience::UntilTheFirst, &mut f)).transpose()
     }
 
     /// Calls `f` with the ICMP reports that wait at any carrier; tells whether more may wait.

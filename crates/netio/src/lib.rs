@@ -35,6 +35,6 @@ pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable}
 pub use kernel::{KernelSctp, kernel_sctp};
 pub use outlets::SENDERS_MAX;
 pub use raw::RawCarrier;
-pub use socket::{DATAGRAMS_PER_RECV, ERRORS_PER_CALL, Received};
+pub use socket::{DATAGRAMS_PER_RECV, ERRORS_PER_CALL, PATIENCE, Received};
 pub use train::Train;
 pub use udp::{SCTP_OVER_UDP_PORT, UdpCarrier};

@@ -145,14 +145,14 @@ impl Outlets {
     }
 }
 
-/// Opens a nonblocking socket of the kind and family, not yet bound.
+/// Opens a socket of the kind and family, not yet bound. It blocks; calls that must not say so (MSG_DONTWAIT).
 pub(crate) fn new_socket(kind: Kind, is_v4: bool) -> io::Result<socket2::Socket> {
     let (kind_of, protocol) = match kind {
         Kind::Udp => (Type::DGRAM, Protocol::UDP),
         Kind::Raw => (Type::RAW, Protocol::from(libc::IPPROTO_SCTP)),
     };
     let domain = if is_v4 { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = socket2::Socket::new(domain, kind_of.nonblocking(), Some(protocol))?;
+    let socket = socket2::Socket::new(domain, kind_of, Some(protocol))?;
     if !is_v4 && kind == Kind::Udp {
         socket.set_only_v6(true)?;
         // Lets the senders have the same port; other users' programs still cannot.

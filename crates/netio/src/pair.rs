@@ -8,6 +8,7 @@ use base::{Ecn, Route};
 use crate::counters::Counters;
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::socket::{Kind, Received, Sharing, Socket};
+use crate::sys::Patience;
 use crate::train::Train;
 
 /// An IPv4 and an IPv6 socket. Invariant: at least one is there.
@@ -30,6 +31,14 @@ impl Pair {
         Ok(Pair { v4, v6 })
     }
 
+    /// The only socket, if there is but one.
+    pub(crate) fn lone(&mut self) -> Option<&mut Socket> {
+        match (&mut self.v4, &mut self.v6) {
+            (Some(lone), None) | (None, Some(lone)) => Some(lone),
+            _ => None,
+        }
+    }
+
     /// The port that both have.
     pub(crate) fn port(&self) -> u16 {
         self.v4.as_ref().or(self.v6.as_ref()).map_or(0, Socket::port)
@@ -50,7 +59,7 @@ impl Pair {
     pub(crate) fn recv(&mut self, f: &mut impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
         let mut received = Received::default();
         for socket in self.sockets() {
-            received.join(socket.recv(f)?);
+            received.join(socket.recv(Patience::None, f)?);
         }
         Ok(received)
     }

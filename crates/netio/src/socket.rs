@@ -1,6 +1,6 @@
-//! One nonblocking socket of one address family: what the UDP and the raw carrier share.
+//! One socket of one address family: what the UDP and the raw carrier share.
 //!
-//! Sends to many peers and receives from all; never connects. Invariants: packets leave with DF set and are
+//! Sends to many peers and receives from all; never connects, and never blocks unless asked to wait. Invariants: packets leave with DF set and are
 //! never fragmented here, but for those that say they may be; after a failed send the caller knows how many bytes went. A pending error of the
 //! socket (an ICMP report about an earlier packet, which Linux returns from any later call) is never taken for
 //! the outcome of the call at hand: the call is repeated and the report waits in the error queue.
@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU8, NonZeroU32};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use base::{Carrier, Ecn, Route};
 use mio::{Registry, Token};
@@ -23,7 +24,7 @@ use crate::options;
 use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
 use crate::steering;
-use crate::sys::{self, Slot};
+use crate::sys::{self, Patience, Slot};
 use crate::train::Train;
 
 /// Datagrams (super-packets count as one) that one `recv` takes at most.
@@ -34,6 +35,8 @@ pub const ERRORS_PER_CALL: usize = 64;
 const SLOTS: usize = 16;
 /// The longest datagram that IP can carry.
 const SLOT_BYTES: usize = 65_535;
+/// How long a `recv` that waits does so; the kernel rounds it up to its tick.
+pub const PATIENCE: Duration = Duration::from_millis(10);
 /// Tries of one call, as each may only return the pending error of an earlier packet.
 const ATTEMPTS: usize = 4;
 
@@ -98,6 +101,7 @@ impl Socket {
             // Kernels before 5.0 have no GRO on sockets; packets then come one by one.
             let _ = sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
+        sys::set_patience(socket.as_fd(), PATIENCE)?;
         socket.bind(&address.into())?;
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
         let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
@@ -283,12 +287,17 @@ impl Socket {
     }
 
     /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams, cut into SCTP packets.
-    pub(crate) fn recv(&mut self, f: &mut impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+    pub(crate) fn recv(
+        &mut self,
+        mut patience: Patience,
+        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+    ) -> io::Result<Received> {
         let mut received = Received::default();
         let mut failures = 0;
         for _ in 0..DATAGRAMS_PER_RECV / SLOTS {
             self.counters.recv_calls += 1;
-            match sys::recv_many(self.outlets.main(), &mut self.slots) {
+            let patience = std::mem::replace(&mut patience, Patience::None);
+            match sys::recv_many(self.outlets.main(), &mut self.slots, patience) {
                 Ok(filled) => {
                     self.deliver(filled, &mut received, f);
                     if filled < SLOTS {
@@ -440,7 +449,7 @@ mod tests {
                 Train { route, source_ifindex, ecn, segment_size: 100, may_fragment: false, bytes: &bytes };
             sender.send(&train).unwrap();
             let mut arrived = Vec::new();
-            receiver.recv(&mut |_, _, packet| arrived.push(packet.to_vec())).unwrap();
+            receiver.recv(Patience::None, &mut |_, _, packet| arrived.push(packet.to_vec())).unwrap();
             assert_eq!(arrived, bytes.chunks(100).collect::<Vec<_>>());
             let counters = sender.counters();
             assert_eq!(

@@ -8,6 +8,7 @@
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, socklen_t};
 
@@ -180,8 +181,24 @@ pub(crate) fn send_many(
     check(unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) } as isize)
 }
 
+/// Whether a call that finds nothing waits for the socket's SO_RCVTIMEO.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    UntilTheFirst,
+}
+
+/// Sets how long calls that wait do so at most.
+pub(crate) fn set_patience(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+    socket2::SockRef::from(&fd).set_read_timeout(Some(time))
+}
+
 /// Receives up to `slots.len()` (at most [`MESSAGES_PER_CALL`]) datagrams; tells how many slots were filled.
-pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot]) -> io::Result<usize> {
+pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot], patience: Patience) -> io::Result<usize> {
+    let flags = match patience {
+        Patience::None => libc::MSG_DONTWAIT,
+        Patience::UntilTheFirst => libc::MSG_WAITFORONE,
+    };
     let mut iovs: [iovec; MESSAGES_PER_CALL] = [slice(&[]); MESSAGES_PER_CALL];
     // SAFETY: mmsghdr is plain old data; all zeroes is a valid, empty header.
     let mut headers: [mmsghdr; MESSAGES_PER_CALL] = unsafe { zeroed() };
@@ -193,7 +210,7 @@ pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot]) -> io::Result<us
     // SAFETY: the first `count` headers point into distinct slots, mutably borrowed for the call, with
     // their true sizes; no time-out is passed.
     let filled = check(unsafe {
-        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
+        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags, std::ptr::null_mut())
     } as isize)?;
     for (slot, header) in slots.iter_mut().zip(&headers).take(filled) {
         slot.take(&header.msg_hdr, header.msg_len as usize);

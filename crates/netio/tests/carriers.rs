@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::Ecn;
 use common::*;
 use mio::{Events, Poll, Token};
-use netio::{Carriers, SendErrorKind};
+use netio::{Carriers, PATIENCE, SendErrorKind};
 
 #[test]
 fn a_packet_over_each_carrier_and_family_wakes_the_poll_with_its_own_token() {
@@ -91,4 +91,63 @@ fn the_sockets_of_an_interface_close_after_it_is_gone_and_not_before() {
     a.ip("link del right");
     carriers.close_gone_interfaces();
     assert_eq!(sockets(), 4);
+}
+
+/// Calls that wait until a test gives up: three seconds and more.
+const WAITS: usize = 300;
+
+#[test]
+fn a_lone_socket_is_waited_for_until_its_packet_comes() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (a.udp(), Carriers::new(Some(b.udp()), None));
+    receiver.keep_families(true, false);
+    let [(from, to), _] = families(1);
+    let mut arrived = Vec::new();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            for _ in 0..WAITS {
+                if !arrived.is_empty() {
+                    break;
+                }
+                let received =
+                    receiver.recv_waiting(|route, _, bytes| arrived.push((*route, bytes.to_vec())));
+                assert!(received.unwrap().is_some());
+            }
+        });
+        sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"knock")).unwrap();
+        waiting.join().unwrap();
+    });
+    assert_eq!(arrived, [(udp_route(&to, &from), b"knock".to_vec())]);
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the kernel's clock is what is tested")]
+fn waiting_for_a_lone_socket_ends_when_patience_does() {
+    let (a, _b) = pair();
+    let mut carriers = Carriers::new(Some(a.udp()), None);
+    carriers.keep_families(false, true);
+    let start = std::time::Instant::now();
+    let received = carriers.recv_waiting(|_, _, _| {}).unwrap();
+    assert_eq!(received.map(|received| received.packets), Some(0));
+    assert!((PATIENCE..Duration::from_secs(1)).contains(&start.elapsed()));
+}
+
+#[test]
+fn several_sockets_are_not_waited_for() {
+    let (a, _b) = pair();
+    assert_eq!(Carriers::new(Some(a.udp()), None).recv_waiting(|_, _, _| {}).unwrap(), None);
+    let mut both = Carriers::new(Some(a.udp_at(9900)), Some(a.raw()));
+    both.keep_families(true, false);
+    assert_eq!(both.recv_waiting(|_, _, _| {}).unwrap(), None);
+}
+
+#[test]
+fn the_last_family_of_a_carrier_stays_open() {
+    let (a, _b) = pair();
+    let mut carriers = Carriers::new(Some(a.udp()), None);
+    let [(v4, to_v4), (v6, to_v6)] = families(1);
+    carriers.keep_families(false, true);
+    assert!(!carriers.has(&udp_route(&v4, &to_v4)));
+    carriers.keep_families(true, false);
+    assert!(carriers.has(&udp_route(&v6, &to_v6)));
 }

@@ -9,7 +9,7 @@ use crate::trace_file::TraceFile;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Carrier, Ecn, Route, Shard, Time};
 use mio::{Events, Poll, Token};
-use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, LocalAddress, PATIENCE, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
     IncomingInit, InitDecision, Listener, PathError, ReconfigPolicy, Timing, Transmit, Unreachable,
@@ -43,6 +43,8 @@ pub struct Host {
     /// The way to the other shards of this host, if there are any.
     post: Option<Post>,
     trace: Option<TraceFile>,
+    /// Whether the last wait ended by a packet: then the next one is likely to come soon, too.
+    is_lively: bool,
 }
 
 /// Lets INITs in that ask for the one port.
@@ -110,6 +112,8 @@ impl Host {
         poll: Poll,
         shard: Shard,
     ) -> Result<Host> {
+        let has = |is_v4: bool| options.local.iter().any(|address| address.is_ipv4() == is_v4);
+        carriers.keep_families(has(true), has(false));
         carriers.register(poll.registry(), Token(0))?;
         let start = clock();
         let association = association_config(options);
@@ -130,12 +134,13 @@ impl Host {
             waiting: None,
             post: None,
             trace,
+            is_lively: false,
         })
     }
 
     /// Time since the start.
     pub fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        since(self.start)
     }
 
     /// Sends what the engine has, waits until `wake` at most for packets or timers, and feeds the engine.
@@ -145,12 +150,15 @@ impl Host {
     pub fn turn(&mut self, wake: Time) -> Result<()> {
         self.transmit();
         let until = self.engine.next_timeout().min(wake);
-        self.wait(until)?;
-        let now = self.now();
-        self.read_mail(now);
-        for place in 0..Carriers::TOKENS {
-            if self.unread[place] {
-                self.receive(now, place)?;
+        if !self.may_wait_in_receiving(until) || !self.receive_waiting()? {
+            self.wait(until)?;
+            let now = self.now();
+            self.read_mail(now);
+            self.is_lively = false;
+            for place in 0..Carriers::TOKENS {
+                if self.unread[place] {
+                    self.receive(now, place)?;
+                }
             }
         }
         let now = self.now();
@@ -160,6 +168,31 @@ impl Host {
             trace.take_from(&mut self.engine)?;
         }
         Ok(())
+    }
+
+    /// Whether a receiving call may be the wait: a packet is expected soon, nothing else is, and no timer before the call
+    /// gives up.
+    fn may_wait_in_receiving(&self, until: Time) -> bool {
+        let is_idle = self.waiting.is_none() && self.post.is_none() && !self.unread.contains(&true);
+        self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
+    }
+
+    /// Waits in a receiving call, where there is but one socket; false if there are more.
+    fn receive_waiting(&mut self) -> Result<bool> {
+        let (engine, door, start) = (&mut self.engine, &mut self.door, self.start);
+        let mut now = None;
+        let received = self.carriers.recv_waiting(|route: &Route, ecn: Ecn, packet: &[u8]| {
+            let now = *now.get_or_insert_with(|| since(start));
+            engine.handle_datagram(now, route, ecn, packet, door);
+        });
+        let Some(received) = received.context("receiving failed")? else { return Ok(false) };
+        self.is_lively = received.packets > 0;
+        // Whichever socket it was: the others are not there.
+        self.unread = [received.more; Carriers::TOKENS];
+        if received.errors_waiting {
+            self.take_errors();
+        }
+        Ok(true)
     }
 
     /// Waits until `until` at most for a socket to read.
@@ -191,8 +224,8 @@ impl Host {
     /// Feeds the engine what has come to the socket at this place; edges are reported once, so what must wait for the
     /// next turn stays noted as unread.
     fn receive(&mut self, now: Time, place: usize) -> Result<()> {
-        let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
         for _ in 0..RECEIVES_PER_TURN {
+            let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
             let received = self
                 .carriers
                 .recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
@@ -202,16 +235,23 @@ impl Host {
                 })
                 .context("receiving failed")?;
             if received.errors_waiting {
-                self.carriers.take_errors(|error| {
-                    engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
-                });
+                self.take_errors();
             }
+            self.is_lively |= received.packets > 0;
             self.unread[place] = received.more;
             if !received.more {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Tells the engine what ICMP says.
+    fn take_errors(&mut self) {
+        let (now, engine) = (self.now(), &mut self.engine);
+        self.carriers.take_errors(|error| {
+            engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
+        });
     }
 
     fn transmit(&mut self) {
@@ -308,6 +348,11 @@ pub(crate) fn init_routes(options: &Options, remote: IpAddr) -> Vec<Route> {
 #[allow(clippy::disallowed_methods, reason = "this program talks to real ones")]
 fn clock() -> Instant {
     Instant::now()
+}
+
+/// Time since a moment.
+fn since(start: Instant) -> Time {
+    Time::from_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn too_big(mtu: Option<u32>) -> PathError {
