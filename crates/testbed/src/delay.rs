@@ -18,6 +18,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 pub struct DelayedLink {
     /// The link, with the usual names and addresses.
     pub link: Link,
+    middle: Host,
     _program: Process,
 }
 
@@ -46,6 +47,17 @@ impl DelayedLink {
         command.args(["left", "right", &one_way.as_micros().to_string()]);
         let mut program = middle.spawn("delay", command)?;
         program.wait_until("delaying", START_LIMIT, |process| process.stdout().contains("ready"))?;
-        Ok(Self { link, _program: program })
+        Ok(Self { link, middle, _program: program })
+    }
+
+    /// Puts a queueing discipline, in the words of tc(8), where frames to the right leave the host between the ends. There, and
+    /// not at the left end, it is a bottleneck as others know it: of what waits in a host's own queue TCP lets each
+    /// connection have two frames (TCP small queues), and is told at once what is dropped there.
+    ///
+    /// # Errors
+    /// When tc(8) fails.
+    pub fn queue_to_right(&self, discipline: &[&str]) -> Result<()> {
+        self.middle.tool("tc", &[&["qdisc", "replace", "dev", "right", "root"], discipline].concat())?;
+        Ok(())
     }
 }

@@ -3,8 +3,9 @@
  *   delay INTERFACE INTERFACE MICROSECONDS
  *
  * Prints "ready" and runs until it is ended. Delay only: no rate, no loss but that of a full queue of
- * QUEUE_MAX frames each way, which is told on standard error. Frames larger than FRAME_MAX are not taken:
- * segmentation offload must be off at the far ends.
+ * QUEUE_MAX frames each way, which is told on standard error, and that of a queueing discipline on the interface
+ * that a frame leaves by. Frames larger than FRAME_MAX are not taken: segmentation offload must be off at the far
+ * ends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -54,7 +55,8 @@ static int64_t now_ns(void)
 static int open_interface(const char *name)
 {
 	struct sockaddr_ll address = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	int on = 1, fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
+	/* A queueing discipline shall drop by its own limit, not by that of the socket. */
+	int on = 1, room = 64 << 20, fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, htons(ETH_P_ALL));
 
 	if (fd < 0)
 		fail("packet socket");
@@ -63,6 +65,8 @@ static int open_interface(const char *name)
 		fail(name);
 	if (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on))
 		fail("PACKET_IGNORE_OUTGOING");
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room))
+		fail("SO_SNDBUFFORCE");
 	return fd;
 }
 

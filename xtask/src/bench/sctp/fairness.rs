@@ -1,7 +1,7 @@
 //! Fairness: ten flows of ours and ten of the kernel's TCP, both with CUBIC, through one link of 100 Mbit/s.
 //!
 //! A round trip of 20 ms, a tail-drop queue of one bandwidth-delay product. The receivers count for a fixed time from their
-//! first byte on. TBF cuts trains into packets, so that the queue drops packets and not trains.
+//! first byte on. The queue is that of a host between: in the senders' own, TCP would keep back what others put in.
 
 use super::contender::{PORT, Programs};
 use super::verdict::{Score, row};
@@ -25,7 +25,7 @@ const SENDERS_SECONDS: &str = "60";
 /// limited in octets.
 const SIZE: &str = "65536";
 /// Rate, depth of the bucket in bytes (just more than a packet), and octets that may queue: 20 ms.
-const TBF: [&str; 6] = ["rate", "100mbit", "burst", "1600", "limit", "250000"];
+const TBF: [&str; 7] = ["tbf", "rate", "100mbit", "burst", "1600", "limit", "250000"];
 /// The part of its fair share that each kind must get at least.
 const SHARE_MIN: f64 = 0.7;
 /// Jain's index of our flows must be this at least.
@@ -44,8 +44,7 @@ pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<(
     let one_way = Duration::from_millis(10);
     let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way)?;
     super::use_cubic(&pair, &way.link)?;
-    let name = way.link.name();
-    pair.alpha.tool("tc", &[&["qdisc", "add", "dev", &name, "root", "tbf"], &TBF[..]].concat())?;
+    way.queue_to_right(&TBF)?;
     let flows = Flows { pair, way, programs };
     let [mut ours, mut tcp, mut jain] = [const { Vec::new() }; 3];
     for repetition in 1..=REPETITIONS {
