@@ -1,15 +1,16 @@
 //! Lets data leave evenly instead of a window at once.
 //!
 //! Holds a budget of bytes that fills at the path's rate. Data may leave while there is some, and a packet may overdraw
-//! it. What is released at a time is long enough for trains (GSO): ten packets, or what the rate gives in a
-//! millisecond. Begin at [`Pacer::refill`].
+//! it. What is released at a time is what the rate gives in a millisecond, so that trains (GSO) are long where rates are
+//! high; at low rates it is two packets, for of a longer burst a full queue drops several, and others pay for its one
+//! reaction. Begin at [`Pacer::refill`].
 
 use std::time::Duration;
 
 use base::Time;
 
 /// Packets that are released together at least.
-const QUANTUM_PACKETS: usize = 10;
+const QUANTUM_PACKETS: usize = 2;
 
 /// What is released together at high rates.
 const QUANTUM: Duration = Duration::from_millis(1);
@@ -119,15 +120,15 @@ mod tests {
     }
 
     #[test]
-    fn ten_packets_are_released_at_a_time_and_not_one_by_one() {
+    fn at_a_low_rate_two_packets_are_released_at_a_time() {
         let mut pacer = paced(1_000_000);
-        assert_eq!(drain(&mut pacer), 20);
+        assert_eq!(drain(&mut pacer), 4);
         pacer.wait(MS(1));
-        assert_eq!(pacer.release_at, Some(MS(11)));
-        pacer.expire(MS(10));
+        assert_eq!(pacer.release_at, Some(MS(3)));
+        pacer.expire(MS(2));
         assert_eq!(drain(&mut pacer), 0);
-        pacer.expire(MS(11));
-        assert_eq!(drain(&mut pacer), 10);
+        pacer.expire(MS(3));
+        assert_eq!(drain(&mut pacer), 2);
     }
 
     #[test]
@@ -145,6 +146,6 @@ mod tests {
         let mut pacer = paced(1_000_000);
         drain(&mut pacer);
         pacer.refill(MS(5000));
-        assert_eq!(drain(&mut pacer), 20);
+        assert_eq!(drain(&mut pacer), 4);
     }
 }

@@ -280,5 +280,5 @@ fn two_paths_through_one_bottleneck_take_no_more_than_one_flow_beside_them() {
     }
     eprintln!("two paths {two:.1} Mbit/s, one path beside them {one:.1}");
     assert!(two <= 1.1 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
-    assert!(two >= 0.8 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
+    assert!(two >= 0.7 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
 }
