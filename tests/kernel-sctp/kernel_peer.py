@@ -29,7 +29,7 @@ INITMSG, NODELAY, ADAPTATION, FRAGMENT_INTERLEAVE, AUTH_CHUNK, HMAC_IDENT, AUTH_
     2, 3, 7, 18, 21, 22, 23, 24                             # socket options
 AUTO_ASCONF, RECVRCVINFO, BINDX_ADD, BINDX_REM = 30, 32, 100, 101
 DEFAULT_PRINFO, ENABLE_STREAM_RESET, RESET_STREAMS, ADD_STREAMS, INTERLEAVING_SUPPORTED = 114, 118, 119, 121, 125
-PR_RTX = 0x20
+PR_TTL, PR_RTX = 0x10, 0x20
 BUFFER = 4 << 20                                            # octets; more than the largest message
 GOLDEN_KEY = b"sctpify golden key"
 
@@ -60,9 +60,17 @@ def open_socket(family, options):
         sock.setsockopt(SCTP, AUTO_ASCONF, struct.pack("i", 1))
     if options.auth is not None:
         ask_for_auth(sock, options)
-    if options.pr_rtx is not None:
-        sock.setsockopt(SCTP, DEFAULT_PRINFO, struct.pack("iIH2x", 0, options.pr_rtx, PR_RTX))
+    policy, value = limit(options)
+    if policy:
+        sock.setsockopt(SCTP, DEFAULT_PRINFO, struct.pack("iIH2x", 0, value, policy))
     return sock
+
+
+def limit(options):
+    """The policy of partial reliability, and its value."""
+    if options.pr_ttl is not None:
+        return PR_TTL, options.pr_ttl
+    return (0, 0) if options.pr_rtx is None else (PR_RTX, options.pr_rtx)
 
 
 def ask_for_auth(sock, options):
@@ -137,8 +145,10 @@ def sink(options, conn):
     start = last = time.monotonic()
     count = messages = total = 0
     digest = hashlib.sha256()
+    numbers = []                                              # each times 31 is what the message begins with, modulo 256
     while got := receive(conn):
         digest.update(got[0])
+        numbers.append(got[0][0] * 223 % 256)
         messages += 1
         total += len(got[0])
         count += len(got[0])
@@ -146,6 +156,7 @@ def sink(options, conn):
             print("%.0f s: %.1f Mbit/s" % (now - start, count * 8e-6 / (now - last)), flush=True)
             last, count = now, 0
     print("received %d messages, %d octets, sha256 %s" % (messages, total, digest.hexdigest()), flush=True)
+    print("numbers", *numbers[:256], flush=True)
 
 
 def connect(options, host, port):
@@ -209,9 +220,10 @@ def take_back(options, waiting, size, message, stream, unordered):
 def send_only(options, host, port, count, size):
     sock = connect(options, host, port)
     digest = hashlib.sha256()
-    policy = 0 if options.pr_rtx is None else PR_RTX
+    policy, _ = limit(options)
     for number in range(count):
         message = content(number, size)
+        time.sleep(options.gap)
         send(sock, message, number % options.streams, options.unordered, policy)
         digest.update(message)
     before_end(options, sock)
@@ -268,7 +280,7 @@ def arguments():
     both.add_argument("--streams", type=int, default=1, metavar="N", help="use N streams in turn")
     both.add_argument("--unordered", action="store_true")
     both.add_argument("--window", type=int, default=1, metavar="N", help="client: N messages at once under way")
-    both.add_argument("--gap", type=float, default=0, metavar="SECONDS", help="client: pause before each message")
+    both.add_argument("--gap", type=float, default=0, metavar="SECONDS", help="client, send: pause before each message")
     both.add_argument("--once", action="store_true", help="echo, sink: one association, then exit")
     own = parser.add_argument_group("of the kernel only")
     own.add_argument("--nagle", action="store_true")
@@ -284,6 +296,7 @@ def arguments():
     own.add_argument("--reset", action="store_true", help="reset streams 0 and 1, add streams, before the end")
     own.add_argument("--auto-asconf", action="store_true", help="send ASCONF when an address comes or goes")
     own.add_argument("--add", action="append", default=[], metavar="ADDRESS", help="ASCONF: add and delete it")
+    own.add_argument("--pr-ttl", type=int, metavar="MS", help="send: give up a message after so many milliseconds")
     own.add_argument("--pr-rtx", type=int, metavar="N", help="send: give up a message after N retransmissions")
     parser.add_argument("mode", choices=("echo", "sink", "client", "send", "flow"))
     parser.add_argument("words", nargs="+", metavar="ARGUMENT")

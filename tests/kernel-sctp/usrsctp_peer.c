@@ -15,6 +15,7 @@
  *   -r                 fulfil requests about streams; client: after half of the messages, reset streams 0 and 1 of both
  *                      directions, and add streams
  *   -a                 authenticate DATA by SHA-1 under the key of the other peers, and offer ASCONF
+ *   -T MS, -R N        send: give a message up after so many milliseconds, or retransmissions
  *   -A ADDRESS         client: add this address before the first message, and remove it behind the last one
  *   -f                 small timers (RTO 50 to 2000 ms, one retransmission fails a path): for tests that cut one
  *
@@ -37,6 +38,7 @@
 
 #define BUFFER (4 << 20)	/* octets; more than the largest message */
 #define MAX_STREAMS 64
+#define MAX_NUMBERS 256
 
 struct message {
 	char *data;
@@ -45,6 +47,7 @@ struct message {
 };
 
 static double gap;
+static int limit, limit_value;	/* SCTP_PR_SCTP_... */
 static int remote_udp, idata, reconf, auth, unordered, streams = 1, window = 1;
 static const char *added;
 static struct sockaddr_storage local[4];
@@ -258,12 +261,15 @@ static struct socket *open_socket(int family, int port)
 
 static void send_message(struct socket *s, const struct message *m)
 {
-	struct sctp_sndinfo info;
+	struct sctp_sendv_spa spa;
 
-	memset(&info, 0, sizeof info);
-	info.snd_sid = m->stream;
-	info.snd_flags = m->unordered ? SCTP_UNORDERED : 0;
-	if (usrsctp_sendv(s, m->data, m->size, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0) != (ssize_t)m->size)
+	memset(&spa, 0, sizeof spa);
+	spa.sendv_flags = SCTP_SEND_SNDINFO_VALID | (limit ? SCTP_SEND_PRINFO_VALID : 0);
+	spa.sendv_sndinfo.snd_sid = m->stream;
+	spa.sendv_sndinfo.snd_flags = m->unordered ? SCTP_UNORDERED : 0;
+	spa.sendv_prinfo.pr_policy = limit;
+	spa.sendv_prinfo.pr_value = limit_value;
+	if (usrsctp_sendv(s, m->data, m->size, NULL, 0, &spa, sizeof spa, SCTP_SENDV_SPA, 0) != (ssize_t)m->size)
 		fail("send");
 }
 
@@ -302,7 +308,9 @@ static int serve(int port, int back)
 	struct socket *l = open_socket(locals ? local[0].ss_family : AF_INET6, port), *s;
 	struct message m = { .data = malloc(BUFFER) };
 	long long total = 0, messages = 0;
+	uint8_t numbers[MAX_NUMBERS];
 	struct sha256 digest;
+	int i;
 
 	sha256_start(&digest);
 	if (!locals && usrsctp_bind(l, (struct sockaddr *)&any, address(&any, "::", port)))
@@ -314,10 +322,13 @@ static int serve(int port, int back)
 	if (!s)
 		fail("accept");
 	while (receive_message(s, &m)) {
-		if (back)
+		if (back) {
 			send_message(s, &m);
-		else
+		} else {
 			sha256_add(&digest, m.data, m.size);
+			if (messages < MAX_NUMBERS)
+				numbers[messages] = (uint8_t)m.data[0];
+		}
 		total += m.size;
 		messages++;
 	}
@@ -325,6 +336,10 @@ static int serve(int port, int back)
 	if (!back) {
 		printf(", sha256 ");
 		sha256_print(&digest);
+		/* A message begins with its number times 31, modulo 256. */
+		printf("\nnumbers");
+		for (i = 0; i < messages && i < MAX_NUMBERS; i++)
+			printf(" %d", numbers[i] * 223 % 256);
 	}
 	printf("\n");
 	usrsctp_close(s);
@@ -483,7 +498,7 @@ int main(int argc, char **argv)
 	int c, udp = 0, tries, fast = 0, status = 2;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while ((c = getopt(argc, argv, "u:U:s:w:l:g:A:oifra")) != -1)
+	while ((c = getopt(argc, argv, "u:U:s:w:l:g:A:T:R:oifra")) != -1)
 		switch (c) {
 		case 'u': udp = atoi(optarg); break;
 		case 'U': remote_udp = atoi(optarg); break;
@@ -496,6 +511,8 @@ int main(int argc, char **argv)
 		case 'r': reconf = 1; break;
 		case 'a': auth = 1; break;
 		case 'A': added = optarg; break;
+		case 'T': limit = SCTP_PR_SCTP_TTL; limit_value = atoi(optarg); break;
+		case 'R': limit = SCTP_PR_SCTP_RTX; limit_value = atoi(optarg); break;
 		case 'l':
 			if (locals == 4)
 				return 2;

@@ -314,6 +314,8 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
         (options.auth.is_some(), Extension::AddressReconfiguration),
         (options.reconf, Extension::StreamReconfiguration),
         (options.idata, Extension::Interleaving),
+        (options.partial, Extension::PartialReliability),
+        (true, Extension::Ecn),
     ];
     let extensions: Extensions = offered.into_iter().filter(|(on, _)| *on).map(|(_, e)| e).collect();
     AssociationConfig {

@@ -11,6 +11,7 @@ pub mod host;
 mod measure;
 pub mod modes;
 pub mod options;
+mod partial;
 mod shards;
 mod trace_file;
 

@@ -5,12 +5,13 @@ use crate::digest;
 use crate::host::{Host, association_config, init_routes};
 use crate::measure;
 use crate::options::{Load, Mode, Options};
+use crate::partial;
 use anyhow::{Context, Result, bail};
 use base::Time;
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    AddressChange, AssociationId, CloseReason, Connect, ConnectError, Event, Ppid, ReconfigOutcome,
-    SendError, SendOptions, StreamDirection, StreamId,
+    AddressChange, AssociationConfig, AssociationId, CloseReason, Connect, ConnectError, Event, Ppid,
+    ReconfigOutcome, SendError, SendOptions, StreamDirection, StreamId,
 };
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -31,6 +32,10 @@ pub fn run(options: &Options) -> Result<()> {
     match options.mode {
         Mode::Echo { port } => echo(options, port),
         Mode::Client { host, port, load } => client(options, host, port, load),
+        Mode::Sink { port } => partial::sink(options, port),
+        Mode::Post { host, port, count, size, gap, limit } => {
+            partial::post(options, (host, port), &partial::Load { count, size, gap }, limit)
+        }
         Mode::Receive { port, seconds } => measure::receive(options, port, seconds),
         Mode::Send { host, port, seconds, size } => measure::send(options, host, port, seconds, size),
         Mode::Serve { port, shards } => measure::serve(options, port, shards),
@@ -149,13 +154,23 @@ pub(crate) fn connect(
     remote: IpAddr,
     port: u16,
 ) -> Result<AssociationId> {
+    connect_with(host, options, (remote, port), association_config(options))
+}
+
+/// The same, with settings of its own.
+pub(crate) fn connect_with(
+    host: &mut Host,
+    options: &Options,
+    (remote, port): (IpAddr, u16),
+    config: AssociationConfig,
+) -> Result<AssociationId> {
     let now = host.now();
     let mut connect = Connect {
         local_port: 0,
         remote_port: port,
         init_routes: init_routes(options, remote),
         local_addresses: options.local.clone(),
-        config: association_config(options),
+        config,
     };
     for _ in 0..PORTS_TRIED {
         connect.local_port = rand::random_range(EPHEMERAL_PORTS);

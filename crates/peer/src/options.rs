@@ -37,6 +37,9 @@ pub struct Options {
     /// Write what the engine does, and why, into this file, as JSON lines. Not with shards.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Offer FORWARD TSN: messages may be given up.
+    #[arg(long)]
+    pub partial: bool,
     /// What to do.
     #[command(subcommand)]
     pub mode: Mode,
@@ -81,6 +84,29 @@ pub enum Mode {
         /// What to send.
         #[command(flatten)]
         load: Load,
+    },
+    /// Accept one association, print which messages came whole: "numbers N N ...", modulo 256.
+    Sink {
+        /// The SCTP port.
+        port: u16,
+    },
+    /// Connect, and post messages that may be given up; nothing comes back.
+    Post {
+        /// The peer's address.
+        host: IpAddr,
+        /// Its SCTP port.
+        port: u16,
+        /// How many messages.
+        count: usize,
+        /// Octets of each, 1 to 4 Mi.
+        #[arg(value_parser = size_parser())]
+        size: usize,
+        /// Pause before each message, in seconds.
+        #[arg(long, default_value_t = 0.0)]
+        gap: f64,
+        /// When a message is given up.
+        #[command(flatten)]
+        limit: Limit,
     },
     /// Accept one association, count what comes, print "BYTES MICROSECONDS".
     Receive {
@@ -131,6 +157,21 @@ pub enum Mode {
         /// How many.
         count: usize,
     },
+}
+
+/// When a message is given up: by one of these.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Limit {
+    /// After so many seconds.
+    #[arg(long)]
+    pub lifetime: Option<f64>,
+    /// Instead of being sent again more than so many times.
+    #[arg(long)]
+    pub retransmissions: Option<u32>,
+    /// When the send buffer, 64 KiB, has no room: every other message for the others.
+    #[arg(long)]
+    pub priority: bool,
 }
 
 /// Sizes of messages.

@@ -116,6 +116,7 @@ impl Agreed {
             }
             _ => None,
         };
+        //= rfc9653#5.2-1
         let zero_checksum = config.zero_checksum.is_some() && config.zero_checksum == peer.zero_checksum;
         Ok(Agreed { extensions, key_vectors, zero_checksum })
     }

@@ -105,7 +105,8 @@ SHOULD, SHALL, REQUIRED or RECOMMENDED it is. The words are ours; the RFC's coun
 - deliberately not: we do otherwise, and say why.
 - gap: we should, and do not yet.
 
-RFC 7053 has no list of its own: RFC 9260 took it in. RFC 9653 has none yet. A second checklist is
+RFC 7053 has no list of its own: RFC 9260 took it in. The text of RFC 9653 was not
+at hand: its list has the rules as known, with ordinals of ours. A second checklist is
 [ETSI TS 102 369](compliance/etsi-ts-102-369.md).
 
 ";

@@ -46,6 +46,23 @@ pub(crate) enum Paths {
     Interleaved,
     /// One; the client adds another of its addresses and removes it, with all DATA and ASCONFs under AUTH.
     SecondAdded,
+    /// One, silent for a while; the client gives messages up, and the server goes on behind them.
+    GivenUp(Limit),
+    /// One, on which routers mark packets in both directions as having met congestion.
+    Marked,
+}
+
+/// When messages are given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Limit {
+    /// Their time is over.
+    Lifetime,
+    /// The same, with I-DATA.
+    InterleavedLifetime,
+    /// They would have to be sent again.
+    Retransmissions,
+    /// More important ones need their place.
+    Priority,
 }
 
 /// One test.
@@ -88,6 +105,14 @@ const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDER
 /// What travels in I-DATA: in one piece, for Linux numbers fragments otherwise than RFC 8260 does; and in many.
 const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
 const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
+/// What is posted while the path is silent: 1.2 s of it.
+const POSTED: Load = Load { count: 120, size: 1000, gap: "0.01", ..ORDERED };
+/// The same, of which a short send buffer does not take all.
+const POSTED_LONG: Load = Load { count: 120, size: 8000, gap: "0.01", ..ORDERED };
+/// How long it is silent.
+const SILENCE: Duration = Duration::from_millis(400);
+/// What travels while packets are marked.
+const MARKED: Load = Load { count: 60, size: 20_000, streams: 2, window: 6, ..ORDERED };
 /// What travels while a path is cut: 2.4 s of it.
 const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: "0.04", ..ORDERED };
 
@@ -130,6 +155,11 @@ impl Cell {
             Paths::Interleaved => "interleaves_messages_with",
             Paths::SecondAdded => "authenticates_and_learns_an_address_of",
             Paths::FirstOfTwoCut => "keeps_a_transfer_alive_on_the_second_path_with",
+            Paths::GivenUp(Limit::Lifetime) => "goes_on_behind_messages_whose_time_is_over_of",
+            Paths::GivenUp(Limit::InterleavedLifetime) => "goes_on_behind_interleaved_messages_given_up_by",
+            Paths::GivenUp(Limit::Retransmissions) => "goes_on_behind_messages_not_sent_again_by",
+            Paths::GivenUp(Limit::Priority) => "goes_on_behind_messages_of_less_priority_of",
+            Paths::Marked => "hears_and_tells_of_congestion_marks_with",
         };
         format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
     }
@@ -149,44 +179,87 @@ impl Cell {
                 self.transfer(world, if has_kernel { &WHOLE } else { &PIECES }, "in I-DATA")?
             }
             Paths::SecondAdded => self.transfer(world, &SIGNED, "under AUTH")?,
+            Paths::GivenUp(limit) => self.posted(world, limit, mended.0)?,
+            Paths::Marked => {
+                let _marks = world.mark_packets_of_ours()?;
+                self.transfer(world, &MARKED, "with ECN")?
+            }
         };
         let types = world.judge(first, port[0]).context("packets of the first path")?;
-        if self.paths == Paths::FirstOfTwoCut {
+        self.judge_types(&types)?;
+        if matches!(self.paths, Paths::FirstOfTwoCut | Paths::SecondAdded) {
             let types = world.judge(second, port[1]).context("packets of the second path")?;
-            ensure!(types.split(' ').any(|kind| kind == "0"), "no DATA on the second path, only {types}");
-        } else if self.paths == Paths::StreamsReset {
-            ensure!(types.split(' ').any(|kind| kind == "130"), "no RE-CONFIG, only {types}");
-        } else if self.paths == Paths::Interleaved {
-            let has = |wanted: &str| types.split(' ').any(|kind| kind == wanted);
-            ensure!(has("64") && !has("0"), "DATA in place of I-DATA: {types}");
-        } else if self.paths == Paths::SecondAdded {
-            for kind in ["15", "128", "193"] {
-                ensure!(types.split(' ').any(|k| k == kind), "no chunk of type {kind}, only {types}");
-            }
-            let types = world.judge(second, port[1]).context("packets of the second path")?;
-            ensure!(types.split(' ').any(|k| k == "5"), "the second path was not proven: {types}");
+            let wanted = if self.paths == Paths::FirstOfTwoCut { "0" } else { "5" };
+            ensure!(has(&types, wanted), "no chunk of type {wanted} on the second path, only {types}");
         }
         Ok(remark)
+    }
+
+    /// Whether the chunks on the first path are those that the cell is about.
+    fn judge_types(&self, types: &str) -> Result<()> {
+        let (wanted, unwanted): (&[&str], &[&str]) = match self.paths {
+            Paths::One | Paths::FirstOfTwoCut => (&["0"], &[]),
+            Paths::StreamsReset => (&["130"], &[]),
+            Paths::Interleaved => (&["64"], &["0"]),
+            Paths::SecondAdded => (&["15", "128", "193"], &[]),
+            Paths::GivenUp(Limit::InterleavedLifetime) => (&["64", "194"], &["0", "192"]),
+            Paths::GivenUp(_) => (&["0", "192"], &["64", "194"]),
+            Paths::Marked => (&["12", "13"], &[]),
+        };
+        for kind in wanted {
+            ensure!(has(types, kind), "no chunk of type {kind}, only {types}");
+        }
+        for kind in unwanted {
+            ensure!(!has(types, kind), "a chunk of type {kind} among {types}");
+        }
+        Ok(())
     }
 
     /// Sets the guest up; the place whose ports are captured and cut, with the promise to mend it.
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         world.kernel_over_udp(self.carrier == Carrier::Udp)?;
         let timers = match self.paths {
-            Paths::One | Paths::StreamsReset | Paths::Interleaved | Paths::SecondAdded => {
+            Paths::One | Paths::StreamsReset | Paths::Interleaved | Paths::SecondAdded | Paths::Marked => {
                 "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000"
             }
-            Paths::FirstOfTwoCut => "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500",
+            Paths::FirstOfTwoCut | Paths::GivenUp(_) => {
+                "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500"
+            }
         };
         world.in_guest(&format!("sysctl -qw net.sctp.{}", timers.replace(' ', " net.sctp.")))?;
         let on = u8::from(self.paths == Paths::SecondAdded);
         world.in_guest(&format!("sysctl -qw net.sctp.auth_enable={on} net.sctp.addip_enable={on}"))?;
-        let on = |paths| u8::from(self.paths == paths);
-        let (reconf, intl) = (on(Paths::StreamsReset), on(Paths::Interleaved));
+        let (reconf, intl) = (u8::from(self.paths == Paths::StreamsReset), u8::from(self.is_interleaved()));
         world.in_guest(&format!("sysctl -qw net.sctp.reconf_enable={reconf} net.sctp.intl_enable={intl}"))?;
         // Never at ours: what our cards did not compute or cut is done by then.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.place(), world))
+    }
+
+    fn is_interleaved(&self) -> bool {
+        matches!(self.paths, Paths::Interleaved | Paths::GivenUp(Limit::InterleavedLifetime))
+    }
+
+    fn has_short_timers(&self) -> bool {
+        self.paths == Paths::FirstOfTwoCut || self.gives_up()
+    }
+
+    /// What a stack's client calls the limit of its messages, if there is one.
+    fn limit_words(&self, stack: Stack) -> &'static [&'static str] {
+        let Paths::GivenUp(limit) = self.paths else { return &[] };
+        match (limit, stack) {
+            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Ours) => &["--lifetime", "0.1"],
+            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Kernel) => &["--pr-ttl", "100"],
+            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Usrsctp) => &["-T", "100"],
+            (Limit::Retransmissions, Stack::Ours) => &["--retransmissions", "0"],
+            (Limit::Retransmissions, Stack::Kernel) => &["--pr-rtx", "0"],
+            (Limit::Retransmissions, Stack::Usrsctp) => &["-R", "0"],
+            (Limit::Priority, _) => &["--priority"],
+        }
+    }
+
+    fn gives_up(&self) -> bool {
+        matches!(self.paths, Paths::GivenUp(_))
     }
 
     fn every_load(&self, world: &World) -> Result<String> {
@@ -215,13 +288,46 @@ impl Cell {
         Ok(format!("longest silence {}", silence.context("the client did not print its longest silence")?))
     }
 
+    /// Messages are posted while the path falls silent for a while: the ones of that time are given up, those before and
+    /// after arrive in order.
+    fn posted(&self, world: &World, limit: Limit, place: Place) -> Result<String> {
+        let load = if limit == Limit::Priority { &POSTED_LONG } else { &POSTED };
+        let (client, server) = self.start(world, load)?;
+        client.wait_for_line("connected", LIMIT)?;
+        std::thread::sleep(SILENCE);
+        world.set_first_path(place, false)?;
+        std::thread::sleep(SILENCE);
+        world.set_first_path(place, true)?;
+        client.finish(LIMIT).context("the client")?;
+        let text = server.finish(LIMIT).context("the server")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("numbers ")).context("no numbers")?;
+        let numbers: Vec<usize> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let missing = load.count - numbers.len();
+        ensure!(numbers.is_sorted_by(|a, b| a < b), "twice, or out of order: {line}");
+        ensure!(missing > 0 && missing < load.count * 5 / 6, "{missing} are missing: {line}");
+        ensure!(numbers.first() == Some(&0) && numbers.last() == Some(&(load.count - 1)), "{line}");
+        if limit == Limit::Priority {
+            ensure!(
+                (1..load.count).step_by(2).all(|n| numbers.contains(&n)),
+                "important ones are missing: {line}"
+            );
+        }
+        Ok(format!("{missing} of {} given up", load.count))
+    }
+
     /// Starts the server, waits until it listens, and starts the client.
     fn start(&self, world: &World, load: &Load) -> Result<(Running, Running)> {
-        let server = self.command(world, self.server, load, &["echo", PORT]);
+        let mode = if self.gives_up() { "sink" } else { "echo" };
+        let server = self.command(world, self.server, load, &[mode, PORT]);
         let server = Running::start(server, world.dir(), "server")?;
         server.wait_for_line("listening", LIMIT).context("the server")?;
         let (count, size) = (load.count.to_string(), load.size.to_string());
-        let words = ["client", self.server.place().addresses()[0], PORT, &count, &size];
+        let mode = match (self.gives_up(), self.client) {
+            (false, _) => "client",
+            (true, Stack::Ours) => "post",
+            (true, Stack::Kernel | Stack::Usrsctp) => "send",
+        };
+        let words = [mode, self.server.place().addresses()[0], PORT, &count, &size];
         let client = self.command(world, self.client, load, &words);
         Ok((Running::start(client, world.dir(), "client")?, server))
     }
@@ -230,9 +336,10 @@ impl Cell {
     fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
         let place = stack.place();
         let mut command = world.command(place, &stack.program(world), LIMIT);
-        let is_client = words[0] == "client";
+        let is_client = words.len() > 2;
         let locals = match self.paths {
             Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
+            Paths::GivenUp(_) | Paths::Marked => 1,
             Paths::SecondAdded if is_client => 1,
             Paths::SecondAdded | Paths::FirstOfTwoCut => 2,
         };
@@ -249,16 +356,19 @@ impl Cell {
                 if self.paths == Paths::StreamsReset && is_client {
                     command.arg("--reset");
                 }
-                if is_client {
+                if is_client && self.gives_up() {
+                    command.args(["--gap", load.gap]).args(self.limit_words(stack));
+                } else if is_client {
                     load_options(&mut command, load);
                 }
             }
             Stack::Kernel => {
                 load_options(&mut command, load);
+                command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
                 if self.paths == Paths::StreamsReset {
                     command.arg("--reconf").args(is_client.then_some("--reset"));
                 }
-                command.args((self.paths == Paths::Interleaved).then_some("--idata"));
+                command.args(self.is_interleaved().then_some("--idata"));
                 if self.paths == Paths::SecondAdded {
                     command.args(["--auth", "3"]);
                     command.args(is_client.then_some(["--add", place.addresses()[1]]).into_iter().flatten());
@@ -267,6 +377,7 @@ impl Cell {
             }
             Stack::Usrsctp => {
                 self.usrsctp_options(&mut command, load);
+                command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
                 if self.paths == Paths::SecondAdded {
                     command.arg("-a");
                     command.args(is_client.then_some(["-A", place.addresses()[1]]).into_iter().flatten());
@@ -279,9 +390,10 @@ impl Cell {
 
     fn our_options(&self, command: &mut Command) {
         command.args(["--carrier", if self.carrier == Carrier::Udp { "udp" } else { "ip" }]);
-        command.args((self.paths == Paths::FirstOfTwoCut).then_some("--short-timers"));
+        command.args(self.has_short_timers().then_some("--short-timers"));
+        command.args(self.gives_up().then_some("--partial"));
         command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
-        command.args((self.paths == Paths::Interleaved).then_some("--idata"));
+        command.args(self.is_interleaved().then_some("--idata"));
         if self.paths == Paths::SecondAdded {
             command.args(["--auth", self.hmac()]);
         }
@@ -296,12 +408,17 @@ impl Cell {
         if self.carrier == Carrier::Udp {
             command.args(["-u", "9899", "-U", "9899"]);
         }
-        command.args((self.paths == Paths::FirstOfTwoCut).then_some("-f"));
+        command.args(self.has_short_timers().then_some("-f"));
         command.args((self.paths == Paths::StreamsReset).then_some("-r"));
-        command.args((self.paths == Paths::Interleaved).then_some("-i"));
+        command.args(self.is_interleaved().then_some("-i"));
         command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
         command.args(load.unordered.then_some("-o"));
     }
+}
+
+/// Whether a chunk type is among those seen.
+fn has(types: &str, kind: &str) -> bool {
+    types.split(' ').any(|seen| seen == kind)
 }
 
 /// What the kernel's peer and ours call the options of a load.

@@ -13,9 +13,10 @@ mod cell;
 mod run;
 mod world;
 
-use cell::{Carrier, Cell, Paths, Stack};
+use cell::{Carrier, Cell, Limit, Paths, Stack};
 
-/// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, and with I-DATA; and
+/// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, with I-DATA, with messages
+/// that are given up, and (the kernel) with ECN; and
 /// two controls without ours.
 fn matrix() -> Vec<Cell> {
     use Stack::{Kernel, Ours, Usrsctp};
@@ -29,10 +30,21 @@ fn matrix() -> Vec<Cell> {
         }
     }
     for other in [Kernel, Usrsctp] {
-        for paths in [Paths::SecondAdded, Paths::StreamsReset, Paths::Interleaved] {
+        let given_up =
+            [Limit::Lifetime, Limit::InterleavedLifetime, Limit::Retransmissions].map(Paths::GivenUp);
+        for paths in [Paths::SecondAdded, Paths::StreamsReset, Paths::Interleaved].into_iter().chain(given_up)
+        {
             cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
             cells.push(Cell { client: other, server: Ours, carrier: Carrier::Raw, paths });
         }
+        // Linux does not say that it takes I-FORWARD TSN: nothing that we send in I-DATA is given up for it.
+        cells
+            .retain(|cell| cell.server != Kernel || cell.paths != Paths::GivenUp(Limit::InterleavedLifetime));
+        let paths = Paths::GivenUp(Limit::Priority);
+        cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
+    }
+    for (client, server) in [(Ours, Kernel), (Kernel, Ours)] {
+        cells.push(Cell { client, server, carrier: Carrier::Raw, paths: Paths::Marked });
     }
     cells.push(Cell { client: Kernel, server: Usrsctp, carrier: Carrier::Udp, paths: Paths::One });
     cells.push(Cell { client: Usrsctp, server: Kernel, carrier: Carrier::Raw, paths: Paths::FirstOfTwoCut });

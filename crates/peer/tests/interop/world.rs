@@ -17,6 +17,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("python3", "python3"),
     ("ethtool", "ethtool"),
+    ("nft", "nftables"),
     ("tcpdump", "tcpdump"),
     ("tshark", "tshark"),
     ("apt-get", "apt"),
@@ -209,6 +210,18 @@ impl World {
         output(self.in_net("ip").args(["link", "set", port]).args(words)).map(drop)
     }
 
+    /// Marks every seventh packet that may be marked (RFC 3168), to and from our stack, until dropped.
+    pub(crate) fn mark_packets_of_ours(&self) -> Result<Marks<'_>> {
+        let rule = "ip protocol 132 ip ecn ect0 numgen inc mod 7 == 0 ip ecn set ce";
+        let rules = format!(
+            "table ip marks {{ \
+             chain in {{ type filter hook prerouting priority -300; {rule}; }}; \
+             chain out {{ type filter hook postrouting priority 300; {rule}; }}; }}"
+        );
+        self.boot(&["peer", "nft", &rules])?;
+        Ok(Marks(self))
+    }
+
     fn in_net(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}-net", self.prefix)).arg(program);
@@ -254,6 +267,17 @@ impl Drop for World {
         drop(self.undertaker.stdin.take());
         // Its status says nothing; it is waited for so that nothing is left when the tests have ended.
         let _ = self.undertaker.wait();
+    }
+}
+
+/// Ends the marking of packets when dropped.
+pub(crate) struct Marks<'a>(&'a World);
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.boot(&["peer", "nft", "delete", "table", "ip", "marks"]) {
+            println!("packets are marked for ever: {error:#}");
+        }
     }
 }
 

@@ -240,6 +240,7 @@ impl Association {
             packet.sign(|covered| auth.sign(covered));
         }
         // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must have a correct checksum, too.
+        //= rfc9653#5.2-3 5.2-4
         if self.zero_checksum && !has_asconf && !matches!(self.state, State::CookieEchoed { .. }) {
             return packet.finish_zero_checksum();
         }

@@ -82,6 +82,7 @@ impl Opening {
         parameters.extend(self.cookie_preservative.map(Parameter::CookiePreservative));
         parameters.extend(padding(&parameters));
         //= rfc9260#3-1
+        //= rfc9653#5.2-2
         packet.push(&Chunk::Init(self.init(&parameters))).ok()?;
         Some((route, packet.finish()))
     }

@@ -181,10 +181,12 @@ impl Association {
         Next::Go
     }
 
-    /// Whether I-FORWARD TSN was negotiated.
+    /// Whether an I-FORWARD TSN is taken: we have said that we can. Linux sends it without having listed it (RFC 8260 section
+    /// 2.3.1 asks that of both ends); not to take it would leave its messages waiting for ever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
-        self.extensions.has(Extension::Interleaving) && self.extensions.has(Extension::PartialReliability)
+        self.extensions.has(Extension::Interleaving)
+            && self.config.extensions.has(Extension::PartialReliability)
     }
 
     /// RFC 9260 section 3.2: the two highest bits of the type say what to do.

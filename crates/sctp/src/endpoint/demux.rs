@@ -63,6 +63,7 @@ impl Endpoint {
     }
 
     /// The packet, if its checksum is right; or zero, and its association takes that (RFC 9653 section 5.3).
+    //= rfc9653#5.3-1 5.3-2 5.3-3 5.3-4
     fn parse<'a>(&self, bytes: &'a [u8]) -> Option<Packet<'a>> {
         match Packet::parse(bytes, ChecksumMode::Verify) {
             Ok(packet) => Some(packet),

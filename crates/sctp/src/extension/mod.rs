@@ -165,6 +165,7 @@ impl Offer {
         let ecn = self.extensions.has(Extension::Ecn);
         let forward_tsn = self.extensions.has(Extension::PartialReliability);
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
+        //= rfc9653#4-1 4-2
         let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
         // Not last: rtc-sctp drops an INIT that ends in a parameter of four octets.
         let empty =

@@ -103,7 +103,8 @@ fn overhead(route: &Route) -> u16 {
 }
 
 impl Path {
-    /// A path that has yet to be proven.
+    /// A path that has yet to be proven. Each pair of addresses has its own, so that another source address begins anew.
+    //= rfc9260#7.2.5.2-1
     pub(crate) fn new(
         route: Route,
         mtu: u16,

@@ -46,6 +46,7 @@ fn has_zero_checksum(packet: &[u8]) -> bool {
 }
 
 #[test]
+//= rfc9653#4-2 5.2-2 5.2-3
 fn with_one_method_at_both_ends_all_but_the_handshake_has_a_checksum_of_zero() {
     let mut t = with_methods(Some(1), Some(1));
     let (a, id) = (t.a, t.id(t.a));
@@ -60,6 +61,7 @@ fn with_one_method_at_both_ends_all_but_the_handshake_has_a_checksum_of_zero() {
 }
 
 #[test]
+//= rfc9653#5.2-1 5.3-1 5.3-2
 fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_taken_by_who_said_so() {
     for (a, b) in [(None, None), (Some(1), None), (None, Some(1)), (Some(1), Some(2))] {
         let mut t = with_methods(a, b);
@@ -111,6 +113,7 @@ fn no_init_ends_in_a_parameter_of_four_octets() {
 }
 
 #[test]
+//= rfc9653#5.2-4
 fn a_packet_with_asconf_has_its_checksum_whatever_was_agreed() {
     let config = AssociationConfig {
         zero_checksum: Some(1),
@@ -133,6 +136,7 @@ fn a_packet_with_asconf_has_its_checksum_whatever_was_agreed() {
 }
 
 #[test]
+//= rfc9653#5.3-3
 fn a_wrong_checksum_that_is_not_zero_is_refused_all_the_same() {
     let mut t = with_methods(Some(1), Some(1));
     let data = |r: &&sim::Record| chunk_names(&r.packet).starts_with("DATA");
@@ -140,4 +144,25 @@ fn a_wrong_checksum_that_is_not_zero_is_refused_all_the_same() {
     packet[8] = 1;
     t.world.inject(t.b, b_route(), &packet);
     assert_eq!(t.world.host(t.b).endpoint.counters().malformed, 1);
+}
+
+#[test]
+//= rfc9653#5.3-4
+fn an_init_and_a_cookie_echo_without_checksum_are_not_taken_whatever_was_announced() {
+    for unsigned in ["INIT", "COOKIE ECHO"] {
+        let config = AssociationConfig { zero_checksum: Some(1), ..AssociationConfig::default() };
+        let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+        let mut t = two_with(1, LinkConfig::default(), endpoint);
+        t.world.set_filter(move |record| {
+            let mut packet = record.packet.clone();
+            if chunk_names(&packet).starts_with(unsigned) && !chunk_names(&packet).starts_with("INIT ACK") {
+                packet[8..12].fill(0);
+            }
+            Fate::Replace(packet)
+        });
+        t.connect_with(config, Conversation::default());
+        t.world.run_for(seconds(2));
+        assert!(t.events(t.b).is_empty(), "{unsigned}");
+        assert!(t.world.host(t.b).endpoint.counters().malformed > 0, "{unsigned}");
+    }
 }

@@ -47,6 +47,18 @@ fn in_use(t: &Two) -> String {
 }
 
 #[test]
+//= rfc9260#7.2.5.2-1
+fn a_path_from_another_source_address_has_a_window_of_its_own() {
+    let t = busy(1);
+    let paths = t.info(t.a).paths;
+    let used = paths.iter().find(|p| p.in_use).expect("a path in use");
+    assert!(used.cwnd > 20_000, "{}", used.cwnd);
+    let others =
+        paths.iter().filter(|p| p.route.remote == used.route.remote && p.route.local != used.route.local);
+    assert_eq!(others.map(|p| p.cwnd).collect::<Vec<_>>(), [4404]);
+}
+
+#[test]
 //= rfc9260#3.3.5-3 5.4-2 8.3-1 5.1.2-8 5.1.2-9
 fn heartbeats_confirm_the_pairs_that_reach_each_other_and_no_others() {
     let mut t = two_links(1);

@@ -9,10 +9,11 @@ use sctp::{
 };
 use sim::{Conversation, Fate, HostId, LinkConfig, chunk_names};
 use wire::{
-    Abort, Causes, ChecksumMode, Chunk, ChunkType, Data, Heartbeat, Packet, Ppid, Ssn, StreamId, Tsn,
-    UnknownChunk,
+    Abort, Causes, ChecksumMode, Chunk, ChunkType, Data, Heartbeat, IForwardTsn, IForwardTsnStream, List,
+    Mid, Packet, Parameter, Ppid, Ssn, StreamId, Tsn, UnknownChunk,
 };
 
+use crate::stranger::Stranger;
 use crate::support::{Two, content, describe, lose, messages, seconds, sends, sent_by, two_with};
 
 /// `a` has ended the association and forgotten it; `b` waits for the SHUTDOWN COMPLETE that was lost.
@@ -133,6 +134,32 @@ fn a_forward_tsn_after_a_reset_does_not_name_numbers_from_before_it() {
         let expected: Vec<_> = (0..5).chain(10..18).map(|n| content(n, 100)).collect();
         assert_eq!(received, expected, "{}", describe(&t.world));
     }
+}
+
+#[test]
+//= rfc8260#2-2
+fn an_i_forward_tsn_is_taken_from_a_peer_that_interleaves_though_it_did_not_list_it() {
+    let extensions = Extensions::NONE.with(Extension::Interleaving).with(Extension::PartialReliability);
+    let association = AssociationConfig { extensions, ..AssociationConfig::default() };
+    let mut t =
+        two_with(1, LinkConfig::default(), EndpointConfig { association, ..EndpointConfig::default() });
+    let stranger = Stranger::new(t.b, "10.0.1.2", "10.0.9.9", 9);
+    let offer = [Parameter::SupportedExtensions(&[64]), Parameter::ForwardTsnSupported];
+    let answer = stranger.ask(&mut t.world, &offer).expect("an INIT ACK");
+    stranger.echo(&mut t.world, &answer);
+    let streams = [IForwardTsnStream { stream: StreamId(0), unordered: false, mid: Mid(4) }];
+    let forward = IForwardTsn { new_cumulative_tsn: Tsn(5), streams: List::from(&streams[..]) };
+    stranger.send(&mut t.world, answer.tag, &[Chunk::IForwardTsn(forward)]);
+    let before = t.world.records.len();
+    t.world.run_for(seconds(1));
+    let told = t.world.records[before..].iter().find_map(|r| {
+        let packet = Packet::parse(&r.packet, ChecksumMode::Verify).unwrap();
+        packet.chunks().find_map(|c| match c {
+            Ok(Chunk::Sack(sack)) => Some(sack.cumulative_tsn),
+            _ => None,
+        })
+    });
+    assert_eq!(told, Some(Tsn(5)));
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn parameters_of_init_read_and_write() {
 
 #[test]
 //= rfc4895#3.1-1 3.2-1 3.3-2 3.2-2
+//= rfc9653#4-1
 fn parameters_of_extensions_in_init_read_and_write() {
     let hmacs: [u16; 2] = [3, 1];
     assert_golden_parameter("8001 0008 00000001", Parameter::ZeroChecksumAcceptable { edmid: 1 });

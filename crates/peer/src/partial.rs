@@ -1,0 +1,141 @@
+//! Messages that may be given up (RFC 3758, RFC 7496): one end posts them, the other says which came.
+//!
+//! A message tells its number modulo 256, for it is made by [`content`]; what came changed is an error. Refuses nothing
+//! that is missing: whoever started both ends judges that. Begin with [`post`] and [`sink`].
+
+use crate::content;
+use crate::host::{Host, association_config};
+use crate::modes::{Inbox, await_event, connect_with, is_over, linger};
+use crate::options::{Limit, Options};
+use anyhow::{Context, Result, ensure};
+use base::Time;
+use sctp::{AssociationConfig, AssociationId, Event, Ppid, Reliability, SendError, SendOptions, StreamId};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The send buffer where messages are given up for others, in octets.
+const SHORT_BUFFER: usize = 64 << 10;
+/// The inverse of 31 modulo 256: a message begins with 31 times its number.
+const INVERSE: u8 = 223;
+
+/// What is posted.
+pub(crate) struct Load {
+    pub(crate) count: usize,
+    pub(crate) size: usize,
+    /// Seconds before each message.
+    pub(crate) gap: f64,
+}
+
+/// Posts messages, ends the association, and prints how many were given up.
+///
+/// # Errors
+/// When sockets fail, or the association does not end by SHUTDOWN.
+pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Limit) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let mut config = association_config(options);
+    if limit.priority {
+        config = AssociationConfig { send_buffer: SHORT_BUFFER, ..config };
+    }
+    let id = connect_with(&mut host, options, to, config)?;
+    await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
+    println!("connected");
+    let gap = Duration::try_from_secs_f64(load.gap)?;
+    let mut given_up = 0;
+    for number in 0..load.count {
+        let at = host.now() + gap;
+        while host.now() < at {
+            host.turn(at)?;
+            given_up += events(&mut host)?;
+        }
+        while !offer(&mut host, id, number, load.size, reliability(limit, number)?)? {
+            host.turn(Time::NEVER)?;
+            given_up += events(&mut host)?;
+        }
+    }
+    let now = host.now();
+    host.engine.shutdown(now, id);
+    let mut over = false;
+    while !over {
+        host.turn(Time::NEVER)?;
+        while let Some((_, event)) = host.engine.poll_event() {
+            given_up += abandoned(&event);
+            over |= is_over(&event)?;
+        }
+    }
+    linger(&mut host)?;
+    println!("posted {} messages of {} octets, gave {given_up} up", load.count, load.size);
+    Ok(())
+}
+
+/// What is said of message `number`. By priority, every other one is worth more (RFC 7496: a lower number).
+fn reliability(limit: Limit, number: usize) -> Result<Reliability> {
+    if let Some(seconds) = limit.lifetime {
+        return Ok(Reliability::Lifetime(Duration::try_from_secs_f64(seconds)?));
+    }
+    let by_priority = Reliability::Priority(if number.is_multiple_of(2) { 9 } else { 1 });
+    Ok(limit.retransmissions.map_or(by_priority, Reliability::Retransmissions))
+}
+
+/// Whether the message was taken.
+fn offer(
+    host: &mut Host,
+    id: AssociationId,
+    number: usize,
+    size: usize,
+    reliability: Reliability,
+) -> Result<bool> {
+    let (now, message) = (host.now(), content(number, size).into());
+    let options = SendOptions { reliability, ..SendOptions::default() };
+    match host.engine.send(now, id, StreamId(0), Ppid(0), message, options) {
+        Ok(()) => Ok(true),
+        Err(SendError::WouldBlock) => Ok(false),
+        Err(error) => Err(error).context("a message cannot be sent"),
+    }
+}
+
+/// Messages given up since the last call.
+fn events(host: &mut Host) -> Result<u64> {
+    let mut given_up = 0;
+    while let Some((_, event)) = host.engine.poll_event() {
+        given_up += abandoned(&event);
+        ensure!(!is_over(&event)?, "the peer ended the association early");
+    }
+    Ok(given_up)
+}
+
+fn abandoned(event: &Event) -> u64 {
+    match event {
+        Event::Abandoned { unsent, sent } => unsent + sent,
+        _ => 0,
+    }
+}
+
+/// Accepts one association and prints the numbers of the messages that came, in their order.
+///
+/// # Errors
+/// When sockets fail, the association does not end by SHUTDOWN, or a message came changed.
+pub(crate) fn sink(options: &Options, port: u16) -> Result<()> {
+    let mut host = Host::open(options, Some(port))?;
+    println!("listening");
+    let (mut ours, mut over) = (None, false);
+    let (mut inbox, mut numbers) = (Inbox::default(), Vec::new());
+    while !over {
+        host.turn(Time::NEVER)?;
+        while let Some((id, event)) = host.engine.poll_event() {
+            if matches!(event, Event::Incoming { .. }) && ours.is_none() {
+                ours = Some(id);
+                let now = host.now();
+                host.engine.accept(now, id);
+            }
+            over |= Some(id) == ours && is_over(&event)?;
+        }
+        while let Some(message) = ours.and_then(|id| inbox.next(&mut host, id)) {
+            let number = message.bytes.first().map_or(0, |first| first.wrapping_mul(INVERSE));
+            ensure!(content(number.into(), message.bytes.len()) == message.bytes, "a message came changed");
+            numbers.push(number.to_string());
+        }
+    }
+    linger(&mut host)?;
+    println!("numbers {}", numbers.join(" "));
+    Ok(())
+}
