@@ -1,5 +1,6 @@
 //! Settings of an endpoint and of its associations, and every limit by name.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use base::Shard;
@@ -176,6 +177,10 @@ pub struct Timing {
     pub path_max_retrans: u8,
     /// Timeouts in a row after which a path is potentially failed (PFMR, RFC 7829); `None`: never.
     pub potentially_failed_max_retrans: Option<u8>,
+    /// Timeouts in a row after which another path takes the place of the primary one for good (PSMR, RFC 7829 section 5);
+    /// `None`: never, data goes back to the primary path once that works again. Less than PFMR, or than Path.Max.Retrans
+    /// without PFMR, counts as that.
+    pub primary_switchover_max_retrans: Option<u8>,
     /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
     pub association_max_retrans: u8,
     /// How long a shutdown may take in all (T5-shutdown-guard).
@@ -194,6 +199,8 @@ impl Default for Timing {
             path_max_retrans: 5,
             //= rfc7829#3.2-1
             potentially_failed_max_retrans: Some(0),
+            //= rfc7829#5-8
+            primary_switchover_max_retrans: None,
             association_max_retrans: 10,
             //= rfc9260#9.2-12
             shutdown_guard: Duration::from_secs(300),
@@ -201,13 +208,28 @@ impl Default for Timing {
     }
 }
 
-/// Settings of one path that differ from those of its association (RFC 6458 section 8.1.12, SCTP_PEER_ADDR_PARAMS).
+impl Timing {
+    /// The least PSMR that RFC 7829 section 5 allows a path whose Path.Max.Retrans is `path_max_retrans`.
+    //= rfc7829#5-1 5-2 5-6 5-7
+    pub(crate) fn least_switchover(&self, path_max_retrans: u8) -> u8 {
+        self.potentially_failed_max_retrans.unwrap_or(path_max_retrans)
+    }
+}
+
+/// Settings of one path that differ from those of its association (RFC 6458 section 8.1.12, SCTP_PEER_ADDR_PARAMS, and RFC
+/// 7829 section 7.2, SCTP_PEER_ADDR_THLDS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathOptions {
     /// Heartbeats while the path is idle.
     pub heartbeats: Heartbeats,
     /// Timeouts in a row after which the path is inactive; `None`: [`Timing::path_max_retrans`].
     pub max_retrans: Option<u8>,
+    /// Timeouts in a row after which the path, being the primary one, is so no longer (PSMR); `None`:
+    /// [`Timing::primary_switchover_max_retrans`].
+    pub switchover_max_retrans: Option<u8>,
+    /// The path's part of new data under [`PathScheduler::Weighted`](crate::PathScheduler::Weighted), in proportion to the
+    /// weights of the others; `None`: 1.
+    pub weight: Option<NonZeroU16>,
 }
 
 /// Heartbeats of one path.

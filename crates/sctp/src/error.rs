@@ -191,4 +191,10 @@ pub enum PathOptionError {
     /// No path leads to the address.
     #[error("no path of the association leads to {0}")]
     Unknown(IpAddr),
+    /// RFC 7829 section 5 wants the primary path to be left no sooner than it is potentially failed.
+    #[error("a primary path may be left after {least} timeouts or more; raise switchover_max_retrans")]
+    SwitchoverTooSoon {
+        /// The least value.
+        least: u8,
+    },
 }

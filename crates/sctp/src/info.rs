@@ -53,6 +53,8 @@ pub struct PathInfo {
     pub route: Route,
     /// Its state.
     pub state: PathState,
+    /// Whether it is the primary path.
+    pub primary: bool,
     /// Whether new data goes this way.
     pub in_use: bool,
     /// Smoothed round-trip time, once measured.
@@ -85,6 +87,8 @@ pub struct PathInfo {
     pub bytes_sent: u64,
     /// Bytes received, SCTP headers included.
     pub bytes_received: u64,
+    /// User bytes that left by this path first: its part of the association's data.
+    pub new_data: u64,
     /// DATA chunks sent again.
     pub retransmissions: u64,
     /// T3 timeouts.

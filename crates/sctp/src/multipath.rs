@@ -26,4 +26,7 @@ pub enum PathScheduler {
     /// the peer's window, or would be done with all there is to send.
     #[default]
     LowestRtt,
+    /// Each in proportion to its weight ([`PathOptions::weight`](crate::PathOptions::weight)), as long as its window has
+    /// room; what has none leaves its turn to the others. A slower path is passed over only where it would fill the buffers.
+    Weighted,
 }

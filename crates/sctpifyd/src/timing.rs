@@ -39,6 +39,7 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
             heartbeat_interval: heartbeat_interval(connections),
             path_max_retrans: 4,
             potentially_failed_max_retrans: Some(0),
+            primary_switchover_max_retrans: None,
             association_max_retrans: OUTAGE_RETRANS,
             shutdown_guard: Duration::from_secs(60),
         },

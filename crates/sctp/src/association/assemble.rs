@@ -427,6 +427,7 @@ impl Association {
                 self.limited.on_sent(id, seq, end);
             }
             self.paths.get_mut(path).on_data_sent(length, now);
+            self.note_new_data(path, length);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
             let in_window = self.length_in_window(path, max);

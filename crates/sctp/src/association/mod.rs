@@ -597,6 +597,7 @@ impl Association {
             self.events.push_back(Event::PathChanged { route, from, to });
             self.choose_path();
         }
+        self.paths.switch_over(&self.config.timing);
     }
 
     /// ICMP about a packet of ours, whose tag was verified.
@@ -649,7 +650,9 @@ impl Association {
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {
-        let path = |(i, p): (PathIndex, &Path)| p.info(self.carries_new_data(i), self.outstanding.flight(i));
+        let path = |(i, p): (PathIndex, &Path)| {
+            p.info(i == self.paths.primary(), self.carries_new_data(i), self.outstanding.flight(i))
+        };
         AssociationInfo {
             state: self.state.name(),
             local_port: self.local_port,

@@ -28,6 +28,12 @@ impl Association {
         options: PathOptions,
         ctx: &mut Context<'_>,
     ) -> Result<(), PathOptionError> {
+        let timing = &self.config.timing;
+        let least = timing.least_switchover(options.max_retrans.unwrap_or(timing.path_max_retrans));
+        //= rfc7829#5-3
+        if options.switchover_max_retrans.is_some_and(|psmr| psmr < least) {
+            return Err(PathOptionError::SwitchoverTooSoon { least });
+        }
         for index in self.paths_to(remote)? {
             self.paths.get_mut(index).set_options(options, ctx.now, &self.config.timing, ctx.random);
         }

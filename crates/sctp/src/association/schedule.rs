@@ -13,6 +13,12 @@ use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
 use crate::path::PathIndex;
 
+/// A turn counts bytes times this, divided by the weight of the path.
+const TURN_SCALE: u64 = 1 << 16;
+
+/// Bytes by which a path of weight one may be behind the others.
+const CATCH_UP: u64 = 64 << 10;
+
 impl Association {
     /// Whether new data goes by all paths at once.
     pub(super) fn is_concurrent(&self) -> bool {
@@ -33,12 +39,35 @@ impl Association {
                 let current = self.paths.current();
                 self.next_new_length(current).map(|_| current)
             }
-            Multipath::Concurrent { scheduler: PathScheduler::LowestRtt } => {
+            Multipath::Concurrent { scheduler } => {
                 let ready =
                     self.paths.indices().filter(|&i| self.next_new_length(i).is_some() && self.may_begin(i));
-                ready.min_by_key(|&i| self.slowness(i))
+                match scheduler {
+                    PathScheduler::LowestRtt => ready.min_by_key(|&i| self.slowness(i)),
+                    PathScheduler::Weighted => ready.min_by_key(|&i| self.turn(i)),
+                }
             }
         }
+    }
+
+    /// Whether paths take turns by their weights.
+    fn is_weighted(&self) -> bool {
+        self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Weighted }
+    }
+
+    /// Where `path` stands: the least is next. One that had no room, or was not there, catches up with no more than so
+    /// many bytes for a weight of one.
+    fn turn(&self, path: PathIndex) -> u64 {
+        let most = self.paths.iter().map(|(_, p)| p.turn).max().unwrap_or(0);
+        self.paths.get(path).turn.max(most.saturating_sub(CATCH_UP * TURN_SCALE))
+    }
+
+    /// So many bytes of new data leave by `path`.
+    pub(super) fn note_new_data(&mut self, path: PathIndex, length: usize) {
+        let turn = if self.is_weighted() { self.turn(path) } else { 0 };
+        let path = self.paths.get_mut(path);
+        path.counters.new_data += length as u64;
+        path.turn = turn.saturating_add(length as u64 * TURN_SCALE / u64::from(path.weight()));
     }
 
     /// Whether new data may begin to leave by `path`. Slow paths wait for room for a train: each train of theirs is a hole
@@ -83,7 +112,7 @@ impl Association {
         let blocks = meanwhile + self.outstanding.flight(path) + packet > room;
         // With the send buffer full there is more to come than is seen here.
         let is_all = !self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4;
-        blocks || (is_all && self.queue.bytes() < meanwhile)
+        blocks || (is_all && !self.is_weighted() && self.queue.bytes() < meanwhile)
     }
 
     /// Bytes that the paths quicker than `path` can send in a round trip of it.

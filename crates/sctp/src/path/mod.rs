@@ -56,6 +56,7 @@ pub(crate) struct PathCounters {
     pub(crate) packets_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    pub(crate) new_data: u64,
     pub(crate) retransmissions: u64,
     pub(crate) timeouts: u64,
 }
@@ -75,6 +76,8 @@ pub(crate) struct Path {
     pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
     options: PathOptions,
+    /// Bytes of new data by weight: where the path stands beside the others.
+    pub(crate) turn: u64,
     //= rfc9260#8.2-1
     errors: u8,
     rto: Rto,
@@ -124,6 +127,7 @@ impl Path {
             reduced_until: Seq(0),
             rebinding: Rebinding::default(),
             options: PathOptions::default(),
+            turn: 0,
             errors: 0,
             rto: Rto::new(timing),
             sending: Sending::new(congestion, packet),
@@ -157,6 +161,11 @@ impl Path {
     /// The RTO as it was before any timeout.
     pub(crate) fn rto_without_back_off(&self, timing: &Timing) -> Duration {
         self.rto.without_back_off(timing)
+    }
+
+    /// Its part of new data beside those of other paths.
+    pub(crate) fn weight(&self) -> u16 {
+        self.options.weight.map_or(1, std::num::NonZeroU16::get)
     }
 
     pub(crate) fn srtt(&self) -> Option<Duration> {
@@ -233,6 +242,14 @@ impl Path {
             self.state = PathState::PotentiallyFailed;
         }
         (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// Whether, being the primary path, it has to be left (RFC 7829 section 5).
+    //= rfc7829#5-3 5-4
+    fn exceeds_switchover(&self, timing: &Timing) -> bool {
+        let psmr = self.options.switchover_max_retrans.or(timing.primary_switchover_max_retrans);
+        let least = timing.least_switchover(self.max_retrans(timing));
+        psmr.is_some_and(|psmr| self.errors > psmr.max(least))
     }
 
     /// ICMP proved that nobody is there.
@@ -400,10 +417,11 @@ impl Path {
         self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(size).min(self.sending.next_timeout())
     }
 
-    pub(crate) fn info(&self, in_use: bool, flight: usize) -> PathInfo {
+    pub(crate) fn info(&self, primary: bool, in_use: bool, flight: usize) -> PathInfo {
         PathInfo {
             route: self.route,
             state: self.state,
+            primary,
             in_use,
             srtt: self.rto.srtt(),
             rto: self.rto.rto(),
@@ -420,6 +438,7 @@ impl Path {
             packets_received: self.counters.packets_received,
             bytes_sent: self.counters.bytes_sent,
             bytes_received: self.counters.bytes_received,
+            new_data: self.counters.new_data,
             retransmissions: self.counters.retransmissions,
             timeouts: self.counters.timeouts,
         }

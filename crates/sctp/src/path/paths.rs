@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use base::{Route, Time};
 
 use super::{Path, PathIndex};
+use crate::config::Timing;
 use crate::info::PathState;
 
 /// The paths, in the order of their birth; never empty.
@@ -175,6 +176,19 @@ impl Paths {
         (old != chosen).then_some(old)
     }
 
+    /// The primary path has failed so often that the one in use, if that works, takes its place (RFC 7829 section 5).
+    //= rfc7829#5-4 5-5
+    pub(crate) fn switch_over(&mut self, timing: &Timing) {
+        if self.is_active(self.current) && self.get(self.primary).exceeds_switchover(timing) {
+            self.primary = self.current;
+        }
+    }
+
+    /// The primary path.
+    pub(crate) fn primary(&self) -> PathIndex {
+        self.primary
+    }
+
     /// The peer was heard on `index`. If the path in use is only a guess (it may lie on the same dead link as the one
     /// before it), the first path heard takes its place; returns the path that was in use then.
     pub(crate) fn on_heard(&mut self, index: PathIndex) -> Option<PathIndex> {
@@ -225,7 +239,7 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{CongestionAlgorithm, Timing};
+    use crate::config::CongestionAlgorithm;
     use crate::random::Random;
     use base::Carrier;
 
@@ -273,6 +287,42 @@ mod tests {
         }
         paths.choose();
         assert_eq!(paths.current(), PathIndex(1));
+    }
+
+    #[test]
+    //= rfc7829#5-1 5-3 5-4 5-5 5-6
+    fn beyond_the_threshold_the_path_in_use_becomes_the_primary_one_and_not_at_it() {
+        // What is below PFMR counts as that.
+        for (psmr, errors) in [(0, 1), (2, 3)] {
+            let timing = Timing { primary_switchover_max_retrans: Some(psmr), ..Timing::default() };
+            let mut paths = three_active();
+            for _ in 0..errors {
+                assert_eq!(paths.primary(), PathIndex(0));
+                paths.get_mut(PathIndex(0)).on_error(&timing);
+                paths.choose();
+                paths.switch_over(&timing);
+            }
+            assert_eq!(paths.primary(), paths.current());
+            paths.get_mut(PathIndex(0)).on_success();
+            assert_eq!(paths.choose(), None, "data stays");
+        }
+    }
+
+    #[test]
+    //= rfc7829#5-2 5-7
+    fn without_potentially_failed_the_primary_path_is_left_no_sooner_than_it_is_inactive() {
+        let timing = Timing {
+            potentially_failed_max_retrans: None,
+            primary_switchover_max_retrans: Some(0),
+            ..Timing::default()
+        };
+        let mut paths = three_active();
+        for errors in 1..=6 {
+            paths.get_mut(PathIndex(0)).on_error(&timing);
+            paths.choose();
+            paths.switch_over(&timing);
+            assert_eq!(paths.primary() == PathIndex(0), errors <= 5);
+        }
     }
 
     #[test]

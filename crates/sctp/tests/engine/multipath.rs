@@ -1,9 +1,11 @@
 //! New data on all paths at once (concurrent multipath transfer).
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use base::{Carrier, Time};
-use sctp::{AssociationConfig, CloseReason, EndpointConfig, Multipath, PathScheduler};
+use bytes::Bytes;
+use sctp::{AssociationConfig, CloseReason, EndpointConfig, Multipath, PathOptions, PathScheduler};
 use sim::{Change, Conversation, Fate, LinkConfig, LinkId, World};
 use wire::{ChecksumMode, Chunk, CommonHeader, GapBlock, Packet, Sack};
 
@@ -45,6 +47,17 @@ fn hosts(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
     };
     let links: Vec<LinkId> = links.iter().enumerate().map(join).collect();
     Two { world, a, b, links }
+}
+
+impl Two {
+    /// The first host hands over one message on stream 0.
+    fn say(&mut self, message: Bytes) {
+        let (now, id) = (self.world.now(), self.id(self.a));
+        let (stream, ppid) = (sctp::StreamId(0), sctp::Ppid(0));
+        let endpoint = &mut self.world.host_mut(self.a).endpoint;
+        let sent = endpoint.send(now, id, stream, ppid, message, sctp::SendOptions::default());
+        sent.expect("room for a message");
+    }
 }
 
 fn config(multipath: Multipath, buffer: usize) -> AssociationConfig {
@@ -210,18 +223,8 @@ fn a_short_message_goes_by_the_quick_path_alone() {
     t.run_to_established();
     t.world.run_for(seconds(5));
     let before: Vec<u64> = t.info(t.a).paths.iter().map(|p| p.bytes_sent).collect();
-    let id = t.id(t.a);
     for message in messages(200, 1000, 1) {
-        let now = t.world.now();
-        let sent = t.world.host_mut(t.a).endpoint.send(
-            now,
-            id,
-            sctp::StreamId(0),
-            sctp::Ppid(0),
-            message.bytes,
-            sctp::SendOptions::default(),
-        );
-        sent.expect("room for a message");
+        t.say(message.bytes);
         t.world.run_for(Duration::from_millis(5));
     }
     let info = t.info(t.a);
@@ -281,4 +284,35 @@ fn two_paths_through_one_bottleneck_take_no_more_than_one_flow_beside_them() {
     eprintln!("two paths {two:.1} Mbit/s, one path beside them {one:.1}");
     assert!(two <= 1.1 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
     assert!(two >= 0.7 * (two + one) / 2.0, "{two} Mbit/s beside {one}");
+}
+
+#[test]
+fn weights_divide_what_a_program_gives_that_does_not_fill_the_paths() {
+    let multipath = Multipath::Concurrent { scheduler: PathScheduler::Weighted };
+    for (quick, slow) in [(20, 20), (20, 60)] {
+        let mut t = hosts(1, &[link(50, quick), link(50, slow)], &config(multipath, 1 << 20));
+        t.connect_with(config(multipath, 1 << 20), Conversation::default());
+        t.run_to_established();
+        t.world.run_for(seconds(2));
+        let (now, id, a) = (t.world.now(), t.id(t.a), t.a);
+        let options = PathOptions { weight: NonZeroU16::new(3), ..PathOptions::default() };
+        let remote = "10.0.2.2".parse().unwrap();
+        t.world.host_mut(a).endpoint.set_path_options(now, id, remote, options).unwrap();
+        let before: Vec<u64> = t.info(a).paths.iter().map(|p| p.new_data).collect();
+        for message in messages(2000, 1000, 1) {
+            t.say(message.bytes);
+            t.world.run_for(Duration::from_millis(1));
+        }
+        let info = t.info(a);
+        let sent: Vec<u64> = info.paths.iter().zip(before).map(|(p, b)| p.new_data - b).collect();
+        let heavy = sent[1..].iter().sum::<u64>() as f64 / sent[0] as f64;
+        assert!((2.5..3.5).contains(&heavy), "{sent:?} with {quick} and {slow} ms");
+    }
+}
+
+#[test]
+fn weights_do_not_keep_the_paths_from_being_filled() {
+    let multipath = Multipath::Concurrent { scheduler: PathScheduler::Weighted };
+    let both = goodput(&[link(20, 20), link(20, 40)], multipath, 1 << 20);
+    assert!(both >= 34.0, "{both} Mbit/s");
 }

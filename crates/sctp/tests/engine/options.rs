@@ -70,10 +70,10 @@ impl Two {
 fn a_path_has_heartbeats_at_its_own_interval_or_none() {
     let mut t = two_links();
     let every = Heartbeats::Every(seconds(4));
-    t.set_options(SECOND, PathOptions { heartbeats: every, max_retrans: None }).unwrap();
+    t.set_options(SECOND, PathOptions { heartbeats: every, ..PathOptions::default() }).unwrap();
     // 4 s, and its RTO of 1 s more or less.
     assert!((70..=90).contains(&t.probes_in(400)));
-    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, max_retrans: None }).unwrap();
+    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() }).unwrap();
     assert_eq!(t.probes_in(1000), 0);
     t.set_options(SECOND, PathOptions::default()).unwrap();
     assert!((8..=14).contains(&t.probes_in(400)));
@@ -83,7 +83,7 @@ fn a_path_has_heartbeats_at_its_own_interval_or_none() {
 #[test]
 fn a_heartbeat_that_is_asked_for_leaves_at_once_even_where_there_are_none() {
     let mut t = two_links();
-    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, max_retrans: None }).unwrap();
+    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() }).unwrap();
     let before = t.sent_to(SECOND);
     let (id, now) = (t.id(t.a), t.world.now());
     t.world.host_mut(t.a).endpoint.request_heartbeat(now, id, SECOND.parse().unwrap()).unwrap();
@@ -97,7 +97,7 @@ fn a_path_fails_after_its_own_number_of_timeouts() {
     for (max_retrans, seconds_to_fail) in [(Some(0), 45), (None, 400)] {
         let mut t = two_links();
         let heartbeats = Heartbeats::Every(seconds(10));
-        t.set_options(SECOND, PathOptions { heartbeats, max_retrans }).unwrap();
+        t.set_options(SECOND, PathOptions { heartbeats, max_retrans, ..PathOptions::default() }).unwrap();
         let now = t.world.now();
         t.world.at(now, Change::Cut(t.links[1], Direction::Forward, true));
         t.world.run_for(Duration::from_millis(11_400));
@@ -183,4 +183,50 @@ fn after_the_end_messages_of_which_nothing_was_sent_are_given_back_in_order() {
         assert_eq!((message.ppid, &message.into_bytes()[..]), (Ppid(7), &[n; 1000][..]));
     }
     assert!(now > Time::ZERO && sent < 50);
+}
+
+/// The address of the peer whose path is the primary one.
+fn primary_of(t: &Two) -> String {
+    let paths = t.info(t.a).paths;
+    paths.iter().find(|p| p.primary).expect("a primary path").route.remote.to_string()
+}
+
+#[test]
+//= rfc7829#5-4 5-5 5-8
+fn after_a_switchover_data_stays_where_it_went_and_without_one_it_goes_back() {
+    for (switchover_max_retrans, last) in [(Some(1), SECOND), (None, FIRST)] {
+        let mut t = two_links();
+        t.set_options(FIRST, PathOptions { switchover_max_retrans, ..PathOptions::default() }).unwrap();
+        let now = t.world.now();
+        t.world.at(now, Change::CutBoth(t.links[0], true));
+        let (id, a) = (t.id(t.a), t.a);
+        let sent = t.world.host_mut(a).endpoint.send(
+            now,
+            id,
+            StreamId(0),
+            Ppid(0),
+            vec![1; 100].into(),
+            SendOptions::default(),
+        );
+        sent.unwrap();
+        t.world.run_for(seconds(10));
+        t.world.at(now + seconds(10), Change::CutBoth(t.links[0], false));
+        t.world.run_for(seconds(60));
+        assert_eq!(t.state_of(FIRST), PathState::Active);
+        assert_eq!(primary_of(&t), last);
+        assert!(t.info(a).paths.iter().any(|p| p.in_use && p.route.remote.to_string() == last));
+    }
+}
+
+#[test]
+//= rfc7829#5-1 5-3
+fn a_switchover_before_the_path_is_potentially_failed_is_refused() {
+    let mut t = two_links();
+    let id = t.id(t.a);
+    let timing = sctp::Timing { potentially_failed_max_retrans: Some(2), ..sctp::Timing::default() };
+    let now = t.world.now();
+    t.world.host_mut(t.a).endpoint.set_timing(now, id, timing);
+    let options = |psmr| PathOptions { switchover_max_retrans: Some(psmr), ..PathOptions::default() };
+    assert_eq!(t.set_options(FIRST, options(1)), Err(PathOptionError::SwitchoverTooSoon { least: 2 }));
+    assert_eq!(t.set_options(FIRST, options(2)), Ok(()));
 }
