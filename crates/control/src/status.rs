@@ -213,6 +213,8 @@ pub struct Path {
     pub cwnd_bytes: u64,
     /// Bytes sent and not yet acknowledged.
     pub flight_bytes: u64,
+    /// Bytes of data that left by this path first: its part of what the association has sent.
+    pub data_sent_bytes: u64,
     /// Largest packet, in bytes.
     pub mtu_bytes: u32,
     /// Consecutive errors.

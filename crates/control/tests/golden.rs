@@ -33,6 +33,7 @@ fn path() -> Path {
         rto_ms: 200,
         cwnd_bytes: 14_480,
         flight_bytes: 1_448,
+        data_sent_bytes: 33_554_432,
         mtu_bytes: 1_500,
         errors: 1,
         last_switch_s: Some(7),

@@ -57,6 +57,44 @@ impl FromStr for Carriers {
     }
 }
 
+/// Whether the data of a connection goes by one path at a time, or by all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Multipath {
+    /// One at a time; the others take over when it fails.
+    #[default]
+    Off,
+    /// All at once, quick ones first.
+    LowestRtt,
+    /// All of them carry all of it.
+    Redundant,
+}
+
+impl Multipath {
+    const WORDS: &[&str] = &["off", "lowest-rtt", "redundant"];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Multipath::Off => "off",
+            Multipath::LowestRtt => "lowest-rtt",
+            Multipath::Redundant => "redundant",
+        }
+    }
+}
+
+impl fmt::Display for Multipath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Multipath {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Multipath, ()> {
+        let all = [Multipath::Off, Multipath::LowestRtt, Multipath::Redundant];
+        all.into_iter().find(|m| m.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
 /// The values of all settings.
 ///
 /// Invariant: every value is in the range that [`SETTINGS`] gives.
@@ -88,6 +126,8 @@ pub struct Settings {
     pub learned_hold_s: u32,
     /// For how long at most, in seconds; 1 to 604800.
     pub learned_hold_max_s: u32,
+    /// Whether data goes by all paths at once.
+    pub multipath: Multipath,
 }
 
 impl Default for Settings {
@@ -106,6 +146,7 @@ impl Default for Settings {
             learned_failures: 3,
             learned_hold_s: 60,
             learned_hold_max_s: 3600,
+            multipath: Multipath::Off,
         }
     }
 }
@@ -276,6 +317,18 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: false,
         read: |s| s.learned_hold_max_s.to_string(),
         write: |s, v| put(&mut s.learned_hold_max_s, v.parse().ok()),
+    },
+    Setting {
+        name: "multipath",
+        kind: Kind::Word(Multipath::WORDS),
+        doc: "Whether one connection uses several paths at once. off: one path at a time carries the data that this host \
+              sends, and the others take over when it fails. lowest-rtt: all of them carry it, the quickest first, so \
+              that a transfer gets the sum of its links; over a bottleneck that they share they take together what one \
+              would. redundant: all of them carry all data and the first to arrive counts, so that no loss or failure of \
+              one is felt, at twice the bandwidth and more. Each host decides for what it sends.",
+        needs_restart: true,
+        read: |s| s.multipath.to_string(),
+        write: |s, v| put(&mut s.multipath, v.parse().ok()),
     },
 ];
 

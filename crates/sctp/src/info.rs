@@ -145,6 +145,8 @@ pub struct Counters {
     pub data_sent: u64,
     /// DATA chunks sent again.
     pub data_retransmitted: u64,
+    /// Copies of DATA chunks sent by further paths ([`PathScheduler::Redundant`](crate::PathScheduler::Redundant)).
+    pub data_copied: u64,
     /// DATA chunks received, without duplicates.
     pub data_received: u64,
     /// DATA chunks received more than once.

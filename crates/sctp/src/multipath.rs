@@ -29,4 +29,8 @@ pub enum PathScheduler {
     /// Each in proportion to its weight ([`PathOptions::weight`](crate::PathOptions::weight)), as long as its window has
     /// room; what has none leaves its turn to the others. A slower path is passed over only where it would fill the buffers.
     Weighted,
+    /// Every chunk goes by all active paths, as far as their windows have room, and the first to arrive counts: for small
+    /// messages that must not be late. A path that dies, or a packet that is lost on one of them, delays nothing. It takes
+    /// as many times the bandwidth as there are paths. Each chunk belongs to the quickest path with room.
+    Redundant,
 }

@@ -181,7 +181,7 @@ impl Shard {
             remote_port: remote.port(),
             init_routes: self.init_routes(local.ip(), remote.ip(), settings),
             local_addresses: self.addresses.offered_first(local.ip()),
-            config: timing::association_config(self.addresses.mtu()),
+            config: timing::association_config(self.addresses.mtu(), settings),
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {
             ConnectError::TooMany(_) => limit("associations"),

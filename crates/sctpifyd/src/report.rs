@@ -91,12 +91,7 @@ impl Shard {
             retransmissions: info.counters.data_retransmitted,
             queued_bytes: info.send_buffered as u64,
             peer_window_bytes: info.peer_rwnd as u64,
-            paths: info
-                .paths
-                .iter()
-                .enumerate()
-                .map(|(n, path)| path_of(path, n == 0, last_switch))
-                .collect(),
+            paths: info.paths.iter().map(|path| path_of(path, last_switch)).collect(),
         }
     }
 
@@ -215,7 +210,7 @@ fn direction(known: &Known) -> Direction {
     }
 }
 
-fn path_of(path: &PathInfo, primary: bool, last_switch_s: Option<u64>) -> Path {
+fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
     Path {
         local: (!path.route.local.is_unspecified()).then_some(path.route.local),
         remote: path.route.remote,
@@ -230,12 +225,13 @@ fn path_of(path: &PathInfo, primary: bool, last_switch_s: Option<u64>) -> Path {
             sctp::PathState::PotentiallyFailed => PathState::PotentiallyFailed,
             sctp::PathState::Inactive => PathState::Inactive,
         },
-        primary,
+        primary: path.primary,
         in_use: path.in_use,
         srtt_us: path.srtt.map(|srtt| u64::try_from(srtt.as_micros()).unwrap_or(u64::MAX)),
         rto_ms: u64::try_from(path.rto.as_millis()).unwrap_or(u64::MAX),
         cwnd_bytes: path.cwnd as u64,
         flight_bytes: path.flight as u64,
+        data_sent_bytes: path.new_data,
         mtu_bytes: u32::from(path.mtu),
         errors: u32::from(path.errors),
         last_switch_s: last_switch_s.filter(|_| path.in_use),

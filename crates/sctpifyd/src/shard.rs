@@ -172,7 +172,7 @@ impl Shard {
         let clock = Clock::start();
         let addresses = AddressBook::open()?;
         addresses.register(poll.registry(), ADDRESSES)?;
-        let config = timing::endpoint_config(addresses.mtu(), rules.settings().memory_mib);
+        let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
         let mut engine = Endpoint::new(clock.now(), config, seed);
         engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
         let (sender, commands) = channel();

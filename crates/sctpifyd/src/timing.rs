@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use relay::{ADAPTATION, Peer};
 use rules::Settings;
-use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions, Limits, Timing};
+use sctp::{
+    AssociationConfig, EndpointConfig, Extension, Extensions, Limits, Multipath, PathScheduler, Timing,
+};
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
 const ASSOCIATION_BUFFER: usize = 16 << 20;
@@ -65,7 +67,7 @@ const EXTENSIONS: Extensions =
     Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
 
 /// What a new association asks for, before the peer is known.
-pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
+pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     AssociationConfig {
         timing: Timing { rto_initial: INIT_RTO, rto_min: INIT_RTO, ..timing(Peer::Shim, 0) },
         outbound_streams: STREAMS,
@@ -75,6 +77,11 @@ pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
         mtu,
         adaptation: Some(ADAPTATION),
         extensions: EXTENSIONS,
+        multipath: match settings.multipath {
+            rules::Multipath::Off => Multipath::Off,
+            rules::Multipath::LowestRtt => Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
+            rules::Multipath::Redundant => Multipath::Concurrent { scheduler: PathScheduler::Redundant },
+        },
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()
@@ -83,11 +90,11 @@ pub(crate) fn association_config(mtu: u16) -> AssociationConfig {
 
 /// What the endpoint is made with; accepted associations get the association's part.
 ///
-/// `memory_mib` bounds what all associations hold together.
-pub(crate) fn endpoint_config(mtu: u16, memory_mib: u32) -> EndpointConfig {
-    let memory = (memory_mib as usize) << 20;
+/// The setting `memory_mib` bounds what all associations hold together.
+pub(crate) fn endpoint_config(mtu: u16, settings: &Settings) -> EndpointConfig {
+    let memory = (settings.memory_mib as usize) << 20;
     let limits = Limits { memory, ..Limits::default() };
-    EndpointConfig { association: association_config(mtu), limits, ..EndpointConfig::default() }
+    EndpointConfig { association: association_config(mtu, settings), limits, ..EndpointConfig::default() }
 }
 
 #[cfg(test)]

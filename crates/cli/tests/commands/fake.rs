@@ -33,6 +33,7 @@ pub(crate) fn status() -> Status {
         rto_ms: 200,
         cwnd_bytes: 14_480,
         flight_bytes: 0,
+        data_sent_bytes: 0,
         mtu_bytes: 1_500,
         errors: 0,
         last_switch_s: None,

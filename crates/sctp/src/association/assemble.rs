@@ -181,6 +181,9 @@ impl Association {
         if let Some(path) = self.probed_path() {
             return Some(path);
         }
+        if let Some(path) = self.copy_path() {
+            return Some(path);
+        }
         if let Some(path) = self.retransmission_path() {
             return self.window_allows(path).then_some(path);
         }
@@ -220,6 +223,7 @@ impl Association {
             //= rfc3758#3.5-16
             self.fill_forward(path, &mut packet, now);
             self.fill_tail_probe(path, &mut packet, now);
+            self.fill_copies(path, &mut packet, now);
             //= rfc9260#6.10-4
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
@@ -330,7 +334,7 @@ impl Association {
     pub(super) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
         //= rfc9260#5.4-2
-        to.is_confirmed() && to.sending.allows(self.outstanding.flight(path))
+        to.is_confirmed() && to.sending.allows(self.flight_with_copies(path))
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
@@ -342,6 +346,7 @@ impl Association {
                 break;
             }
             self.outstanding.on_retransmit(seq, path, now);
+            self.copy_to_others(seq, path);
             self.limited.on_retransmitted(seq);
             self.take_window(length);
             self.count_retransmission(path, tsn, false);
@@ -376,7 +381,7 @@ impl Association {
     /// The same after a chunk of at most `max` bytes, whatever the pacing says (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
-        let has_window = self.paths.get(path).sending.has_window(self.outstanding.flight(path));
+        let has_window = self.paths.get(path).sending.has_window(self.flight_with_copies(path));
         if has_window && !self.is_detour(path) { self.length_with_room(max) } else { None }
     }
 
@@ -428,6 +433,7 @@ impl Association {
             }
             self.paths.get_mut(path).on_data_sent(length, now);
             self.note_new_data(path, length);
+            self.copy_to_others(seq, path);
             self.counters.data_sent += 1;
             // The sender can do no more before a SACK: ask for it at once (RFC 7053).
             let in_window = self.length_in_window(path, max);

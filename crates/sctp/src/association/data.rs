@@ -85,8 +85,11 @@ impl Association {
             .duplicates()
             .filter_map(|tsn| self.outstanding.first().nearest(self.initial_tsn, tsn))
             .collect();
-        self.outstanding.on_duplicates(duplicates.into_iter());
+        self.outstanding.on_duplicates(duplicates.iter().copied());
         self.acknowledge(first, &gaps, sack.a_rwnd, ctx);
+        if self.is_redundant() {
+            self.settle_copies(&duplicates, ctx);
+        }
     }
 
     /// The sequence after `cumulative`, if it can lie in this association.

@@ -138,8 +138,9 @@ impl Association {
     }
 
     fn queue_heartbeat(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let data_proves = !self.is_redundant();
         let path = self.paths.get_mut(index);
-        if let Some(nonce) = path.poll_heartbeat(ctx.now, &self.config.timing, ctx.random) {
+        if let Some(nonce) = path.poll_heartbeat(ctx.now, data_proves, &self.config.timing, ctx.random) {
             self.control.push_back((index, Control::Heartbeat { nonce }));
         }
     }

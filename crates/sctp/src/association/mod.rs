@@ -10,6 +10,7 @@ mod advertising;
 mod assemble;
 mod authentication;
 mod buffers;
+mod copying;
 mod coupling;
 mod data;
 mod ecn;
@@ -54,7 +55,7 @@ use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
 use crate::trace::{Notes, TraceEvent};
-use crate::tx::{Forward, Limited, Outstanding, SendQueue};
+use crate::tx::{Copies, Forward, Limited, Outstanding, SendQueue};
 pub(crate) use assemble::Joining;
 pub(crate) use authentication::Screen;
 use idle::Idle;
@@ -142,6 +143,7 @@ pub(crate) struct Association {
     initial_tsn: Tsn,
     queue: SendQueue,
     outstanding: Outstanding,
+    copies: Copies,
     /// Messages that may be given up, and what the peer is told of those that were.
     limited: Limited,
     forward: Forward,
@@ -290,6 +292,7 @@ impl Association {
             queue: SendQueue::new(birth.config.scheduler, interleaves),
             //= rfc9260#5.1-20
             outstanding: Outstanding::default(),
+            copies: Copies::default(),
             limited: Limited::default(),
             forward: Forward::default(),
             peer_rwnd: birth.peer_rwnd as usize,

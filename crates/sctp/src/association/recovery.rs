@@ -194,6 +194,9 @@ impl Association {
         if !self.state.sends_data() {
             return;
         }
+        if self.is_redundant() {
+            self.note_waiting_copies(now);
+        }
         if let Some(index) = self.retransmission_path() {
             let flight = self.outstanding.flight(index);
             return self.paths.get_mut(index).sending.on_waiting(flight, now);

@@ -43,7 +43,9 @@ impl Association {
                 let ready =
                     self.paths.indices().filter(|&i| self.next_new_length(i).is_some() && self.may_begin(i));
                 match scheduler {
-                    PathScheduler::LowestRtt => ready.min_by_key(|&i| self.slowness(i)),
+                    PathScheduler::LowestRtt | PathScheduler::Redundant => {
+                        ready.min_by_key(|&i| self.slowness(i))
+                    }
                     PathScheduler::Weighted => ready.min_by_key(|&i| self.turn(i)),
                 }
             }
@@ -62,9 +64,23 @@ impl Association {
         self.paths.get(path).turn.max(most.saturating_sub(CATCH_UP * TURN_SCALE))
     }
 
+    /// A path whose turn came before that of `path` had no room: its window is what holds it back, and shall grow.
+    fn note_missed_turns(&mut self, path: PathIndex, turn: u64) {
+        for other in self.paths.indices().filter(|&i| i != path) {
+            let flight = self.outstanding.flight(other);
+            let is_full = !self.paths.get(other).sending.has_window(flight) || !self.may_begin(other);
+            if is_full && self.carries_new_data(other) && self.turn(other) < turn {
+                self.paths.get_mut(other).sending.note_full();
+            }
+        }
+    }
+
     /// So many bytes of new data leave by `path`.
     pub(super) fn note_new_data(&mut self, path: PathIndex, length: usize) {
         let turn = if self.is_weighted() { self.turn(path) } else { 0 };
+        if self.is_weighted() {
+            self.note_missed_turns(path, turn);
+        }
         let path = self.paths.get_mut(path);
         path.counters.new_data += length as u64;
         path.turn = turn.saturating_add(length as u64 * TURN_SCALE / u64::from(path.weight()));

@@ -168,7 +168,7 @@ impl Association {
     //= rfc6951#5.5-2
     //= rfc9260#8.3-3
     pub(super) fn on_heartbeat_lost(&mut self, index: PathIndex) {
-        if self.paths.get(index).t3.is_some() {
+        if self.paths.get(index).t3.is_some() && !self.is_redundant() {
             return;
         }
         let is_current = index == self.paths.current();

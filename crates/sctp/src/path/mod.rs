@@ -306,15 +306,21 @@ impl Path {
         }
     }
 
-    /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself.
+    /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself, where data proves paths.
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
     //= rfc9260#8.3-1
-    pub(crate) fn poll_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> Option<u64> {
+    pub(crate) fn poll_heartbeat(
+        &mut self,
+        now: Time,
+        data_proves: bool,
+        timing: &Timing,
+        random: &mut Random,
+    ) -> Option<u64> {
         if self.probe.is_some() || now < self.next_heartbeat {
             return None;
         }
-        if self.t3.is_some() && self.state == PathState::Active {
+        if data_proves && self.t3.is_some() && self.state == PathState::Active {
             self.schedule_heartbeat(now, timing, random);
             return None;
         }

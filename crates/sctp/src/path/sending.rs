@@ -149,10 +149,15 @@ impl Sending {
     /// Data waits on this path, with `flight` bytes in flight: for the window, or for the pacer.
     pub(crate) fn on_waiting(&mut self, flight: usize, now: Time) {
         if flight >= self.window {
-            self.full_in = Some(self.round);
+            self.note_full();
         } else {
             self.pacer.wait(now);
         }
+    }
+
+    /// The window held data back.
+    pub(crate) fn note_full(&mut self) {
+        self.full_in = Some(self.round);
     }
 
     /// User bytes leave.

@@ -4,6 +4,7 @@
 //! Neither sends anything; `association/assemble.rs` takes from them and writes packets. Inside, TSNs are
 //! [`Seq`]: they do not wrap, so they may be compared and subtracted.
 
+mod copies;
 mod forward;
 mod lane;
 mod limited;
@@ -11,6 +12,7 @@ mod outstanding;
 mod queue;
 mod rack;
 
+pub(crate) use copies::Copies;
 pub(crate) use forward::Forward;
 pub(crate) use lane::RateSample;
 pub(crate) use limited::{Limit, Limited};

@@ -56,6 +56,8 @@ struct SentChunk {
     sent_at: Time,
     fate: Fate,
     sent: Sent,
+    /// Other paths have carried it, too: its acknowledgement may be theirs.
+    copied: bool,
 }
 
 /// A SACK that cannot be true.
@@ -193,6 +195,7 @@ impl Outstanding {
             sent_at: now,
             fate: Fate::InFlight,
             sent: Sent::Once,
+            copied: false,
         });
         seq
     }
@@ -218,12 +221,32 @@ impl Outstanding {
         chunk.fate = Fate::InFlight;
         chunk.sent_at = now;
         chunk.sent = if given_up_on == path && chunk.sent != Sent::Moved { Sent::Again } else { Sent::Moved };
-        let length = chunk.fragment.payload.len();
+        let (length, copied) = (chunk.fragment.payload.len(), chunk.copied);
         self.lane(path).on_sent(seq, length, now);
         if given_up_on != path {
             self.lane(given_up_on).timed_out_at = None;
         }
-        self.remember(seq, given_up_on);
+        // Of a chunk with copies duplicates are reported whatever was lost.
+        if !copied {
+            self.remember(seq, given_up_on);
+        }
+    }
+
+    /// A chunk goes by other paths, too.
+    pub(crate) fn on_copied(&mut self, seq: Seq) {
+        if let Some(index) = self.index(seq) {
+            self.chunks[index].copied = true;
+        }
+    }
+
+    /// Whether a chunk is acknowledged or given up.
+    pub(crate) fn is_done(&self, seq: Seq) -> bool {
+        self.get(seq).is_none_or(|c| matches!(c.fate, Fate::Acknowledged | Fate::Abandoned))
+    }
+
+    /// A chunk that is not acknowledged or given up.
+    pub(crate) fn unfinished(&self, seq: Seq) -> Option<&Fragment> {
+        self.get(seq).filter(|_| !self.is_done(seq)).map(|c| &c.fragment)
     }
 
     fn remember(&mut self, seq: Seq, given_up_on: PathIndex) {
@@ -479,6 +502,7 @@ impl Outstanding {
         }
         let (length, path, sent_at, sent) =
             (chunk.fragment.payload.len(), chunk.path, chunk.sent_at, chunk.sent);
+        let copied = chunk.copied;
         let fate = std::mem::replace(&mut chunk.fate, Fate::Acknowledged);
         let lane = &mut self.lanes[path.0];
         match fate {
@@ -486,7 +510,7 @@ impl Outstanding {
             Fate::InFlight => {
                 lane.flight -= length;
                 //= rfc7829#3.2-17 3.2-18
-                acks[path.0].proves_path = true;
+                acks[path.0].proves_path |= !copied;
             }
             Fate::Lost => {
                 self.lost.remove(&seq);
@@ -502,6 +526,9 @@ impl Outstanding {
         }
         if sent != Sent::Moved || !lane.rack.is_sooner_than_others(now - sent_at) {
             lane.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
+        }
+        if copied {
+            return;
         }
         match (fate, sent) {
             (Fate::Lost, _) => {

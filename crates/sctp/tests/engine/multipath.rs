@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use bytes::Bytes;
-use sctp::{AssociationConfig, CloseReason, EndpointConfig, Multipath, PathOptions, PathScheduler};
+use sctp::{
+    AssociationConfig, CloseReason, EndpointConfig, Multipath, PathOptions, PathScheduler, PathState,
+};
 use sim::{Change, Conversation, Fate, LinkConfig, LinkId, World};
 use wire::{ChecksumMode, Chunk, CommonHeader, GapBlock, Packet, Sack};
 
@@ -315,4 +317,90 @@ fn weights_do_not_keep_the_paths_from_being_filled() {
     let multipath = Multipath::Concurrent { scheduler: PathScheduler::Weighted };
     let both = goodput(&[link(20, 20), link(20, 40)], multipath, 1 << 20);
     assert!(both >= 34.0, "{both} Mbit/s");
+}
+
+const ALL: Multipath = Multipath::Concurrent { scheduler: PathScheduler::Redundant };
+
+/// Milliseconds that each of `count` messages of 400 bytes, one each 10 ms, was on its way; the link of most of them is
+/// cut after half of them if `dies`.
+fn latencies(multipath: Multipath, links: &[LinkConfig], count: usize, dies: bool) -> Vec<u64> {
+    let mut t = hosts(1, links, &config(multipath, 1 << 20));
+    t.world.host_mut(t.b).app.template.keeps = true;
+    t.connect_with(config(multipath, 1 << 20), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    let begin = t.world.now();
+    let mut arrived = Vec::new();
+    let mut outgoing = messages(count, 400, 1).into_iter();
+    for tick in 0..(count as u64 * 10 + 3000) {
+        if tick % 10 == 0
+            && let Some(message) = outgoing.next()
+        {
+            t.say(message.bytes);
+        }
+        if dies && tick == count as u64 * 5 {
+            let paths = t.info(t.a).paths;
+            let busiest = paths.iter().max_by_key(|p| p.new_data).expect("a path").route.remote;
+            let link = t.links[usize::from(busiest.to_string() == "10.0.2.2")];
+            t.world.at(begin + Duration::from_millis(tick), Change::CutBoth(link, true));
+        }
+        t.world.run_for(Duration::from_millis(1));
+        arrived.resize(t.talk(t.b).received.len(), tick + 1);
+    }
+    assert_eq!(arrived.len(), count, "all messages arrived");
+    arrived.iter().enumerate().map(|(n, at)| at - n as u64 * 10).collect()
+}
+
+/// The value that `percent` of all do not pass.
+fn percentile(mut values: Vec<u64>, percent: usize) -> u64 {
+    values.sort_unstable();
+    values[values.len() * percent / 100]
+}
+
+#[test]
+fn with_redundant_paths_the_death_of_one_delays_nothing() {
+    let links = [link(20, 20), link(20, 40)];
+    let worst = |multipath| latencies(multipath, &links, 600, true).into_iter().max().unwrap();
+    assert!(worst(ALL) <= 22, "{} ms", worst(ALL));
+    assert!(worst(BOTH) >= 100, "{} ms without copies", worst(BOTH));
+}
+
+#[test]
+fn with_redundant_paths_a_loss_on_one_delays_nothing() {
+    let lossy = |rtt_ms| LinkConfig { loss: sim::Loss::Uniform(0.05), ..link(20, rtt_ms) };
+    let links = [lossy(30), lossy(40)];
+    let p99 = |multipath| percentile(latencies(multipath, &links, 3000, false), 99);
+    assert!(p99(ALL) <= 30, "{} ms", p99(ALL));
+    assert!(p99(BOTH) >= 40, "{} ms without copies", p99(BOTH));
+}
+
+#[test]
+fn copies_confuse_neither_round_trips_nor_windows() {
+    let links = [link(20, 20), link(20, 60)];
+    let mut t = busy(1, &links, &config(ALL, 1 << 20));
+    let mean = rate(&mut t, seconds(20));
+    let info = t.info(t.a);
+    assert!(mean >= 17.0, "{mean} Mbit/s");
+    assert_eq!(info.counters.timeouts, 0);
+    assert!(info.counters.data_copied > 10_000);
+    for (path, least) in info.paths.iter().filter(|p| p.packets_sent > 100).zip([20, 60]) {
+        let srtt = path.srtt.expect("a measured round trip");
+        assert!(srtt >= Duration::from_millis(least), "{srtt:?} on the path of {least} ms");
+        assert!(srtt <= Duration::from_millis(3 * least), "{srtt:?} on the path of {least} ms");
+    }
+}
+
+#[test]
+fn a_dead_path_among_redundant_ones_is_noticed_and_comes_back() {
+    let mut t = busy(1, &[link(20, 20), link(20, 40)], &config(ALL, 1 << 20));
+    t.world.run_for(seconds(3));
+    let state = |t: &Two| t.info(t.a).paths.iter().find(|p| p.packets_sent > 100).expect("a path").state;
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    t.world.run_for(seconds(45));
+    assert_ne!(state(&t), PathState::Active);
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[0], false));
+    t.world.run_for(seconds(200));
+    assert_eq!(state(&t), PathState::Active);
 }

@@ -9,6 +9,7 @@ mod forgery;
 mod learned;
 mod load;
 mod mtu;
+mod multipath;
 mod roaming;
 mod truth;
 mod world;

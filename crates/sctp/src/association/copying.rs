@@ -1,0 +1,110 @@
+//! Redundant scheduling: every chunk goes by all active paths, and the first to arrive counts.
+//!
+//! A chunk belongs to one path, as ever; what other paths carry are copies ([`Copies`](crate::tx::Copies)), which take part
+//! in congestion control and in nothing else. Acknowledgements of such chunks prove no path (RFC 7829 section 3.2), so
+//! heartbeats tell whether one works. Begin at [`Association::copy_to_others`].
+
+use base::Time;
+use wire::PacketWriter;
+
+use super::{Association, Context};
+use crate::info::PathState;
+use crate::multipath::{Multipath, PathScheduler};
+use crate::path::{PathIndex, Seen};
+use crate::tx::{Losses, PathAcks, Seq};
+
+impl Association {
+    /// Whether every chunk goes by all paths.
+    pub(super) fn is_redundant(&self) -> bool {
+        self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Redundant }
+    }
+
+    /// A chunk has just left by `path`: the other active ones shall carry it, too.
+    pub(super) fn copy_to_others(&mut self, seq: Seq, path: PathIndex) {
+        if !self.is_redundant() {
+            return;
+        }
+        for other in self.paths.indices() {
+            if other != path && self.paths.get(other).state() == PathState::Active {
+                self.copies.wish(seq, other);
+                self.outstanding.on_copied(seq);
+            }
+        }
+    }
+
+    /// The path of the next copy, if one waits and may leave now.
+    pub(super) fn copy_path(&self) -> Option<PathIndex> {
+        if !self.is_redundant() {
+            return None;
+        }
+        self.copies.wanted().into_iter().find(|&path| self.window_allows(path))
+    }
+
+    /// User bytes in flight on a path that its window must hold.
+    pub(super) fn flight_with_copies(&self, path: PathIndex) -> usize {
+        self.outstanding.flight(path) + self.copies.flight(path)
+    }
+
+    /// Writes copies while there is room.
+    pub(super) fn fill_copies(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        while let Some(seq) = self.copies.next(path) {
+            let active = self.paths.get(path).state() == PathState::Active;
+            let Some(fragment) = self.outstanding.unfinished(seq).filter(|_| active) else {
+                self.copies.skip(path);
+                continue;
+            };
+            let length = fragment.payload.len();
+            let has_room = self.window_allows(path);
+            if !has_room || self.push_fragment(packet, fragment, seq.tsn(self.initial_tsn), false).is_err() {
+                return;
+            }
+            self.copies.on_sent(path, length, now);
+            self.limited.on_retransmitted(seq);
+            self.counters.data_copied += 1;
+            self.paths.get_mut(path).sending.on_sent(length);
+        }
+    }
+
+    /// A SACK came: windows of copies open, or are reduced.
+    pub(super) fn settle_copies(&mut self, duplicates: &[Seq], ctx: &mut Context<'_>) {
+        for path in self.paths.indices() {
+            let flight_before = self.flight_with_copies(path);
+            let srtt = self.paths.get(path).srtt();
+            let outstanding = &self.outstanding;
+            let settled = self.copies.settle(path, srtt, duplicates, |seq| outstanding.is_done(seq), ctx.now);
+            if settled.bytes == 0 && settled.lost == 0 {
+                continue;
+            }
+            let flight = self.flight_with_copies(path);
+            let seen = Seen { flight, cumulative_advanced: true, ..self.seen(path, flight_before, ctx.now) };
+            let sending = &mut self.paths.get_mut(path).sending;
+            let lost = Losses {
+                chunks: settled.lost,
+                bytes: settled.lost_bytes,
+                newest: settled.newest_lost,
+                next_at: sending.reorder_at,
+                ..Losses::default()
+            };
+            let acks = PathAcks {
+                bytes: settled.bytes,
+                newest_sent_at: settled.newest,
+                lost,
+                ..PathAcks::default()
+            };
+            let outcome = sending.on_acks(&acks, &seen);
+            self.count_recovery(path, outcome);
+            // Perhaps the path is dead: nothing else would tell.
+            if settled.lost > 0 {
+                self.paths.get_mut(path).probe_now(ctx.now);
+            }
+        }
+    }
+
+    /// Packets wait to be copied, but for the window, or for the pacer.
+    pub(super) fn note_waiting_copies(&mut self, now: Time) {
+        for path in self.copies.wanted() {
+            let flight = self.flight_with_copies(path);
+            self.paths.get_mut(path).sending.on_waiting(flight, now);
+        }
+    }
+}

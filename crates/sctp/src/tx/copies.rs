@@ -1,0 +1,170 @@
+//! Chunks that went by further paths beside the one that counts them in flight: copies (redundant scheduling).
+//!
+//! The first arrival counts, and a SACK does not say by which path it came. So copies are kept apart: they give no round
+//! trips, prove no path, and do not find losses of other chunks. What they take of a path's window comes back when one is
+//! known to have arrived: because the peer reports a duplicate, or because the chunk was acknowledged no sooner than this
+//! path could have brought it. A copy of which nothing was heard in time was lost, and counts as congestion.
+//!
+//! Never sends. Limits: [`WAITING_MAX`], and what congestion windows let out. Begin at [`Copies::wish`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::Time;
+use smallvec::SmallVec;
+
+use super::Seq;
+use crate::path::PathIndex;
+
+/// Chunks that may wait for room to be copied to a path; beyond, the oldest goes without.
+const WAITING_MAX: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    seq: Seq,
+    length: usize,
+    sent_at: Time,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Seq>,
+    sent: VecDeque<Copy>,
+    flight: usize,
+}
+
+/// What became of a path's copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CopyAcks {
+    /// User bytes that arrived.
+    pub(crate) bytes: usize,
+    /// When the last sent of these was sent.
+    pub(crate) newest: Option<Time>,
+    /// Copies that were lost, their user bytes, and when the last of them was sent.
+    pub(crate) lost: usize,
+    pub(crate) lost_bytes: usize,
+    pub(crate) newest_lost: Time,
+}
+
+/// The copies on all paths.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    lanes: Vec<Lane>,
+}
+
+impl Copies {
+    /// A chunk shall go by `path`, too, as soon as there is room.
+    pub(crate) fn wish(&mut self, seq: Seq, path: PathIndex) {
+        if self.lanes.len() <= path.0 {
+            self.lanes.resize_with(path.0 + 1, Lane::default);
+        }
+        let waiting = &mut self.lanes[path.0].waiting;
+        if waiting.len() >= WAITING_MAX {
+            waiting.pop_front();
+        }
+        waiting.push_back(seq);
+    }
+
+    /// The next chunk to be copied to `path`.
+    pub(crate) fn next(&self, path: PathIndex) -> Option<Seq> {
+        self.lanes.get(path.0)?.waiting.front().copied()
+    }
+
+    /// That one is not needed any more.
+    pub(crate) fn skip(&mut self, path: PathIndex) {
+        if let Some(lane) = self.lanes.get_mut(path.0) {
+            lane.waiting.pop_front();
+        }
+    }
+
+    /// That one leaves.
+    pub(crate) fn on_sent(&mut self, path: PathIndex, length: usize, now: Time) {
+        let Some(lane) = self.lanes.get_mut(path.0) else { return };
+        if let Some(seq) = lane.waiting.pop_front() {
+            lane.sent.push_back(Copy { seq, length, sent_at: now });
+            lane.flight += length;
+        }
+    }
+
+    /// User bytes of copies in flight on `path`.
+    pub(crate) fn flight(&self, path: PathIndex) -> usize {
+        self.lanes.get(path.0).map_or(0, |lane| lane.flight)
+    }
+
+    /// A SACK came. `is_done` says whether a chunk is acknowledged or given up; `srtt` is the path's.
+    pub(crate) fn settle(
+        &mut self,
+        path: PathIndex,
+        srtt: Option<Duration>,
+        duplicates: &[Seq],
+        is_done: impl Fn(Seq) -> bool,
+        now: Time,
+    ) -> CopyAcks {
+        let mut acks = CopyAcks::default();
+        let Some(lane) = self.lanes.get_mut(path.0) else { return acks };
+        let mut freed = 0;
+        lane.sent.retain(|copy| {
+            let age = now - copy.sent_at;
+            let could_have_come = srtt.is_none_or(|srtt| age >= srtt * 3 / 4);
+            let arrived = duplicates.contains(&copy.seq) || (could_have_come && is_done(copy.seq));
+            let is_late = srtt.is_some_and(|srtt| age > srtt * 2);
+            if arrived {
+                acks.bytes += copy.length;
+                acks.newest = acks.newest.max(Some(copy.sent_at));
+            } else if is_late {
+                acks.lost += 1;
+                acks.lost_bytes += copy.length;
+                acks.newest_lost = acks.newest_lost.max(copy.sent_at);
+            } else {
+                return true;
+            }
+            freed += copy.length;
+            false
+        });
+        lane.flight -= freed;
+        acks
+    }
+
+    /// Paths with chunks that wait to be copied to them.
+    pub(crate) fn wanted(&self) -> SmallVec<[PathIndex; 4]> {
+        let lanes = self.lanes.iter().enumerate();
+        lanes.filter(|(_, lane)| !lane.waiting.is_empty()).map(|(i, _)| PathIndex(i)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+    const PATH: PathIndex = PathIndex(1);
+    const SRTT: Option<Duration> = Some(Duration::from_millis(40));
+
+    /// One copy of 100 bytes, sent at time zero.
+    fn one() -> Copies {
+        let mut copies = Copies::default();
+        copies.wish(Seq(3), PATH);
+        copies.on_sent(PATH, 100, MS(0));
+        copies
+    }
+
+    #[test]
+    fn an_acknowledgement_that_came_too_soon_was_for_another_path_and_a_duplicate_is_ours() {
+        let mut copies = one();
+        assert_eq!(copies.settle(PATH, SRTT, &[], |_| true, MS(20)), CopyAcks::default());
+        assert_eq!(copies.flight(PATH), 100);
+        let acks = copies.settle(PATH, SRTT, &[Seq(3)], |_| true, MS(25));
+        assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (100, 0, 0));
+    }
+
+    #[test]
+    fn an_acknowledgement_in_time_is_good_and_silence_of_two_round_trips_is_a_loss() {
+        let mut copies = one();
+        let acks = copies.settle(PATH, SRTT, &[], |_| true, MS(30));
+        assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (100, 0, 0));
+        let mut copies = one();
+        assert_eq!(copies.settle(PATH, SRTT, &[], |_| false, MS(80)), CopyAcks::default());
+        let acks = copies.settle(PATH, SRTT, &[], |_| false, MS(81));
+        assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (0, 1, 0));
+    }
+}
