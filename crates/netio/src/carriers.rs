@@ -113,20 +113,25 @@ impl Carriers {
         }
     }
 
+    /// Whether there is but one socket, for [`recv_waiting`](Self::recv_waiting).
+    pub fn is_lone(&mut self) -> bool {
+        self.pairs().flat_map(Pair::sockets).count() == 1
+    }
+
     /// Where there is but one socket: waits until it has packets, for [`PATIENCE`](crate::PATIENCE) at most, and calls `f`
-    /// with them as [`recv_at`](Self::recv_at) does. None, at once, where a poll is needed to wait for several.
+    /// with them as [`recv`](Self::recv) does. Where a poll is needed to wait for several, nothing is received.
     ///
     /// Takes one system call where a poll takes two. Nothing else is noticed meanwhile, neither wakers nor room in a send
     /// buffer.
     ///
     /// # Errors
     /// Those of recvmmsg(2); a socket that stays empty is no error.
-    pub fn recv_waiting(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Option<Received>> {
-        let (mut pairs, mut lone) = (self.pairs(), None);
-        if let (Some(pair), None) = (pairs.next(), pairs.next()) {
-            lone = pair.lone();
+    pub fn recv_waiting(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+        let mut sockets = self.pairs().flat_map(Pair::sockets);
+        match (sockets.next(), sockets.next()) {
+            (Some(lone), None) => lone.recv(Patience::UntilTheFirst, &mut f),
+            _ => Ok(Received::default()),
         }
-        lone.map(|socket| socket.recv(Patience::UntilTheFirst, &mut f)).transpose()
     }
 
     /// Calls `f` with the ICMP reports that wait at any carrier; tells whether more may wait.

@@ -31,14 +31,6 @@ impl Pair {
         Ok(Pair { v4, v6 })
     }
 
-    /// The only socket, if there is but one.
-    pub(crate) fn lone(&mut self) -> Option<&mut Socket> {
-        match (&mut self.v4, &mut self.v6) {
-            (Some(lone), None) | (None, Some(lone)) => Some(lone),
-            _ => None,
-        }
-    }
-
     /// The port that both have.
     pub(crate) fn port(&self) -> u16 {
         self.v4.as_ref().or(self.v6.as_ref()).map_or(0, Socket::port)

@@ -3,13 +3,16 @@
 //! Invariant: while a batch of packets waits for room in a send buffer, no other is asked of the engine. Begin with
 //! [`Host::open`]; then call [`Host::turn`] until done, and act on [`Host::engine`]'s events between the turns.
 
+mod waiting;
+
+use crate::awake::Awake;
 use crate::options::{CarrierKind, Options};
 use crate::shards::Post;
 use crate::trace_file::TraceFile;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Carrier, Ecn, Route, Shard, Time};
 use mio::{Events, Poll, Token};
-use netio::{Carriers, LocalAddress, PATIENCE, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
     IncomingInit, InitDecision, Listener, PathError, ReconfigPolicy, Timing, Transmit, Unreachable,
@@ -24,6 +27,9 @@ const BATCH: usize = 64 * 1024;
 const BUFFER: usize = 4 << 20;
 /// Calls to the receive function in one turn and socket at most.
 const RECEIVES_PER_TURN: usize = 16;
+
+/// Packets sent and received between two waits that show no bulk transfer: that goes better in batches, so it waits asleep.
+const FEW_PACKETS: usize = 4;
 
 /// Sockets, engine, clock.
 pub struct Host {
@@ -45,6 +51,9 @@ pub struct Host {
     trace: Option<TraceFile>,
     /// Whether the last wait ended by a packet: then the next one is likely to come soon, too.
     is_lively: bool,
+    /// Packets sent and received since the last wait began.
+    packets: usize,
+    awake: Awake,
 }
 
 /// Lets INITs in that ask for the one port.
@@ -135,6 +144,8 @@ impl Host {
             post: None,
             trace,
             is_lively: false,
+            packets: 0,
+            awake: Awake::default(),
         })
     }
 
@@ -150,7 +161,8 @@ impl Host {
     pub fn turn(&mut self, wake: Time) -> Result<()> {
         self.transmit();
         let until = self.engine.next_timeout().min(wake);
-        if !self.may_wait_in_receiving(until) || !self.receive_waiting()? {
+        let is_sparse = std::mem::take(&mut self.packets) <= FEW_PACKETS;
+        if !self.may_wait_in_receiving(until) || !self.receive_waiting(is_sparse)? {
             self.wait(until)?;
             let now = self.now();
             self.read_mail(now);
@@ -168,31 +180,6 @@ impl Host {
             trace.take_from(&mut self.engine)?;
         }
         Ok(())
-    }
-
-    /// Whether a receiving call may be the wait: a packet is expected soon, nothing else is, and no timer before the call
-    /// gives up.
-    fn may_wait_in_receiving(&self, until: Time) -> bool {
-        let is_idle = self.waiting.is_none() && self.post.is_none() && !self.unread.contains(&true);
-        self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
-    }
-
-    /// Waits in a receiving call, where there is but one socket; false if there are more.
-    fn receive_waiting(&mut self) -> Result<bool> {
-        let (engine, door, start) = (&mut self.engine, &mut self.door, self.start);
-        let mut now = None;
-        let received = self.carriers.recv_waiting(|route: &Route, ecn: Ecn, packet: &[u8]| {
-            let now = *now.get_or_insert_with(|| since(start));
-            engine.handle_datagram(now, route, ecn, packet, door);
-        });
-        let Some(received) = received.context("receiving failed")? else { return Ok(false) };
-        self.is_lively = received.packets > 0;
-        // Whichever socket it was: the others are not there.
-        self.unread = [received.more; Carriers::TOKENS];
-        if received.errors_waiting {
-            self.take_errors();
-        }
-        Ok(true)
     }
 
     /// Waits until `until` at most for a socket to read.
@@ -238,6 +225,7 @@ impl Host {
                 self.take_errors();
             }
             self.is_lively |= received.packets > 0;
+            self.packets += received.packets;
             self.unread[place] = received.more;
             if !received.more {
                 break;
@@ -268,6 +256,7 @@ impl Host {
 
     /// Sends one batch; false if the send buffer is full.
     fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
+        self.packets += (batch.len - start).div_ceil(batch.segment_size);
         let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
         let train = Train {
             route: batch.route,

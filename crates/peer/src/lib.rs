@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod awake;
 pub mod client;
 pub mod host;
 mod measure;
