@@ -11,6 +11,7 @@ use super::{Association, Context};
 use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
 use crate::path::{PathIndex, Seen};
+use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks, Seq};
 
 impl Association {
@@ -54,13 +55,14 @@ impl Association {
                 continue;
             };
             let length = fragment.payload.len();
-            let has_room = self.window_allows(path);
-            if !has_room || self.push_fragment(packet, fragment, seq.tsn(self.initial_tsn), false).is_err() {
+            let (has_room, tsn) = (self.window_allows(path), seq.tsn(self.initial_tsn));
+            if !has_room || self.push_fragment(packet, fragment, tsn, false).is_err() {
                 return;
             }
             self.copies.on_sent(path, length, now);
             self.limited.on_retransmitted(seq);
-            self.counters.data_copied += 1;
+            let route = self.paths.get(path).route;
+            self.note(TraceEvent::Copied { route, tsn: tsn.0 });
             self.paths.get_mut(path).sending.on_sent(length);
         }
     }

@@ -119,6 +119,13 @@ pub enum TraceEvent {
         /// Whether only to provoke an answer (RFC 8985 section 7.3).
         is_probe: bool,
     },
+    /// A DATA chunk was written for a further path (redundant scheduling).
+    Copied {
+        /// That path.
+        route: Route,
+        /// Its TSN.
+        tsn: u32,
+    },
     /// Losses showed congestion: fast recovery began (RFC 9260 section 7.2.4).
     RecoveryBegan {
         /// The path.
@@ -299,6 +306,7 @@ impl Counters {
             TraceEvent::SackSent { .. } => &mut self.sacks_sent,
             TraceEvent::SackReceived { .. } => &mut self.sacks_received,
             TraceEvent::Retransmitted { .. } => &mut self.data_retransmitted,
+            TraceEvent::Copied { .. } => &mut self.data_copied,
             TraceEvent::RecoveryBegan { .. } => &mut self.fast_recoveries,
             TraceEvent::RecoveryUndone { .. } => &mut self.undone_recoveries,
             TraceEvent::Timeout { .. } => &mut self.timeouts,
