@@ -1,7 +1,8 @@
 //! `./x bench shim` and [`./x bench sctp`](sctp).
 //!
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
-//! usrsctp, on the same link in one run; then connect latency through the shim against plain TCP.
+//! usrsctp, on the same link in one run; then connect latency through the shim against plain TCP, which `connect` measures
+//! alone.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
 //! status is 0 only when the shim moves at least [`GOAL`] times what usrsctp does in messages of 64 KiB.
@@ -22,16 +23,32 @@ use testbed::Lab;
 /// How many times usrsctp's throughput the shim must reach.
 const GOAL: f64 = 4.0;
 
+/// How much longer a connect to a server that was learned to have no SCTP may take than plain TCP, in microseconds.
+const LEARNED_GOAL_US: f64 = 100.0;
+
 /// `./x bench`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => shim(),
+        [word] if word == "connect" => connect(),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => sctp::run(rest),
         _ => bail!(
-            "usage: ./x bench shim | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
+}
+
+fn connect() -> Result<Outcome> {
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench connect`");
+    let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let lab = Lab::new()?;
+    println!("bench: {}", machine());
+    let extra = latency::run(&lab, &tools)?;
+    let left = lab.clear_up();
+    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    println!("learned: {extra:.0} us more than plain TCP; the goal is {LEARNED_GOAL_US:.0}");
+    Ok(if extra <= LEARNED_GOAL_US { Outcome::Good } else { Outcome::Bad })
 }
 
 fn shim() -> Result<Outcome> {

@@ -46,7 +46,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ("layers", "only the layer table against cargo metadata", layers::run),
     (
         "bench",
-        "`bench shim`, `bench sctp [--quick]`: the shim and the SCTP stack against TCP and usrsctp; `bench instructions`: \
+        "`bench shim`, `bench connect`, `bench sctp [--quick]`: the shim and the SCTP stack against TCP and usrsctp; `bench instructions`: \
          what the engine costs, against the counts kept",
         bench::run,
     ),

@@ -126,6 +126,8 @@ pub struct Settings {
     pub learned_hold_s: u32,
     /// For how long at most, in seconds; 1 to 604800.
     pub learned_hold_max_s: u32,
+    /// Where several hosts share what they learned: a URL of Redis; empty for nowhere.
+    pub learned_store: String,
     /// Whether data goes by all paths at once.
     pub multipath: Multipath,
 }
@@ -146,6 +148,7 @@ impl Default for Settings {
             learned_failures: 3,
             learned_hold_s: 60,
             learned_hold_max_s: 3600,
+            learned_store: String::new(),
             multipath: Multipath::Off,
         }
     }
@@ -167,6 +170,8 @@ pub enum Kind {
     },
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Nothing, or a URL that begins with one of these.
+    Url(&'static [&'static str]),
 }
 
 impl fmt::Display for Kind {
@@ -176,6 +181,7 @@ impl fmt::Display for Kind {
             Kind::Number { min, max, unit: "" } => write!(f, "{min} to {max}"),
             Kind::Number { min, max, unit } => write!(f, "{min} to {max} {unit}"),
             Kind::Word(words) => f.write_str(&words.join(", ")),
+            Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }
     }
 }
@@ -319,6 +325,17 @@ pub const SETTINGS: &[Setting] = &[
         write: |s, v| put(&mut s.learned_hold_max_s, v.parse().ok()),
     },
     Setting {
+        name: "learned_store",
+        kind: Kind::Url(STORES),
+        doc: "Where the hosts of a group share what they learned of destinations: a Redis server, such as \
+              redis://192.0.2.9/0 or redis+unix:///run/redis.sock; nothing means that each host learns alone. Whoever may write \
+              there decides which destinations the hosts keep on TCP, and a password in the URL is shown to all who may ask \
+              for settings. Without an answer from there each host goes on alone.",
+        needs_restart: true,
+        read: |s| s.learned_store.clone(),
+        write: |s, v| put(&mut s.learned_store, is_store(v).then(|| v.to_owned())),
+    },
+    Setting {
         name: "multipath",
         kind: Kind::Word(Multipath::WORDS),
         doc: "Whether one connection uses several paths at once. off: one path at a time carries the data that this host \
@@ -357,6 +374,17 @@ pub enum SettingError {
 
 fn hint(nearest: &Option<&'static str>) -> String {
     nearest.map_or("; `sctpify get` lists all".into(), |n| format!("; did you mean `{n}`?"))
+}
+
+/// What a URL of a store begins with.
+const STORES: &[&str] = &["redis://", "redis+unix://"];
+/// The longest URL, in bytes.
+const URL_BYTES_MAX: usize = 512;
+
+fn is_store(value: &str) -> bool {
+    let is_url =
+        STORES.iter().any(|scheme| value.starts_with(scheme)) && value.chars().all(|c| c.is_ascii_graphic());
+    value.is_empty() || (is_url && value.len() <= URL_BYTES_MAX)
 }
 
 fn put<T>(slot: &mut T, value: Option<T>) -> Option<()> {
@@ -415,7 +443,7 @@ impl Setting {
     fn is_in_range(&self, value: &str) -> bool {
         match self.kind {
             Kind::Number { min, max, .. } => value.parse::<u32>().is_ok_and(|n| (min..=max).contains(&n)),
-            Kind::Bool | Kind::Word(_) => true,
+            Kind::Bool | Kind::Word(_) | Kind::Url(_) => true,
         }
     }
 }
@@ -462,6 +490,17 @@ mod tests {
             assert!(setting.change(&mut settings, &max.to_string()).is_ok(), "{}", setting.name);
             assert!(setting.change(&mut settings, &(u64::from(max) + 1).to_string()).is_err());
             assert!(setting.change(&mut settings, &(i64::from(min) - 1).to_string()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_store_is_nothing_or_a_url_of_redis() {
+        let mut settings = Settings::default();
+        for good in ["redis://192.0.2.9/0", "redis+unix:///run/redis.sock", ""] {
+            assert!(settings.set("learned_store", good).is_ok() && settings.learned_store == good, "{good}");
+        }
+        for bad in ["192.0.2.9", "http://192.0.2.9", "redis://a b", &format!("redis://{}", "x".repeat(600))] {
+            assert!(settings.set("learned_store", bad).is_err(), "{bad}");
         }
     }
 

@@ -11,6 +11,9 @@ use std::time::Duration;
 use control::{DaemonArgs, load_learned, save_learned};
 use rules::{LearnedEntry, LearnedTable};
 
+use crate::clock::today;
+use crate::shared_store::SharedStore;
+
 /// How often what has changed is written.
 const SAVE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -39,10 +42,13 @@ impl LearnedStore {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes changes now and then, until the process ends.
-    pub(crate) fn keep(&self) {
+    /// Writes changes now and then, and exchanges them with the group's store if there is one, until the process ends.
+    pub(crate) fn keep(&self, mut shared: Option<SharedStore>) {
         loop {
             std::thread::sleep(SAVE_PAUSE);
+            if let Some(shared) = &mut shared {
+                shared.exchange(&self.table, today());
+            }
             self.save();
         }
     }
@@ -66,5 +72,56 @@ impl LearnedStore {
                 *failing = true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rules::{Failure, LearnPolicy, Settings};
+
+    use super::*;
+    use crate::clock::today;
+
+    fn store(path: PathBuf) -> LearnedStore {
+        LearnedStore { table: Arc::default(), path, failing: Arc::default() }
+    }
+
+    fn learn(store: &LearnedStore, last: u8) {
+        let to = ([192, 0, 2, last], 22).into();
+        store.lock().on_failure(today(), to, Failure::NoAnswer, &LearnPolicy::of(&Settings::default()));
+    }
+
+    fn entries_in(path: &Path) -> usize {
+        load_learned(path).0.len()
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_once_it_can() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let in_the_way = dir.path().join("state");
+        std::fs::write(&in_the_way, "a file").expect("written");
+        let store = store(in_the_way.join("learned"));
+        learn(&store, 1);
+        store.save();
+        assert_eq!(entries_in(&store.path), 0);
+        std::fs::remove_file(&in_the_way).expect("removed");
+        store.save();
+        assert_eq!(entries_in(&store.path), 1, "though nothing has changed since");
+    }
+
+    #[test]
+    fn only_what_has_changed_is_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = store(dir.path().join("learned"));
+        learn(&store, 1);
+        store.save();
+        std::fs::remove_file(&store.path).expect("removed");
+        store.save();
+        assert!(!store.path.exists());
+        learn(&store, 2);
+        store.save();
+        assert_eq!(entries_in(&store.path), 2);
     }
 }

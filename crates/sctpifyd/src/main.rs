@@ -30,6 +30,7 @@ mod roaming;
 mod rules_store;
 mod server;
 mod shard;
+mod shared_store;
 mod supervisor;
 mod timers;
 mod timing;

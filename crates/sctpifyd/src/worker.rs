@@ -17,6 +17,7 @@ use crate::control_server::ControlServer;
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
+use crate::shared_store::SharedStore;
 use crate::supervisor;
 
 /// Begins logging to standard error.
@@ -46,8 +47,9 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
     spawn("control", move || server.run())?;
-    let keeper = learned.clone();
-    spawn("learned table", move || keeper.keep())?;
+    let (keeper, url) = (learned.clone(), rules.settings().learned_store);
+    let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
+    spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if has_supervisor {

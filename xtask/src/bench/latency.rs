@@ -1,8 +1,9 @@
-//! How long connect() takes through the shim and as plain TCP, at three round-trip times.
+//! How long connect() takes through the shim, as plain TCP, and to a server that was learned to have no SCTP, at three
+//! round-trip times.
 
-use super::pair::{Pair, SHIM_PORT, TCP_PORT, Tools};
+use super::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::percentile;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::time::Duration;
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
@@ -11,31 +12,42 @@ const ROUNDS: [(u64, u32); 3] = [(0, 1_000), (20, 200), (100, 100)];
 /// How long all connections of one kind may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Measures and prints the table.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<()> {
+/// Medians, in microseconds.
+struct Row {
+    tcp_us: f64,
+    learned_us: f64,
+}
+
+/// Measures and prints the table; how much longer than plain TCP a connection to a learned destination takes in the median
+/// on the link without delay, in microseconds.
+pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
+    let mut extra = 0.0;
     println!("\nRTT ms  connect   p50 ms     p99 ms     connections");
     for (rtt_ms, count) in ROUNDS {
         let pair = Pair::new(lab, &format!("-{rtt_ms}ms"))?;
         if rtt_ms == 0 {
             let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-            measure(&pair, &link, tools, rtt_ms, count)?;
+            let row = measure(&pair, &link, tools, rtt_ms, count)?;
+            extra = row.learned_us - row.tcp_us;
         } else {
             let one_way = Duration::from_millis(rtt_ms) / 2;
             let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, u8::try_from(rtt_ms)?, one_way)?;
             measure(&pair, &delayed.link, tools, rtt_ms, count)?;
         }
     }
-    Ok(())
+    Ok(extra)
 }
 
-fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> Result<()> {
+fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> Result<Row> {
     let daemons = pair.start_daemons(tools)?;
-    for (name, port) in [("tcp", TCP_PORT), ("shim", SHIM_PORT)] {
-        let before = daemons.connects_sctp()?;
+    let mut row = Row { tcp_us: 0.0, learned_us: 0.0 };
+    for (name, port) in [("tcp", TCP_PORT), ("learned", LEARNED_PORT), ("shim", SHIM_PORT)] {
         let server = pair.serve(&tools.bulk, &["accept", &port.to_string()])?;
-        let mut command = pair.alpha.command(&tools.bulk);
-        command.args(["connect", &format!("{}:{port}", link.right_v4()), &count.to_string()]);
-        let finished = pair.alpha.run("connect", command, LIMIT)?.good()?;
+        if port == LEARNED_PORT {
+            connect(pair, link, tools, port, 1)?;
+        }
+        let before = daemons.connects_sctp()?;
+        let micros = connect(pair, link, tools, port, count)?;
         server.stop();
         let rode = daemons.connects_sctp()? - before;
         let expected = if port == SHIM_PORT { u64::from(count) } else { 0 };
@@ -43,10 +55,24 @@ fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> 
             let why = daemons.recent_fallbacks()?;
             bail!("{rode} of {count} connections to port {port} rode SCTP; fallbacks: {why}");
         }
-        let micros: Vec<f64> = finished.stdout.lines().filter_map(|line| line.parse().ok()).collect();
-        let (p50, p99) = (percentile(&micros, 50) / 1e3, percentile(&micros, 99) / 1e3);
-        println!("{rtt_ms:<7} {name:<9} {p50:<10.3} {p99:<10.3} {count}");
+        let (p50, p99) = (percentile(&micros, 50), percentile(&micros, 99));
+        match port {
+            TCP_PORT => row.tcp_us = p50,
+            LEARNED_PORT => row.learned_us = p50,
+            _ => {}
+        }
+        println!("{rtt_ms:<7} {name:<9} {:<10.3} {:<10.3} {count}", p50 / 1e3, p99 / 1e3);
     }
+    let learned = daemons.learned_tcp()?;
+    ensure!(learned == u64::from(count), "{learned} of {count} connections were kept on TCP as learned");
     daemons.stop();
-    Ok(())
+    Ok(row)
+}
+
+/// Connects again and again; how long each took, in microseconds.
+fn connect(pair: &Pair, link: &Link, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
+    let mut command = pair.alpha.command(&tools.bulk);
+    command.args(["connect", &format!("{}:{port}", link.right_v4()), &count.to_string()]);
+    let finished = pair.alpha.run("connect", command, LIMIT)?.good()?;
+    Ok(finished.stdout.lines().filter_map(|line| line.parse().ok()).collect())
 }

@@ -1,6 +1,6 @@
 //! Two hosts with a daemon in each, and the programs that measure.
 //!
-//! The daemons take connections to [`SHIM_PORT`] and leave all others alone, so plain TCP and the shim are
+//! The daemons take connections to [`SHIM_PORT`] and leave [`TCP_PORT`] alone, so plain TCP and the shim are
 //! measured on the same link with the same processes running.
 
 use anyhow::{Context, Result};
@@ -12,6 +12,8 @@ use testbed::{Daemon, Host, Lab, Process, Programs};
 
 /// Connections to this port ride SCTP.
 pub(crate) const SHIM_PORT: u16 = 5002;
+/// Connections to this port are allowed to by alpha, and beta refuses: alpha learns that.
+pub(crate) const LEARNED_PORT: u16 = 5003;
 /// Connections to this port do not.
 pub(crate) const TCP_PORT: u16 = 5001;
 /// How long a server may take to listen.
@@ -44,15 +46,16 @@ impl Pair {
         Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
     }
 
-    /// Starts daemons that use UDP, with rules for [`SHIM_PORT`]. The hosts must be joined before.
+    /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts must be joined before.
     pub(crate) fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
-        let configuration = "carriers = \"udp\"\n";
-        let port = SHIM_PORT.to_string();
+        let configuration = "carriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n";
+        let (port, learned) = (SHIM_PORT.to_string(), LEARNED_PORT.to_string());
         let alphas = Daemon::start(&self.alpha, &tools.programs, configuration)
             .context("sctpifyd does not run on alpha")?;
         let betas = Daemon::start(&self.beta, &tools.programs, configuration)
             .context("sctpifyd does not run on beta")?;
         alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port])?.good()?;
+        alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &learned])?.good()?;
         betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port])?.good()?;
         Ok(Daemons { alphas, betas })
     }
@@ -78,6 +81,13 @@ impl Daemons {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text).context("sctpify status --json printed no JSON")?;
         number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
+    }
+
+    /// How many connections of alpha were TCP at once, as learned.
+    pub(crate) fn learned_tcp(&self) -> Result<u64> {
+        let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
+        let status: Value = serde_json::from_str(&text)?;
+        number(&status, "connects_learned_tcp").context("sctpify status --json tells no connects_learned_tcp")
     }
 
     /// Why connections of alpha were plain TCP lately, as its daemon tells.

@@ -42,6 +42,9 @@ pub struct LearnedEntry {
     /// Disabled since, until and why; none if SCTP is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Disabled>,
+    /// When an attempt or a probe last said something of it.
+    #[serde(default, rename = "judged_unix_ms")]
+    pub judged: UnixMs,
     /// A connection was kept on TCP since the last attempt: a probe is worth its packets.
     #[serde(default)]
     pub wanted: bool,
@@ -76,6 +79,7 @@ impl LearnedEntry {
             failed: UnixMs::default(),
             hold_ms: 0,
             disabled: None,
+            judged: UnixMs::default(),
             wanted: false,
             probing: false,
         }
@@ -92,10 +96,22 @@ impl LearnedEntry {
         self.tally.last_call.unwrap_or_default()
     }
 
+    /// Takes over what another host has found out later than this one; false if it has not. Counts stay this host's own.
+    pub(super) fn take_over(&mut self, other: LearnedEntry) -> bool {
+        let is_newer = other.judged > self.judged;
+        if is_newer {
+            let own = std::mem::replace(self, other);
+            self.tally = own.tally;
+            (self.wanted, self.probing) = (own.wanted, own.probing);
+            self.worked = self.worked.max(own.worked);
+        }
+        is_newer
+    }
+
     pub(super) fn on_success(&mut self, now: UnixMs, rtt_us: Option<u64>) {
         self.tally.count(now, Outcome::Sctp { rtt_us });
         self.worked = Some(now);
-        self.enable();
+        self.enable(now);
         self.hold_ms = 0;
     }
 
@@ -108,7 +124,7 @@ impl LearnedEntry {
         let is_same_burst = self.failures_in_row > 0 && now.since(self.failed) < BURST_MS;
         if !is_same_burst {
             self.failures_in_row = self.failures_in_row.saturating_add(1);
-            self.failed = now;
+            (self.failed, self.judged) = (now, now);
         }
         let has_worked = self.worked.is_some_and(|worked| now.since(worked) < TRUST_MS);
         if self.failures_in_row >= if has_worked { policy.failures } else { 1 } {
@@ -121,12 +137,14 @@ impl LearnedEntry {
         self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());
         let since = self.disabled.map_or(now, |d| d.since);
         self.disabled = Some(Disabled { failure, since, until: now.plus(self.hold_ms) });
+        self.judged = now;
         self.wanted = false;
         self.probing = false;
     }
 
     /// SCTP is tried again. How long it was disabled is remembered until a connection has ridden SCTP.
-    pub(super) fn enable(&mut self) {
+    pub(super) fn enable(&mut self, now: UnixMs) {
+        self.judged = now;
         self.disabled = None;
         self.failures_in_row = 0;
         self.wanted = false;

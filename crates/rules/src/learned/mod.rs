@@ -23,7 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use entry::{Disabled, LearnedEntry};
 
-use crate::tally::{Failure, Outcome, UnixMs};
+use crate::tally::{Failure, Outcome, Tally, UnixMs};
 use crate::{Settings, normalise};
 
 /// The most destinations that are remembered.
@@ -138,7 +138,7 @@ impl LearnedTable {
             return;
         }
         // Who refuses is there.
-        entry.enable();
+        entry.enable(now);
         let worked = entry.worked;
         if let Some(entry) = self.entry(host, Some(to.port()), to.port()) {
             entry.tally.count(now, Outcome::Tcp(Some(failure)));
@@ -181,9 +181,9 @@ impl LearnedTable {
         match outcome {
             Ok(rtt_us) => {
                 entry.tally.rtt_us = Some(rtt_us);
-                entry.enable();
+                entry.enable(now);
             }
-            Err(_) if is_port_only => entry.enable(),
+            Err(_) if is_port_only => entry.enable(now),
             Err(failure) => entry.disable(now, failure, policy),
         }
         if let Err(failure) = outcome
@@ -243,6 +243,34 @@ impl LearnedTable {
         }
         self.entries.insert(key, entry);
         true
+    }
+
+    /// Takes in what another host has learned, where that is newer than what is known here; false if nothing of it was taken.
+    /// What claims to come from the future counts as of now.
+    pub fn merge(&mut self, now: UnixMs, mut entry: LearnedEntry) -> bool {
+        entry.judged = entry.judged.min(now);
+        let key = (normalise(entry.host), entry.port);
+        let Some(mut merged) = self.entries.get(&key).cloned() else {
+            (entry.tally, entry.wanted) = (Tally::default(), false);
+            return self.restore(entry);
+        };
+        merged.take_over(entry) && self.restore_probing(merged)
+    }
+
+    /// An entry in place of the one that is there, whose probe goes on.
+    fn restore_probing(&mut self, entry: LearnedEntry) -> bool {
+        let (key, probing) = ((normalise(entry.host), entry.port), entry.probing);
+        let is_taken = self.restore(entry);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.probing = probing;
+        }
+        self.is_changed |= is_taken;
+        is_taken
+    }
+
+    /// Forgets one destination: a host as a whole without its ports, or one port.
+    pub fn forget_one(&mut self, host: IpAddr, port: Option<u16>) {
+        self.is_changed |= self.entries.remove(&(normalise(host), port)).is_some();
     }
 
     /// Whether anything has changed since this was last asked.

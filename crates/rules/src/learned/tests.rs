@@ -218,3 +218,28 @@ fn of_a_hosts_other_addresses_the_latest_are_remembered() {
     let expected: Vec<IpAddr> = (1..=OTHERS_MAX as u8).map(other).collect();
     assert_eq!(table.others(host.ip()), expected);
 }
+
+#[test]
+fn what_another_host_found_out_later_is_taken_over_and_counts_stay() {
+    let host = to("10.0.0.1:22");
+    let (mut here, mut there) = (table_after(Failure::NoAnswer), LearnedTable::default());
+    there.on_success(T0.plus(5), host, Some(900));
+    let found = there.host(host.ip()).unwrap().clone();
+    assert!(here.merge(T0.plus(9), found.clone()), "newer");
+    assert_eq!(here.explain(host), None);
+    assert_eq!(here.host(host.ip()).unwrap().tally.failures_today, 1);
+    assert!(!here.merge(T0.plus(9), found), "the same once more");
+    let old = table_after(Failure::NoAnswer).host(host.ip()).unwrap().clone();
+    assert!(!here.merge(T0.plus(9), old), "older");
+}
+
+#[test]
+fn what_claims_to_come_from_the_future_counts_as_of_now() {
+    let mut found = table_after(Failure::NoAnswer).iter().next().unwrap().clone();
+    found.judged = UnixMs(u64::MAX);
+    let (mut here, host) = (LearnedTable::default(), to("10.0.0.1:22"));
+    assert!(here.merge(T0, found));
+    assert!(here.explain(host).is_some() && here.iter().all(|e| e.tally.calls_today == 0));
+    here.on_success(T0.plus(1), host, None);
+    assert_eq!(here.explain(host), None);
+}

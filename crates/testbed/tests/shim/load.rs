@@ -42,7 +42,12 @@ fn two_thousand_connects_one_after_the_other_all_succeed_and_leave_nothing_open(
     let connect = world.client(BULK, &["connect", &world.target(), &SEQUENTIAL.to_string()]);
     let told = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
     assert_eq!(told.stdout.lines().count() as u64, SEQUENTIAL);
-    assert_eq!(world.connects_sctp(), 1 + SEQUENTIAL, "rode SCTP; others: {}", world.fallbacks());
+    assert_eq!(
+        world.connects_sctp(),
+        1 + SEQUENTIAL,
+        "rode SCTP: {}",
+        world.alphas.sctpify(&["status"]).unwrap().stdout
+    );
     world.wait_quiet();
     world.wait_descriptors(before);
 }

@@ -1,0 +1,300 @@
+//! What the hosts of a group have learned, shared through Redis (setting `learned_store`).
+//!
+//! One hash holds an entry of the learned table a field; a counter says whether anything has changed. A round of
+//! [`SharedStore::exchange`] sends what this host has found out, takes in what others have found out later, and forgets what
+//! was forgotten here. It runs in the learned table's own thread with short limits: the event loop never waits for Redis, and
+//! without Redis each host goes on alone. What comes from there is checked like the entries of a file.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use redis::{Client, Connection};
+use rules::{LearnedEntry, LearnedTable, MAX_LEARNED, UnixMs};
+
+/// The hash; its name has the version of what is in it.
+const TABLE: &str = "sctpify:learned:1";
+/// Counts the changes of the hash.
+const CHANGES: &str = "sctpify:learned:1:changes";
+/// How long Redis may take to be connected to, and to answer.
+const LIMIT: Duration = Duration::from_secs(2);
+/// The longest entry that is taken, in bytes.
+const ENTRY_BYTES_MAX: usize = 2048;
+
+type Key = (IpAddr, Option<u16>);
+
+/// This host's side of the shared table.
+pub(crate) struct SharedStore {
+    client: Client,
+    connection: Option<Connection>,
+    /// What the store has of each destination, as far as this host knows: when it was judged.
+    known: BTreeMap<Key, UnixMs>,
+    /// The counter when the hash was last read.
+    changes: Option<u64>,
+    is_failing: bool,
+}
+
+impl SharedStore {
+    /// For the store at `url`; nothing is connected yet.
+    pub(crate) fn new(url: &str) -> Result<SharedStore> {
+        let client = Client::open(url).context("setting learned_store: no URL of a Redis server")?;
+        Ok(SharedStore { client, connection: None, known: BTreeMap::new(), changes: None, is_failing: false })
+    }
+
+    /// Sends and takes in what is new. A failure is told of once, until it has passed.
+    pub(crate) fn exchange(&mut self, table: &Mutex<LearnedTable>, now: UnixMs) {
+        match self.try_exchange(table, now) {
+            Ok(()) => self.is_failing = false,
+            Err(error) => {
+                if !self.is_failing {
+                    tracing::warn!("learned_store: {error:#}; this host goes on alone and tries again");
+                }
+                (self.is_failing, self.connection) = (true, None);
+            }
+        }
+    }
+
+    fn try_exchange(&mut self, table: &Mutex<LearnedTable>, now: UnixMs) -> Result<()> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        self.send(&mut connection, table)?;
+        self.receive(&mut connection, table, now)?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<Connection> {
+        let connection = self.client.get_connection_with_timeout(LIMIT).context("cannot connect")?;
+        connection.set_read_timeout(Some(LIMIT))?;
+        connection.set_write_timeout(Some(LIMIT))?;
+        Ok(connection)
+    }
+
+    /// Sends what was judged since, and takes out what is not in the table any more.
+    fn send(&mut self, connection: &mut Connection, table: &Mutex<LearnedTable>) -> Result<()> {
+        let (new, gone) = self.differences(&lock(table));
+        if new.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let mut pipe = redis::pipe();
+        for entry in &new {
+            let text = serde_json::to_string(entry).context("an entry cannot be written")?;
+            pipe.cmd("HSET").arg(TABLE).arg(field(&key(entry))).arg(text).ignore();
+        }
+        for key in &gone {
+            pipe.cmd("HDEL").arg(TABLE).arg(field(key)).ignore();
+        }
+        pipe.cmd("INCR").arg(CHANGES).ignore();
+        pipe.exec(connection).context("cannot write")?;
+        self.known.extend(new.iter().map(|entry| (key(entry), entry.judged)));
+        gone.iter().for_each(|key| _ = self.known.remove(key));
+        Ok(())
+    }
+
+    fn differences(&self, table: &LearnedTable) -> (Vec<LearnedEntry>, Vec<Key>) {
+        let is_new = |entry: &&LearnedEntry| self.known.get(&key(entry)).is_none_or(|at| *at < entry.judged);
+        let here: BTreeMap<Key, ()> = table.iter().map(|entry| (key(entry), ())).collect();
+        let gone = self.known.keys().filter(|key| !here.contains_key(*key)).copied().collect();
+        (table.iter().filter(is_new).cloned().collect(), gone)
+    }
+
+    /// Takes in the hash if it has changed; what others have taken out is forgotten.
+    fn receive(
+        &mut self,
+        connection: &mut Connection,
+        table: &Mutex<LearnedTable>,
+        now: UnixMs,
+    ) -> Result<()> {
+        let changes: Option<u64> = redis::cmd("GET").arg(CHANGES).query(connection).context("cannot read")?;
+        if changes < self.changes {
+            // The store has lost what it had: that is no reason to forget, and the next round sends everything again.
+            (self.changes, self.known) = (None, BTreeMap::new());
+            return Ok(());
+        }
+        if changes == self.changes {
+            return Ok(());
+        }
+        let length: usize = redis::cmd("HLEN").arg(TABLE).query(connection).context("cannot read")?;
+        ensure!(length <= MAX_LEARNED, "{TABLE} has {length} entries, more than {MAX_LEARNED}");
+        let all: BTreeMap<String, String> =
+            redis::cmd("HGETALL").arg(TABLE).query(connection).context("cannot read")?;
+        let fits = |text: &&String| text.len() <= ENTRY_BYTES_MAX;
+        let entries: Vec<LearnedEntry> =
+            all.values().filter(fits).filter_map(|text| serde_json::from_str(text).ok()).collect();
+        self.take_in(&mut lock(table), entries, now);
+        self.changes = changes;
+        Ok(())
+    }
+
+    fn take_in(&mut self, table: &mut LearnedTable, entries: Vec<LearnedEntry>, now: UnixMs) {
+        let theirs: BTreeMap<Key, UnixMs> = entries.iter().map(|entry| (key(entry), entry.judged)).collect();
+        for (host, port) in self.known.keys().filter(|key| !theirs.contains_key(*key)) {
+            table.forget_one(*host, *port);
+        }
+        for entry in entries {
+            table.merge(now, entry);
+        }
+        self.known = theirs;
+    }
+}
+
+fn key(entry: &LearnedEntry) -> Key {
+    (entry.host, entry.port)
+}
+
+fn field((host, port): &Key) -> String {
+    port.map_or_else(|| host.to_string(), |port| format!("{host}|{port}"))
+}
+
+fn lock(table: &Mutex<LearnedTable>) -> MutexGuard<'_, LearnedTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::process::{Child, Command, Stdio};
+
+    use rules::{Failure, LearnPolicy, Settings};
+
+    use super::*;
+
+    const NOW: UnixMs = UnixMs(1_700_000_000_000);
+
+    /// A Redis server of this test's own, on a socket in a directory of its own.
+    struct Redis {
+        child: Child,
+        dir: tempfile::TempDir,
+    }
+
+    impl Redis {
+        fn start() -> Redis {
+            let dir = tempfile::tempdir().expect("a directory");
+            let mut command = Command::new("redis-server");
+            command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
+            command.arg(dir.path().join("socket")).arg("--dir").arg(dir.path()).stdout(Stdio::null());
+            let child = command.spawn().expect("redis-server, of the package of that name");
+            let redis = Redis { child, dir };
+            let is_up = || Client::open(redis.url()).is_ok_and(|client| client.get_connection().is_ok());
+            assert!(
+                testbed::process::wait_for(Duration::from_secs(20), is_up),
+                "redis-server does not answer"
+            );
+            redis
+        }
+
+        fn url(&self) -> String {
+            format!("redis+unix://{}", self.dir.path().join("socket").display())
+        }
+    }
+
+    impl Drop for Redis {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    struct Host {
+        store: SharedStore,
+        table: Mutex<LearnedTable>,
+    }
+
+    impl Host {
+        fn of(url: &str) -> Host {
+            Host { store: SharedStore::new(url).expect("a URL"), table: Mutex::default() }
+        }
+
+        fn exchange(&mut self) {
+            self.store.exchange(&self.table, NOW.plus(10_000));
+        }
+
+        fn fail(&self, to: SocketAddr) {
+            let policy = LearnPolicy::of(&Settings::default());
+            lock(&self.table).on_failure(NOW, to, Failure::NoAnswer, &policy);
+        }
+
+        fn keeps_on_tcp(&self, to: SocketAddr) -> bool {
+            lock(&self.table).explain(to).is_some()
+        }
+    }
+
+    fn destination() -> SocketAddr {
+        "192.0.2.1:22".parse().expect("an address")
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn what_one_host_learns_another_knows_and_what_one_forgets_all_forget() {
+        let redis = Redis::start();
+        let (mut one, mut other, to) = (Host::of(&redis.url()), Host::of(&redis.url()), destination());
+        one.fail(to);
+        [&mut one, &mut other].into_iter().for_each(Host::exchange);
+        assert!(other.keeps_on_tcp(to));
+        lock(&other.table).on_success(NOW.plus(5_000), to, Some(900));
+        [&mut other, &mut one].into_iter().for_each(Host::exchange);
+        assert!(!one.keeps_on_tcp(to), "the newer finding counts");
+        lock(&one.table).forget(to.ip());
+        [&mut one, &mut other].into_iter().for_each(Host::exchange);
+        assert!(lock(&other.table).is_empty(), "forgotten by all");
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_store_that_has_lost_everything_makes_nobody_forget_and_is_filled_again() {
+        let redis = Redis::start();
+        let (mut one, mut other, to) = (Host::of(&redis.url()), Host::of(&redis.url()), destination());
+        one.fail(to);
+        one.exchange();
+        let mut connection =
+            Client::open(redis.url()).and_then(|c| c.get_connection()).expect("a connection");
+        redis::cmd("FLUSHALL").exec(&mut connection).expect("flushed");
+        (0..2).for_each(|_| one.exchange());
+        other.exchange();
+        assert!(one.keeps_on_tcp(to) && other.keeps_on_tcp(to));
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn rubbish_in_the_store_is_left_alone() {
+        let redis = Redis::start();
+        let (mut host, to) = (Host::of(&redis.url()), destination());
+        let mut connection =
+            Client::open(redis.url()).and_then(|c| c.get_connection()).expect("a connection");
+        for rubbish in ["{", "[]", &"x".repeat(ENTRY_BYTES_MAX + 1)] {
+            redis::cmd("HSET")
+                .arg(TABLE)
+                .arg(&rubbish[..1])
+                .arg(rubbish)
+                .exec(&mut connection)
+                .expect("written");
+        }
+        host.fail(to);
+        host.exchange();
+        assert!(!host.store.is_failing && lock(&host.table).len() == 1);
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_host_goes_on_alone_without_its_store_and_shares_again_later() {
+        let redis = Redis::start();
+        let (mut host, to) = (Host::of(&redis.url()), destination());
+        let mut gone = Host::of("redis+unix:///nonexistent/socket");
+        gone.fail(to);
+        gone.exchange();
+        assert!(gone.store.is_failing && gone.keeps_on_tcp(to));
+        gone.store.client = Client::open(redis.url()).expect("a URL");
+        gone.exchange();
+        host.exchange();
+        assert!(!gone.store.is_failing && host.keeps_on_tcp(to));
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_refused() {
+        assert!(SharedStore::new("nonsense").is_err());
+    }
+}
