@@ -58,7 +58,7 @@ impl Shard {
         if self.stopping || !settings.enable || !settings.learn {
             return;
         }
-        while self.probes.running.len() < PROBES_MAX {
+        for _ in self.probes.running.len()..PROBES_MAX {
             let Some(to) = self.learned.lock().next_probe(today()) else { return };
             if let Err(failure) = self.begin_probe(to, &settings) {
                 self.end_probe(to, Err(failure));
