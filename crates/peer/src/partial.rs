@@ -48,6 +48,11 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
             given_up += events(&mut host)?;
         }
         while !offer(&mut host, id, number, load.size, reliability(limit, number)?)? {
+            // Else the more important ones behind it would not have their turn.
+            if limit.priority && is_unimportant(number) {
+                given_up += 1;
+                break;
+            }
             host.turn(Time::NEVER)?;
             given_up += events(&mut host)?;
         }
@@ -72,8 +77,12 @@ fn reliability(limit: Limit, number: usize) -> Result<Reliability> {
     if let Some(seconds) = limit.lifetime {
         return Ok(Reliability::Lifetime(Duration::try_from_secs_f64(seconds)?));
     }
-    let by_priority = Reliability::Priority(if number.is_multiple_of(2) { 9 } else { 1 });
+    let by_priority = Reliability::Priority(if is_unimportant(number) { 9 } else { 1 });
     Ok(limit.retransmissions.map_or(by_priority, Reliability::Retransmissions))
+}
+
+fn is_unimportant(number: usize) -> bool {
+    number.is_multiple_of(2)
 }
 
 /// Whether the message was taken.

@@ -2,14 +2,12 @@
 
 use crate::world::{Place, Running, World};
 use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 /// The SCTP port of every server.
 const PORT: &str = "5000";
 /// How long a program may take.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// How long after the connection the first path is cut.
 const BEFORE_CUT: Duration = Duration::from_millis(600);
 
@@ -80,13 +78,13 @@ pub(crate) struct Cell {
 
 /// Messages of one association.
 #[derive(Clone, Copy)]
-struct Load {
-    count: usize,
-    size: usize,
-    streams: usize,
-    window: usize,
-    unordered: bool,
-    gap: &'static str,
+pub(crate) struct Load {
+    pub(crate) count: usize,
+    pub(crate) size: usize,
+    pub(crate) streams: usize,
+    pub(crate) window: usize,
+    pub(crate) unordered: bool,
+    pub(crate) gap: &'static str,
 }
 
 const ORDERED: Load = Load { count: 0, size: 0, streams: 1, window: 1, unordered: false, gap: "0" };
@@ -105,10 +103,10 @@ const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDER
 /// What travels in I-DATA: in one piece, for Linux numbers fragments otherwise than RFC 8260 does; and in many.
 const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
 const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
-/// What is posted while the path is silent: 1.2 s of it.
-const POSTED: Load = Load { count: 120, size: 1000, gap: "0.01", ..ORDERED };
+/// What is posted while the path is silent: 2.4 s of it, so that a slow machine finds an end behind the silence, too.
+const POSTED: Load = Load { count: 240, size: 1000, gap: "0.01", ..ORDERED };
 /// The same, of which a short send buffer does not take all.
-const POSTED_LONG: Load = Load { count: 120, size: 8000, gap: "0.01", ..ORDERED };
+const POSTED_LONG: Load = Load { count: 240, size: 8000, gap: "0.01", ..ORDERED };
 /// How long it is silent.
 const SILENCE: Duration = Duration::from_millis(400);
 /// What travels while packets are marked.
@@ -125,19 +123,11 @@ impl Stack {
         }
     }
 
-    fn place(self) -> Place {
+    pub(crate) fn place(self) -> Place {
         match self {
             Self::Ours => Place::Peer,
             Self::Kernel => Place::Guest,
             Self::Usrsctp => Place::Peer2,
-        }
-    }
-
-    fn program(self, world: &World) -> PathBuf {
-        match self {
-            Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
-            Self::Kernel => world.kernel_peer(),
-            Self::Usrsctp => world.usrsctp_peer(),
         }
     }
 }
@@ -236,29 +226,15 @@ impl Cell {
         Ok(Mend(other.place(), world))
     }
 
-    fn is_interleaved(&self) -> bool {
+    pub(crate) fn is_interleaved(&self) -> bool {
         matches!(self.paths, Paths::Interleaved | Paths::GivenUp(Limit::InterleavedLifetime))
     }
 
-    fn has_short_timers(&self) -> bool {
+    pub(crate) fn has_short_timers(&self) -> bool {
         self.paths == Paths::FirstOfTwoCut || self.gives_up()
     }
 
-    /// What a stack's client calls the limit of its messages, if there is one.
-    fn limit_words(&self, stack: Stack) -> &'static [&'static str] {
-        let Paths::GivenUp(limit) = self.paths else { return &[] };
-        match (limit, stack) {
-            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Ours) => &["--lifetime", "0.1"],
-            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Kernel) => &["--pr-ttl", "100"],
-            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Usrsctp) => &["-T", "100"],
-            (Limit::Retransmissions, Stack::Ours) => &["--retransmissions", "0"],
-            (Limit::Retransmissions, Stack::Kernel) => &["--pr-rtx", "0"],
-            (Limit::Retransmissions, Stack::Usrsctp) => &["-R", "0"],
-            (Limit::Priority, _) => &["--priority"],
-        }
-    }
-
-    fn gives_up(&self) -> bool {
+    pub(crate) fn gives_up(&self) -> bool {
         matches!(self.paths, Paths::GivenUp(_))
     }
 
@@ -331,101 +307,11 @@ impl Cell {
         let client = self.command(world, self.client, load, &words);
         Ok((Running::start(client, world.dir(), "client")?, server))
     }
-
-    /// A stack's program with its options; `words` are the mode and its arguments.
-    fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
-        let place = stack.place();
-        let mut command = world.command(place, &stack.program(world), LIMIT);
-        let is_client = words.len() > 2;
-        let locals = match self.paths {
-            Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
-            Paths::GivenUp(_) | Paths::Marked => 1,
-            Paths::SecondAdded if is_client => 1,
-            Paths::SecondAdded | Paths::FirstOfTwoCut => 2,
-        };
-        for address in &place.addresses()[..locals] {
-            command.args([if stack == Stack::Usrsctp { "-l" } else { "--local" }, address]);
-        }
-        match stack {
-            Stack::Ours => {
-                self.our_options(&mut command);
-                command.args(words);
-                if self.paths == Paths::SecondAdded && is_client {
-                    command.args(["--add", place.addresses()[1]]);
-                }
-                if self.paths == Paths::StreamsReset && is_client {
-                    command.arg("--reset");
-                }
-                if is_client && self.gives_up() {
-                    command.args(["--gap", load.gap]).args(self.limit_words(stack));
-                } else if is_client {
-                    load_options(&mut command, load);
-                }
-            }
-            Stack::Kernel => {
-                load_options(&mut command, load);
-                command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
-                if self.paths == Paths::StreamsReset {
-                    command.arg("--reconf").args(is_client.then_some("--reset"));
-                }
-                command.args(self.is_interleaved().then_some("--idata"));
-                if self.paths == Paths::SecondAdded {
-                    command.args(["--auth", "3"]);
-                    command.args(is_client.then_some(["--add", place.addresses()[1]]).into_iter().flatten());
-                }
-                command.arg("--once").args(words);
-            }
-            Stack::Usrsctp => {
-                self.usrsctp_options(&mut command, load);
-                command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
-                if self.paths == Paths::SecondAdded {
-                    command.arg("-a");
-                    command.args(is_client.then_some(["-A", place.addresses()[1]]).into_iter().flatten());
-                }
-                command.args(words);
-            }
-        }
-        command
-    }
-
-    fn our_options(&self, command: &mut Command) {
-        command.args(["--carrier", if self.carrier == Carrier::Udp { "udp" } else { "ip" }]);
-        command.args(self.has_short_timers().then_some("--short-timers"));
-        command.args(self.gives_up().then_some("--partial"));
-        command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
-        command.args(self.is_interleaved().then_some("--idata"));
-        if self.paths == Paths::SecondAdded {
-            command.args(["--auth", self.hmac()]);
-        }
-    }
-
-    /// SHA-1 with libusrsctp, which has no other; SHA-256 with the kernel.
-    fn hmac(&self) -> &'static str {
-        if [self.client, self.server].contains(&Stack::Usrsctp) { "1" } else { "3" }
-    }
-
-    fn usrsctp_options(&self, command: &mut Command, load: &Load) {
-        if self.carrier == Carrier::Udp {
-            command.args(["-u", "9899", "-U", "9899"]);
-        }
-        command.args(self.has_short_timers().then_some("-f"));
-        command.args((self.paths == Paths::StreamsReset).then_some("-r"));
-        command.args(self.is_interleaved().then_some("-i"));
-        command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
-        command.args(load.unordered.then_some("-o"));
-    }
 }
 
 /// Whether a chunk type is among those seen.
 fn has(types: &str, kind: &str) -> bool {
     types.split(' ').any(|seen| seen == kind)
-}
-
-/// What the kernel's peer and ours call the options of a load.
-fn load_options(command: &mut Command, load: &Load) {
-    command.args(["--gap", load.gap]);
-    command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
-    command.args(load.unordered.then_some("--unordered"));
 }
 
 /// Both ended well, the client's hash is that of what it was to send, and the server sent back as much: the

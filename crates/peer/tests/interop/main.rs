@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod commands;
 mod run;
 mod world;
 

@@ -30,6 +30,7 @@ mod paths;
 mod rebinding;
 mod reconfig;
 mod recovery;
+mod reset_partial;
 mod seeds;
 mod setup;
 mod shutdown;

@@ -1,0 +1,122 @@
+//! How each stack's program is called for a cell: the same wishes in three languages. Begin with [`Cell::command`].
+
+use crate::cell::{Carrier, Cell, LIMIT, Limit, Load, Paths, Stack};
+use crate::world::World;
+use std::path::PathBuf;
+use std::process::Command;
+
+impl Stack {
+    fn program(self, world: &World) -> PathBuf {
+        match self {
+            Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
+            Self::Kernel => world.kernel_peer(),
+            Self::Usrsctp => world.usrsctp_peer(),
+        }
+    }
+}
+
+impl Cell {
+    /// A stack's program with its options; `words` are the mode and its arguments.
+    pub(crate) fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
+        let place = stack.place();
+        let mut command = world.command(place, &stack.program(world), LIMIT);
+        let is_client = words.len() > 2;
+        let locals = match self.paths {
+            Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
+            Paths::GivenUp(_) | Paths::Marked => 1,
+            Paths::SecondAdded if is_client => 1,
+            Paths::SecondAdded | Paths::FirstOfTwoCut => 2,
+        };
+        for address in &place.addresses()[..locals] {
+            command.args([if stack == Stack::Usrsctp { "-l" } else { "--local" }, address]);
+        }
+        match stack {
+            Stack::Ours => {
+                self.our_options(&mut command);
+                command.args(words);
+                if self.paths == Paths::SecondAdded && is_client {
+                    command.args(["--add", place.addresses()[1]]);
+                }
+                if self.paths == Paths::StreamsReset && is_client {
+                    command.arg("--reset");
+                }
+                if is_client && self.gives_up() {
+                    command.args(["--gap", load.gap]).args(self.limit_words(stack));
+                } else if is_client {
+                    load_options(&mut command, load);
+                }
+            }
+            Stack::Kernel => {
+                load_options(&mut command, load);
+                command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
+                if self.paths == Paths::StreamsReset {
+                    command.arg("--reconf").args(is_client.then_some("--reset"));
+                }
+                command.args(self.is_interleaved().then_some("--idata"));
+                if self.paths == Paths::SecondAdded {
+                    command.args(["--auth", "3"]);
+                    command.args(is_client.then_some(["--add", place.addresses()[1]]).into_iter().flatten());
+                }
+                command.arg("--once").args(words);
+            }
+            Stack::Usrsctp => {
+                self.usrsctp_options(&mut command, load);
+                command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
+                if self.paths == Paths::SecondAdded {
+                    command.arg("-a");
+                    command.args(is_client.then_some(["-A", place.addresses()[1]]).into_iter().flatten());
+                }
+                command.args(words);
+            }
+        }
+        command
+    }
+
+    fn our_options(&self, command: &mut Command) {
+        command.args(["--carrier", if self.carrier == Carrier::Udp { "udp" } else { "ip" }]);
+        command.args(self.has_short_timers().then_some("--short-timers"));
+        command.args(self.gives_up().then_some("--partial"));
+        command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
+        command.args(self.is_interleaved().then_some("--idata"));
+        if self.paths == Paths::SecondAdded {
+            command.args(["--auth", self.hmac()]);
+        }
+    }
+
+    /// SHA-1 with libusrsctp, which has no other; SHA-256 with the kernel.
+    fn hmac(&self) -> &'static str {
+        if [self.client, self.server].contains(&Stack::Usrsctp) { "1" } else { "3" }
+    }
+
+    fn usrsctp_options(&self, command: &mut Command, load: &Load) {
+        if self.carrier == Carrier::Udp {
+            command.args(["-u", "9899", "-U", "9899"]);
+        }
+        command.args(self.has_short_timers().then_some("-f"));
+        command.args((self.paths == Paths::StreamsReset).then_some("-r"));
+        command.args(self.is_interleaved().then_some("-i"));
+        command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
+        command.args(load.unordered.then_some("-o"));
+    }
+
+    /// What a stack's client calls the limit of its messages, if there is one.
+    fn limit_words(&self, stack: Stack) -> &'static [&'static str] {
+        let Paths::GivenUp(limit) = self.paths else { return &[] };
+        match (limit, stack) {
+            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Ours) => &["--lifetime", "0.1"],
+            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Kernel) => &["--pr-ttl", "100"],
+            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Usrsctp) => &["-T", "100"],
+            (Limit::Retransmissions, Stack::Ours) => &["--retransmissions", "0"],
+            (Limit::Retransmissions, Stack::Kernel) => &["--pr-rtx", "0"],
+            (Limit::Retransmissions, Stack::Usrsctp) => &["-R", "0"],
+            (Limit::Priority, _) => &["--priority"],
+        }
+    }
+}
+
+/// What the kernel's peer and ours call the options of a load.
+fn load_options(command: &mut Command, load: &Load) {
+    command.args(["--gap", load.gap]);
+    command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
+    command.args(load.unordered.then_some("--unordered"));
+}
