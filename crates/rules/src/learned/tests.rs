@@ -1,3 +1,5 @@
+//! The learned table, told times of its own.
+
 use super::*;
 
 const POLICY: LearnPolicy = LearnPolicy { failures: 3, hold_ms: 60_000, hold_max_ms: 3_600_000 };
