@@ -77,6 +77,9 @@ impl Association {
         self.give_up_expired(ctx.now);
         self.give_up_lost(ctx.now);
         self.refill_pacers(ctx.now);
+        if self.is_redundant() {
+            self.drop_needless_copies();
+        }
         //= rfc9260#5.1-7
         let path = self.next_path();
         if path.is_none() {
@@ -334,7 +337,7 @@ impl Association {
     pub(super) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
         //= rfc9260#5.4-2
-        to.is_confirmed() && to.sending.allows(self.flight_with_copies(path))
+        to.is_confirmed() && to.sending.allows(self.flight_beside_copies(path))
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
@@ -381,7 +384,7 @@ impl Association {
     /// The same after a chunk of at most `max` bytes, whatever the pacing says (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
-        let has_window = self.paths.get(path).sending.has_window(self.flight_with_copies(path));
+        let has_window = self.paths.get(path).sending.has_window(self.flight_beside_copies(path));
         if has_window && !self.is_detour(path) { self.length_with_room(max) } else { None }
     }
 

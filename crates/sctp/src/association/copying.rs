@@ -33,29 +33,55 @@ impl Association {
         }
     }
 
-    /// The path of the next copy, if one waits and may leave now.
+    /// Takes out the copies at hand that are not needed any more, or cannot be sent: chunks that are done, paths that do
+    /// not work, chunks that were cut for a larger MTU.
+    pub(super) fn drop_needless_copies(&mut self) {
+        for path in self.copies.wanted() {
+            let is_active = self.paths.get(path).state() == PathState::Active;
+            let headers = wire::COMMON_HEADER_LEN + self.auth_overhead();
+            let room = self.paths.get(path).packet_size().saturating_sub(headers);
+            let chunk = self.data_header_len();
+            while let Some(seq) = self.copies.next(path) {
+                let fragment = self.outstanding.unfinished(seq).filter(|_| is_active);
+                if fragment.is_some_and(|f| wire::padded(chunk + f.payload.len()) <= room) {
+                    break;
+                }
+                self.copies.skip(path);
+            }
+        }
+    }
+
+    /// The path of the next copy, if one waits and may leave now; needless ones have been dropped.
     pub(super) fn copy_path(&self) -> Option<PathIndex> {
         if !self.is_redundant() {
             return None;
         }
-        self.copies.wanted().into_iter().find(|&path| self.window_allows(path))
+        self.copies.wanted().into_iter().find(|&path| self.window_allows_copy(path))
     }
 
     /// User bytes in flight on a path that its window must hold.
-    pub(super) fn flight_with_copies(&self, path: PathIndex) -> usize {
+    fn flight_with_copies(&self, path: PathIndex) -> usize {
         self.outstanding.flight(path) + self.copies.flight(path)
+    }
+
+    /// The same for what is no copy. Only SACKs settle copies: with nothing else in flight none would come, so that copies
+    /// then keep nothing back.
+    pub(super) fn flight_beside_copies(&self, path: PathIndex) -> usize {
+        let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
+        if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
+    }
+
+    /// Whether congestion window and pacing let a copy leave.
+    fn window_allows_copy(&self, path: PathIndex) -> bool {
+        self.paths.get(path).sending.allows(self.flight_with_copies(path))
     }
 
     /// Writes copies while there is room.
     pub(super) fn fill_copies(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         while let Some(seq) = self.copies.next(path) {
-            let active = self.paths.get(path).state() == PathState::Active;
-            let Some(fragment) = self.outstanding.unfinished(seq).filter(|_| active) else {
-                self.copies.skip(path);
-                continue;
-            };
+            let Some(fragment) = self.outstanding.unfinished(seq) else { return };
             let length = fragment.payload.len();
-            let (has_room, tsn) = (self.window_allows(path), seq.tsn(self.initial_tsn));
+            let (has_room, tsn) = (self.window_allows_copy(path), seq.tsn(self.initial_tsn));
             if !has_room || self.push_fragment(packet, fragment, tsn, false).is_err() {
                 return;
             }
@@ -64,6 +90,7 @@ impl Association {
             let route = self.paths.get(path).route;
             self.note(TraceEvent::Copied { route, tsn: tsn.0 });
             self.paths.get_mut(path).sending.on_sent(length);
+            self.drop_needless_copies();
         }
     }
 

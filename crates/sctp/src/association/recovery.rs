@@ -198,7 +198,7 @@ impl Association {
             self.note_waiting_copies(now);
         }
         if let Some(index) = self.retransmission_path() {
-            let flight = self.outstanding.flight(index);
+            let flight = self.flight_beside_copies(index);
             return self.paths.get_mut(index).sending.on_waiting(flight, now);
         }
         for index in self.paths.indices() {
@@ -207,7 +207,8 @@ impl Association {
             }
             if self.waiting_length(index).is_some() {
                 // Room that is not enough for a train is none.
-                let flight = if self.may_begin(index) { self.outstanding.flight(index) } else { usize::MAX };
+                let flight =
+                    if self.may_begin(index) { self.flight_beside_copies(index) } else { usize::MAX };
                 self.paths.get_mut(index).sending.on_waiting(flight, now);
             } else if self.queue.is_empty() || self.is_detour(index) {
                 // There is nothing to send, or nothing that this path should take.

@@ -103,9 +103,13 @@ fn build(seed: u64) -> Run {
         list
     };
     let mut config = random_config(r);
-    if seed % 2 == 1 {
-        config.multipath = Multipath::Concurrent { scheduler: PathScheduler::LowestRtt };
-    }
+    let concurrent = |scheduler| Multipath::Concurrent { scheduler };
+    config.multipath = match seed % 6 {
+        1 => concurrent(PathScheduler::LowestRtt),
+        3 => concurrent(PathScheduler::Weighted),
+        5 => concurrent(PathScheduler::Redundant),
+        _ => Multipath::Off,
+    };
     // Memory runs short in every fifth world.
     let memory = if r.random_bool(0.2) { r.random_range(60_000..400_000) } else { Limits::default().memory };
     let limits = Limits { memory, ..Limits::default() };
