@@ -2,7 +2,8 @@
 
 use crate::world::{LIMIT, World};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use testbed::process::now;
 use testbed::programs::ssh::Sshd;
 use testbed::{Offloads, files};
 
@@ -30,7 +31,7 @@ fn scp(configuration: &str, links: u8) -> Duration {
     let file = world.lab.dir().join("file");
     let copy = world.lab.dir().join("copy");
     files::make_random(&file, FILE_BYTES).unwrap();
-    let begin = Instant::now();
+    let begin = now();
     let to = world.link.right_v4().into();
     world.alpha.run("scp", sshd.scp_to(&world.alpha, &file, to, &copy), LIMIT).unwrap().good().unwrap();
     let time = begin.elapsed();
