@@ -1,17 +1,19 @@
 //! Whether to wait for a packet awake: a processor that sleeps takes longer to wake up than many a peer takes to answer.
 //!
 //! Waiting awake pays where the peer runs meanwhile, and harms where it wants this very processor; nobody tells which. So it
-//! is tried, and after each failure left alone for four times as many waits as after the one before. Begin with
-//! [`Awake::is_worth_it`].
+//! is tried, and after each failure left alone for sixteen times as many waits as after the one before: fewer than a hundredth
+//! of the waits may fail, or the 99th percentile shows it. Begin with [`Awake::is_worth_it`].
 
 use std::time::Duration;
 
 /// How long to wait awake: about what it takes to put a virtual processor to sleep and to wake it up.
 pub(crate) const AWAKE: Duration = Duration::from_micros(50);
+/// Waits asleep after the first failure.
+const PAUSE_MIN: u32 = 16;
 /// Waits asleep between two tries at most.
 const PAUSE_MAX: u32 = 1 << 12;
 /// By how much each failure makes the pause longer, and each success shorter.
-const FACTOR: u32 = 4;
+const FACTOR: u32 = 16;
 
 /// The experience so far.
 #[derive(Debug, Default)]
@@ -34,7 +36,7 @@ impl Awake {
     pub(crate) fn note(&mut self, came: bool) {
         self.pause = match came {
             true => self.pause / FACTOR,
-            false => (self.pause * FACTOR).clamp(1, PAUSE_MAX),
+            false => (self.pause * FACTOR).clamp(PAUSE_MIN, PAUSE_MAX),
         };
         self.left = if came { 0 } else { self.pause };
     }
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_fails_is_done_in_less_than_a_hundredth_of_the_waits() {
-        assert!((2..10).contains(&tries(1_000, |_| false)));
+        assert!((2..5).contains(&tries(1_000, |_| false)));
         assert!(tries(1_000_000, |_| false) < 300);
     }
 
