@@ -382,7 +382,7 @@ impl Endpoint {
             return self.replies.error(*route, cookie.answer_header(), &[Cause::StaleCookie { staleness }]);
         }
         if by_tag.is_none() && self.spent.has(&cookie) {
-            return self.on_spent_cookie(now, route, &cookie, existing);
+            return self.on_spent_cookie(now, route, &packet.header, existing);
         }
         //= rfc9260#5.1.5-3
         if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
@@ -400,12 +400,13 @@ impl Endpoint {
         &mut self,
         now: Time,
         route: &Route,
-        cookie: &Cookie,
+        header: &CommonHeader,
         existing: Option<AssociationId>,
     ) {
         self.on_dropped(route, DropReason::SpentCookie);
         if existing.is_none() && self.may_answer_stray(route, now) {
-            self.replies.refuse(*route, cookie.answer_header(), &[]);
+            // The T bit says that nobody is here: to a peer whose SHUTDOWN COMPLETE was lost that is the end it waits for.
+            self.replies.abort_reflecting(*route, super::demux::reflect(header));
         }
     }
 

@@ -182,7 +182,7 @@ fn a_cookie_makes_one_association_and_is_answered_by_abort_when_that_is_over() {
     t.world.run_for(Duration::from_millis(1));
     for _ in 0..3 {
         let answers = evil(&t).echo(&mut t.world, &answer);
-        assert_eq!(answers.iter().filter(|(_, p)| chunk_names(p) == "ABORT").count(), 1);
+        assert_eq!(answers.iter().filter(|(_, p)| chunk_names(p) == "ABORT(T)").count(), 1);
         assert!(answers.iter().all(|(_, p)| p.len() <= 16));
     }
     assert_eq!(t.world.host(t.b).endpoint.associations().count(), 0);
