@@ -380,10 +380,10 @@ impl Outstanding {
             back.extend((burst.first.0..burst.end.0).map(Seq).filter(given_up));
         }
         for seq in back {
-            let Some(index) = self.index(seq) else { continue };
+            // What left twice at one time is in two bursts.
+            let Some(index) = self.index(seq).filter(|_| self.lost.remove(&seq)) else { continue };
             self.chunks[index].fate = Fate::InFlight;
             self.lanes[path.0].flight += self.chunks[index].fragment.payload.len();
-            self.lost.remove(&seq);
         }
     }
 

@@ -113,6 +113,20 @@ fn a_timeout_is_spurious_if_what_was_not_sent_again_is_acknowledged() {
 }
 
 #[test]
+fn a_chunk_that_left_twice_in_one_instant_is_in_flight_once_after_a_spurious_timeout() {
+    let mut o = sent(6);
+    sack_at(&mut o, 100, 1, &[]);
+    o.on_probe(Seq(4), Time::from_millis(110));
+    o.on_probe(Seq(5), Time::from_millis(110));
+    o.on_probe(Seq(4), Time::from_millis(110));
+    o.on_t3(P, Time::from_millis(1100));
+    o.give_up(P);
+    o.on_retransmit(Seq(1), P, Time::from_millis(1100));
+    assert!(sack_at(&mut o, 1160, 3, &[]).timeout_was_spurious);
+    assert_eq!(o.flight(P), 300);
+}
+
+#[test]
 fn a_timeout_is_not_spurious_if_the_answer_may_be_to_what_was_sent_since() {
     let mut o = sent(6);
     sack_at(&mut o, 100, 1, &[]);
