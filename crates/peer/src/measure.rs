@@ -4,7 +4,7 @@
 //! what it receives is counted and dropped, or sent back. Begin with [`receive`] and [`send`].
 
 use crate::host::Host;
-use crate::modes::{Inbox, Whole, await_event, connect, is_over, linger, offer};
+use crate::modes::{Guest, Inbox, Whole, await_event, connect, is_over, linger, offer};
 use crate::options::Options;
 use anyhow::{Result, bail, ensure};
 use base::Time;
@@ -25,19 +25,12 @@ pub(crate) fn receive(options: &Options, port: u16, seconds: Option<f64>) -> Res
     let limit = seconds.map(Duration::try_from_secs_f64).transpose()?;
     let mut host = Host::open(options, Some(port))?;
     println!("listening");
-    let mut ours: Option<AssociationId> = None;
+    let mut guest = Guest::default();
     let (mut bytes, mut first, mut last, mut over) = (0, None, Time::ZERO, false);
     while !over {
         host.turn(Time::NEVER)?;
-        while let Some((id, event)) = host.engine.poll_event() {
-            if matches!(event, Event::Incoming { .. }) && ours.is_none() {
-                ours = Some(id);
-                let now = host.now();
-                host.engine.accept(now, id);
-            }
-            over |= Some(id) == ours && is_over(&event)?;
-        }
-        let Some(id) = ours else { continue };
+        over |= guest.take_events(&mut host, |_| {})?;
+        let Some(id) = guest.id else { continue };
         let now = host.now();
         while let Some(message) = host.engine.recv(now, id) {
             bytes += message.len();

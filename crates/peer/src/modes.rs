@@ -96,6 +96,33 @@ pub(crate) fn is_over(event: &Event) -> Result<bool> {
     }
 }
 
+/// The one association of a host that serves: the first that comes in.
+#[derive(Default)]
+pub(crate) struct Guest {
+    /// Its id, once it has come.
+    pub(crate) id: Option<AssociationId>,
+}
+
+impl Guest {
+    /// Lets it in, and shows all events to `see`; true when it has ended well.
+    ///
+    /// # Errors
+    /// When it ended otherwise.
+    pub(crate) fn take_events(&mut self, host: &mut Host, see: impl Fn(&Event)) -> Result<bool> {
+        let mut over = false;
+        while let Some((id, event)) = host.engine.poll_event() {
+            if matches!(event, Event::Incoming { .. }) && self.id.is_none() {
+                self.id = Some(id);
+                let now = host.now();
+                host.engine.accept(now, id);
+            }
+            see(&event);
+            over |= Some(id) == self.id && is_over(&event)?;
+        }
+        Ok(over)
+    }
+}
+
 /// Stays a little, so that the peer's end is answered.
 pub(crate) fn linger(host: &mut Host) -> Result<()> {
     let end = host.now() + LINGER;
@@ -118,21 +145,13 @@ fn tell(event: &Event) {
 fn echo(options: &Options, port: u16) -> Result<()> {
     let mut host = Host::open(options, Some(port))?;
     println!("listening");
-    let mut ours: Option<AssociationId> = None;
+    let mut guest = Guest::default();
     let (mut inbox, mut held) = (Inbox::default(), None);
     let (mut messages, mut octets, mut over) = (0, 0, false);
     while !over {
         host.turn(Time::NEVER)?;
-        while let Some((id, event)) = host.engine.poll_event() {
-            if matches!(event, Event::Incoming { .. }) && ours.is_none() {
-                ours = Some(id);
-                let now = host.now();
-                host.engine.accept(now, id);
-            }
-            tell(&event);
-            over |= Some(id) == ours && is_over(&event)?;
-        }
-        let Some(id) = ours else { continue };
+        over |= guest.take_events(&mut host, tell)?;
+        let Some(id) = guest.id else { continue };
         while let Some(message) = held.take().or_else(|| inbox.next(&mut host, id)) {
             if !offer(&mut host, id, &message)? {
                 held = Some(message);

@@ -5,7 +5,7 @@
 
 use crate::content;
 use crate::host::{Host, association_config};
-use crate::modes::{Inbox, await_event, connect_with, is_over, linger};
+use crate::modes::{Guest, Inbox, await_event, connect_with, is_over, linger};
 use crate::options::{Limit, Options};
 use anyhow::{Context, Result, ensure};
 use base::Time;
@@ -126,19 +126,12 @@ fn abandoned(event: &Event) -> u64 {
 pub(crate) fn sink(options: &Options, port: u16) -> Result<()> {
     let mut host = Host::open(options, Some(port))?;
     println!("listening");
-    let (mut ours, mut over) = (None, false);
+    let (mut guest, mut over) = (Guest::default(), false);
     let (mut inbox, mut numbers) = (Inbox::default(), Vec::new());
     while !over {
         host.turn(Time::NEVER)?;
-        while let Some((id, event)) = host.engine.poll_event() {
-            if matches!(event, Event::Incoming { .. }) && ours.is_none() {
-                ours = Some(id);
-                let now = host.now();
-                host.engine.accept(now, id);
-            }
-            over |= Some(id) == ours && is_over(&event)?;
-        }
-        while let Some(message) = ours.and_then(|id| inbox.next(&mut host, id)) {
+        over |= guest.take_events(&mut host, |_| {})?;
+        while let Some(message) = guest.id.and_then(|id| inbox.next(&mut host, id)) {
             let number = message.bytes.first().map_or(0, |first| first.wrapping_mul(INVERSE));
             ensure!(content(number.into(), message.bytes.len()) == message.bytes, "a message came changed");
             numbers.push(number.to_string());

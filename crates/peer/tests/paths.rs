@@ -87,16 +87,22 @@ fn longest_silence(text: &str) -> f64 {
     after.split(' ').next().unwrap().parse().unwrap()
 }
 
+/// A client in the midst of its transfer, and its server.
+fn under_way(world: &Routed, carrier: &str, from: &str, to: &str) -> (Process, Process) {
+    let server = world.serve(&["--carrier", carrier, "--local", to], "echo");
+    let client = [&["--carrier", carrier, "--local", from, "client", to, PORT], &PACED[..]].concat();
+    let mut client = run(&world.alpha, "client", &client);
+    wait_for(&mut client, "connected");
+    std::thread::sleep(BEFORE);
+    assert!(client.is_running(), "{}", client.stdout());
+    (client, server)
+}
+
 fn follows_a_smaller_link(carrier: &str) {
     for family in 0..2 {
         let world = Routed::new();
         let (from, to) = world.families()[family].clone();
-        let server = world.serve(&["--carrier", carrier, "--local", &to], "echo");
-        let client = [&["--carrier", carrier, "--local", &from, "client", &to, PORT], &PACED[..]].concat();
-        let mut client = run(&world.alpha, "client", &client);
-        wait_for(&mut client, "connected");
-        std::thread::sleep(BEFORE);
-        assert!(client.is_running(), "{}", client.stdout());
+        let (client, server) = under_way(&world, carrier, &from, &to);
         world.set_far_mtu("1300");
         let text = all_came_back(client.finish(LIMIT).unwrap());
         assert!(text.contains(&format!("MTU to {to}: ")) && text.contains("now 1300"), "{text}");
@@ -128,13 +134,7 @@ fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
         world.router.tool("nft", &[silence]).unwrap();
         for (from, to) in world.families() {
             world.set_far_mtu("1500");
-            let server = world.serve(&["--carrier", carrier, "--local", &to], "echo");
-            let client =
-                [&["--carrier", carrier, "--local", &from, "client", &to, PORT], &PACED[..]].concat();
-            let mut client = run(&world.alpha, "client", &client);
-            wait_for(&mut client, "connected");
-            std::thread::sleep(BEFORE);
-            assert!(client.is_running(), "{}", client.stdout());
+            let (client, server) = under_way(&world, carrier, &from, &to);
             world.set_far_mtu("1300");
             let text = all_came_back(client.finish(LIMIT).unwrap());
             // Within a timeout, and with what was cut for the larger link.
@@ -148,12 +148,7 @@ fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
 fn ends_when_nobody_listens(carrier: &str) {
     let world = Routed::new();
     for (from, to) in world.families() {
-        let server = world.serve(&["--carrier", carrier, "--local", &to], "echo");
-        let client = [&["--carrier", carrier, "--local", &from, "client", &to, PORT], &PACED[..]].concat();
-        let mut client = run(&world.alpha, "client", &client);
-        wait_for(&mut client, "connected");
-        std::thread::sleep(BEFORE);
-        assert!(client.is_running(), "{}", client.stdout());
+        let (client, server) = under_way(&world, carrier, &from, &to);
         drop(server);
         let ended = client.finish(SOON).expect("it ends long before its timers would end it");
         assert!(ended.stderr.contains("LostContact"), "{}", ended.stderr);

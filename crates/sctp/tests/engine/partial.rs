@@ -12,7 +12,7 @@ use wire::{
     Packet, Ppid, Ssn, StreamId, Tsn,
 };
 
-use crate::support::{Two, at_seconds, content, describe, lose, messages, seconds, sends, two_with};
+use crate::support::{Two, at_seconds, content, describe, lose, messages, seconds, sends, two_with, without};
 
 const PARTIAL: Extensions = Extensions::NONE.with(Extension::PartialReliability);
 const INTERLEAVED: Extensions = PARTIAL.with(Extension::Interleaving);
@@ -61,23 +61,6 @@ fn assert_partly_delivered(t: &Two, sent: &[Outgoing]) -> usize {
         assert!(sent.iter().any(|m| m.unordered && m.bytes == got.bytes), "never sent");
     }
     received.len()
-}
-
-/// The packet without its DATA.
-fn without_data(packet: &[u8]) -> Fate {
-    let parsed = Packet::parse(packet, ChecksumMode::Verify).unwrap();
-    let mut rest = packet[..12].to_vec();
-    rest[8..].fill(0);
-    for raw in parsed.raw_chunks().map(Result::unwrap).filter(|raw| raw.chunk_type != ChunkType::DATA) {
-        rest.extend_from_slice(raw.bytes);
-        rest.resize(rest.len().next_multiple_of(4), 0);
-    }
-    if rest.len() == 12 {
-        return Fate::Drop;
-    }
-    let crc = wire::crc32c(&rest);
-    rest[8..12].copy_from_slice(&crc.to_le_bytes());
-    Fate::Replace(rest)
 }
 
 #[test]
@@ -131,7 +114,7 @@ fn a_message_given_up_while_a_part_of_it_is_sent_again_leaves_no_timer() {
     t.world.set_filter(move |record| {
         let passes = first || !chunk_names(&record.packet).contains("DATA");
         first &= !chunk_names(&record.packet).contains("DATA");
-        if passes { Fate::Pass } else { without_data(&record.packet) }
+        if passes { Fate::Pass } else { without(ChunkType::DATA, &record.packet) }
     });
     t.run_to_end(seconds(60));
     assert_eq!(abandoned(&t), (0, 1));
@@ -147,7 +130,7 @@ fn a_message_may_be_sent_again_just_as_often_as_it_says() {
         &config(PARTIAL),
         limited(Reliability::Retransmissions(2), messages(1, 1000, 1)),
     );
-    t.world.set_filter(|record| without_data(&record.packet));
+    t.world.set_filter(|record| without(ChunkType::DATA, &record.packet));
     t.run_to_end(seconds(60));
     assert_eq!(names(&t).iter().filter(|n| n.contains("DATA")).count(), 3);
     assert_eq!(abandoned(&t), (0, 1));
@@ -254,7 +237,7 @@ fn an_association_whose_every_message_is_given_up_lives_on() {
         &config(PARTIAL),
         limited(Reliability::Retransmissions(0), messages(30, 1000, 3)),
     );
-    t.world.set_filter(|record| without_data(&record.packet));
+    t.world.set_filter(|record| without(ChunkType::DATA, &record.packet));
     assert_eq!(t.run_to_end(seconds(300)), (CloseReason::Graceful, CloseReason::Graceful));
     assert_eq!((t.talk(t.b).received.len(), abandoned(&t).1), (0, 30));
 }
@@ -324,7 +307,7 @@ fn a_point_that_skips_more_streams_than_a_packet_can_name_is_told_in_steps() {
     let many = AssociationConfig { outbound_streams: 600, ..config(PARTIAL) };
     let talk = Conversation { reliability: Reliability::Retransmissions(0), ..sends(sent) };
     let mut t = start(1, LinkConfig::default(), &many, talk);
-    t.world.set_filter(|record| without_data(&record.packet));
+    t.world.set_filter(|record| without(ChunkType::DATA, &record.packet));
     t.world.run_until(at_seconds(200), |w| {
         let host = w.host(t.a);
         host.endpoint

@@ -7,14 +7,14 @@ use sctp::{
     AbortCause, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, ReconfigPolicy,
     Reliability, SendOptions, StateName, StreamDirection,
 };
-use sim::{Conversation, Fate, HostId, LinkConfig, chunk_names};
+use sim::{Conversation, HostId, LinkConfig, chunk_names};
 use wire::{
     Abort, Causes, ChecksumMode, Chunk, ChunkType, Data, Heartbeat, IForwardTsn, IForwardTsnStream, List,
     Mid, Packet, Parameter, Ppid, Ssn, StreamId, Tsn, UnknownChunk,
 };
 
 use crate::stranger::Stranger;
-use crate::support::{Two, content, describe, lose, messages, seconds, sends, sent_by, two_with};
+use crate::support::{Two, content, describe, lose, messages, seconds, sends, sent_by, two_with, without};
 
 /// `a` has ended the association and forgotten it; `b` waits for the SHUTDOWN COMPLETE that was lost.
 fn complete_was_lost() -> Two {
@@ -64,23 +64,6 @@ fn an_association_from_the_same_ports_after_a_lost_shutdown_complete_ends_the_ol
     };
     assert_eq!(closed(&t, t.a), [Some(CloseReason::Graceful)], "{}", describe(&t.world));
     assert_eq!(closed(&t, t.b), [Some(CloseReason::Graceful), Some(CloseReason::Graceful)]);
-}
-
-/// The packet without chunks of this kind.
-fn without(kind: ChunkType, packet: &[u8]) -> Fate {
-    let parsed = Packet::parse(packet, ChecksumMode::Verify).unwrap();
-    let mut rest = packet[..12].to_vec();
-    rest[8..].fill(0);
-    for raw in parsed.raw_chunks().map(Result::unwrap).filter(|raw| raw.chunk_type != kind) {
-        rest.extend_from_slice(raw.bytes);
-        rest.resize(rest.len().next_multiple_of(4), 0);
-    }
-    if rest.len() == 12 {
-        return Fate::Drop;
-    }
-    let crc = wire::crc32c(&rest);
-    rest[8..12].copy_from_slice(&crc.to_le_bytes());
-    Fate::Replace(rest)
 }
 
 fn send(t: &mut Two, stream: u16, bytes: Bytes, reliability: Reliability) {

@@ -9,7 +9,7 @@ use sctp::{
     AssociationConfig, AssociationId, AssociationInfo, CloseReason, EndpointConfig, Event, StateName,
 };
 use sim::{Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoing, World, chunk_names, packet};
-use wire::Chunk;
+use wire::{ChecksumMode, Chunk, ChunkType, Packet};
 
 pub(crate) const UDP: Carrier = Carrier::Udp { peer_port: 9899 };
 
@@ -205,4 +205,21 @@ impl Two {
     pub(crate) fn inject_to_a(&mut self, tag: u32, chunks: &[Chunk<'_>]) {
         self.world.inject(self.a, a_route(), &packet(7, 40_000, tag, chunks));
     }
+}
+
+/// The packet without chunks of this kind.
+pub(crate) fn without(kind: ChunkType, packet: &[u8]) -> Fate {
+    let parsed = Packet::parse(packet, ChecksumMode::Verify).unwrap();
+    let mut rest = packet[..12].to_vec();
+    rest[8..].fill(0);
+    for raw in parsed.raw_chunks().map(Result::unwrap).filter(|raw| raw.chunk_type != kind) {
+        rest.extend_from_slice(raw.bytes);
+        rest.resize(rest.len().next_multiple_of(4), 0);
+    }
+    if rest.len() == 12 {
+        return Fate::Drop;
+    }
+    let crc = wire::crc32c(&rest);
+    rest[8..12].copy_from_slice(&crc.to_le_bytes());
+    Fate::Replace(rest)
 }
