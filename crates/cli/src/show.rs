@@ -8,7 +8,7 @@ use control::{
     Association, Connection, DoctorReport, Explanation, Fallback, LearnedRow, LearnedState, Level,
     PastAttempt, Path, PathState,
 };
-use control::{Response, Role, SettingsReport, ShimState, Status, Verdict, Via};
+use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
 use rules::LearnedEntry;
 
@@ -45,6 +45,11 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     writeln!(out, "accepts:  {} over SCTP, {} refused", c.accepts, c.accepts_refused)?;
     let (sent, received) = (bytes(c.bytes_sent), bytes(c.bytes_received));
     writeln!(out, "bytes:    {sent} sent, {received} received; {} path switches", c.path_switches)?;
+    for carrier in &s.carriers {
+        if let Some(problem) = &carrier.problem {
+            writeln!(out, "{} is closed: {problem}", via(carrier.carrier))?;
+        }
+    }
     connections(out, &s.connections)?;
     associations(out, &s.associations)?;
     listeners(out, s)?;
@@ -78,7 +83,7 @@ fn connections(out: &mut dyn Write, all: &[Connection]) -> io::Result<()> {
             role(c.role).into(),
             c.local.to_string(),
             c.peer.to_string(),
-            state(c.state).into(),
+            c.state.name().into(),
             via(c.carrier).into(),
             bytes(c.bytes_sent),
             bytes(c.bytes_received),
@@ -123,18 +128,25 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
 fn listeners(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     let mut table = Table::new(&[("ADDRESS", Left), ("STATE", Left), ("BECAUSE", Left)]);
     for l in &s.listeners {
-        table.row([l.address.to_string(), state(l.state).into(), l.because.clone()]);
+        table.row([l.address.to_string(), l.state.name().into(), l.because.clone()]);
     }
-    section(out, "Listeners that SCTP peers reach", &table)
+    section(out, "Listeners (SCTP clients reach those in LISTEN)", &table)
 }
 
 fn fallbacks(out: &mut dyn Write, all: &[Fallback]) -> io::Result<()> {
-    let mut table = Table::new(&[("WHEN", Right), ("DESTINATION", Left), ("HELD", Right), ("REASON", Left)]);
+    let mut table = Table::new(&[
+        ("WHEN", Right),
+        ("DESTINATION", Left),
+        ("STATE", Left),
+        ("HELD", Right),
+        ("REASON", Left),
+    ]);
     let now = unix_ms_now();
     for f in all {
         table.row([
             ago(now, f.when_unix_ms),
             f.destination.to_string(),
+            f.state.name().into(),
             millis(f.held_us),
             f.reason.to_string(),
         ]);
@@ -347,19 +359,6 @@ const fn path_state(state: PathState) -> &'static str {
         PathState::Inactive => "inactive",
         PathState::Unconfirmed => "unconfirmed",
         PathState::PotentiallyFailed => "potentially failed",
-    }
-}
-
-const fn state(state: ShimState) -> &'static str {
-    match state {
-        ShimState::Notinit => "NOTINIT",
-        ShimState::Ready => "READY",
-        ShimState::EnableManual => "ENABLE_MANUAL",
-        ShimState::EnableSrules => "ENABLE_SRULES",
-        ShimState::Active => "ACTIVE",
-        ShimState::Listen => "LISTEN",
-        ShimState::Hidden => "HIDDEN",
-        ShimState::Native => "NATIVE",
     }
 }
 

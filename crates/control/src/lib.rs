@@ -22,6 +22,7 @@ mod learned;
 mod reason;
 mod request;
 mod response;
+mod shim;
 mod status;
 
 pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
@@ -38,10 +39,12 @@ pub use reason::FallbackReason;
 pub use request::{Request, RuleSelector};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
 pub use response::{SettingRow, SettingsReport};
+pub use shim::{ShimState, ShimStep};
 pub use status::{
-    Association, Connection, Counters, Direction, Fallback, Listener, Path, PathState, PathsReport,
+    Association, Connection, Counters, Direction, Fallback, Listener, OpenCarrier, Path, PathState,
+    PathsReport,
 };
-pub use status::{Role, ShimState, Status, Via};
+pub use status::{Role, Status, Via};
 
 /// The version of the words. It changes when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;

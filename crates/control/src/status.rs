@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::FallbackReason;
+use crate::{FallbackReason, ShimState};
 
 /// What is going on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,7 +23,10 @@ pub struct Status {
     pub connections: Vec<Connection>,
     /// Associations with peers.
     pub associations: Vec<Association>,
-    /// Listeners of this host that SCTP peers can reach.
+    /// What carries SCTP packets.
+    #[serde(default)]
+    pub carriers: Vec<OpenCarrier>,
+    /// Listeners of this host that TCP reaches from elsewhere; SCTP does those in state LISTEN.
     pub listeners: Vec<Listener>,
     /// The last connections that fell back to TCP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
@@ -64,28 +67,6 @@ pub enum Role {
     Client,
     /// A local program accepted.
     Server,
-}
-
-/// The papers' shim states.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ShimState {
-    /// Not looked at yet.
-    Notinit,
-    /// Looked at; SCTP is possible and not in use.
-    Ready,
-    /// The program asked for SCTP.
-    EnableManual,
-    /// The rules allow SCTP; the association is being set up.
-    EnableSrules,
-    /// The connection rides SCTP.
-    Active,
-    /// A listener that SCTP peers can reach.
-    Listen,
-    /// The association behind an active connection.
-    Hidden,
-    /// The connection of an SCTP peer to a local listener.
-    Native,
 }
 
 /// What a connection rides on.
@@ -152,6 +133,9 @@ pub struct Association {
     pub id: u64,
     /// Its state in RFC 9260's words: COOKIE-WAIT, ESTABLISHED and so on.
     pub state: String,
+    /// Its shim state: the association of a client's connection is HIDDEN behind it, that of an accepted one is NATIVE.
+    #[serde(default)]
+    pub shim: ShimState,
     /// Our SCTP port.
     pub local_port: u16,
     /// The peer's SCTP port.
@@ -223,14 +207,25 @@ pub struct Path {
     pub last_switch_s: Option<u64>,
 }
 
-/// A listener that SCTP peers can reach.
+/// A carrier that the settings ask for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenCarrier {
+    /// Which one.
+    pub carrier: Via,
+    /// Its UDP port, if it is UDP.
+    pub udp_port: Option<u16>,
+    /// Why it is not open; it is tried again every few seconds.
+    pub problem: Option<String>,
+}
+
+/// A listener of this host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Listener {
     /// The address it is bound to.
     pub address: SocketAddr,
     /// Its shim state.
     pub state: ShimState,
-    /// Which rule or default allows it.
+    /// Which rule or default put it there, or what keeps SCTP from it though the rules allow it.
     pub because: String,
 }
 
@@ -243,6 +238,9 @@ pub struct Fallback {
     pub destination: SocketAddr,
     /// How long it was held, in microseconds.
     pub held_us: u64,
+    /// Its shim state since then.
+    #[serde(default)]
+    pub state: ShimState,
     /// Why.
     pub reason: FallbackReason,
 }

@@ -45,6 +45,7 @@ fn association() -> Association {
     Association {
         id: 1,
         state: "ESTABLISHED".into(),
+        shim: ShimState::Hidden,
         local_port: 40_000,
         peer_port: 22,
         peer_is_sctpify: true,
@@ -63,6 +64,7 @@ fn fallback(reason: FallbackReason) -> Fallback {
         when_unix_ms: 1_700_000_000_000,
         destination: "[2001:db8::2]:80".parse().unwrap(),
         held_us: 250_100,
+        state: ShimState::Ready,
         reason,
     }
 }
@@ -98,6 +100,11 @@ fn status() -> Status {
         },
         connections: vec![connection()],
         associations: vec![association()],
+        carriers: vec![OpenCarrier {
+            carrier: Via::SctpUdp,
+            udp_port: Some(9899),
+            problem: Some("the port is taken".into()),
+        }],
         listeners: vec![Listener {
             address: "0.0.0.0:22".parse().unwrap(),
             state: ShimState::Listen,

@@ -1,6 +1,7 @@
 //! Both carriers behind one door.
 
 use std::io;
+use std::ops::Range;
 
 use base::{Carrier, Ecn, Route};
 use mio::{Registry, Token};
@@ -13,6 +14,11 @@ use crate::socket::{Received, Socket};
 use crate::sys::Patience;
 use crate::train::Train;
 use crate::udp::UdpCarrier;
+
+/// The places of the sockets of SCTP in UDP: IPv4, IPv6.
+const UDP_PLACES: Range<usize> = 0..2;
+/// Those of SCTP over IP.
+const RAW_PLACES: Range<usize> = 2..4;
 
 /// The open carriers of a host: SCTP in UDP, SCTP over IP, or both.
 ///
@@ -59,13 +65,45 @@ impl Carriers {
     /// # Errors
     /// Those of epoll_ctl(2).
     pub fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
-        for place in 0..Self::TOKENS {
+        self.register_places(registry, first, 0..Self::TOKENS)
+    }
+
+    fn register_places(&mut self, registry: &Registry, first: Token, places: Range<usize>) -> io::Result<()> {
+        for place in places {
             if let (Some(pair), is_v4) = self.at(place) {
                 let socket = if is_v4 { &mut pair.v4 } else { &mut pair.v6 };
                 socket.as_mut().map_or(Ok(()), |s| s.register(registry, Token(first.0 + place)))?;
             }
         }
         Ok(())
+    }
+
+    /// Adds SCTP in UDP to carriers that are registered already, with the same first token.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn add_udp(&mut self, udp: UdpCarrier, registry: &Registry, first: Token) -> io::Result<()> {
+        self.udp = Some(udp);
+        self.register_places(registry, first, UDP_PLACES)
+    }
+
+    /// Adds SCTP over IP to carriers that are registered already, with the same first token.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn add_raw(&mut self, raw: RawCarrier, registry: &Registry, first: Token) -> io::Result<()> {
+        self.raw = Some(raw);
+        self.register_places(registry, first, RAW_PLACES)
+    }
+
+    /// Whether SCTP in UDP is open.
+    pub const fn has_udp(&self) -> bool {
+        self.udp.is_some()
+    }
+
+    /// Whether SCTP over IP is open.
+    pub const fn has_raw(&self) -> bool {
+        self.raw.is_some()
     }
 
     /// Sends the packets over their route's carrier; see [`UdpCarrier::send`].
@@ -161,8 +199,8 @@ impl Carriers {
     /// The carrier and whether the IPv4 socket is meant: UDP over IPv4, UDP over IPv6, raw IPv4, raw IPv6.
     fn at(&mut self, place: usize) -> (Option<&mut Pair>, bool) {
         let pair = match place {
-            0 | 1 => self.udp.as_mut().map(|udp| &mut udp.pair),
-            2 | 3 => self.raw.as_mut().map(|raw| &mut raw.pair),
+            place if UDP_PLACES.contains(&place) => self.udp.as_mut().map(|udp| &mut udp.pair),
+            place if RAW_PLACES.contains(&place) => self.raw.as_mut().map(|raw| &mut raw.pair),
             _ => None,
         };
         (pair, place.is_multiple_of(2))

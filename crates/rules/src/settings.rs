@@ -130,6 +130,8 @@ pub struct Settings {
     pub learned_store: String,
     /// Whether data goes by all paths at once.
     pub multipath: Multipath,
+    /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
+    pub manual_mark: u32,
 }
 
 impl Default for Settings {
@@ -150,6 +152,7 @@ impl Default for Settings {
             learned_hold_max_s: 3600,
             learned_store: String::new(),
             multipath: Multipath::Off,
+            manual_mark: 0,
         }
     }
 }
@@ -346,6 +349,17 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.multipath.to_string(),
         write: |s, v| put(&mut s.multipath, v.parse().ok()),
+    },
+    Setting {
+        name: "manual_mark",
+        kind: Kind::Number { min: 0, max: u32::MAX, unit: "" },
+        doc: "Connections whose packets carry this mark are tried over SCTP whatever the rules and the learned table say \
+              (the papers' ENABLE_MANUAL); 0 means that no mark asks for that. A program sets it by the socket option \
+              SO_MARK; an nftables chain at the output hook with a priority below -155 sets it by user or cgroup: \
+              `meta skuid alice meta mark set 7`.",
+        needs_restart: false,
+        read: |s| s.manual_mark.to_string(),
+        write: |s, v| put(&mut s.manual_mark, v.parse().ok()),
     },
 ];
 

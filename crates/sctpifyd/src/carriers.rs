@@ -2,10 +2,9 @@
 //!
 //! Invariant: while a batch waits, no other is asked of the engine, so packets leave in the order it made them.
 
-use std::io;
-
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use base::{Ecn, Route, Time};
+use control::{OpenCarrier, Via};
 use mio::{Registry, Token};
 use netio::{Carriers, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use rules::Settings;
@@ -24,6 +23,10 @@ const MTU_FALLBACK: u16 = 1280;
 /// The carriers with their batch.
 pub(crate) struct Outlet {
     carriers: Carriers,
+    /// SCTP in UDP, by this port.
+    udp: Option<Wanted<u16>>,
+    /// SCTP over IP.
+    raw: Option<Wanted<()>>,
     batch: Box<[u8]>,
     /// What of the batch still waits, from which byte on.
     waiting: Option<(Transmit, usize)>,
@@ -32,24 +35,51 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// Opens what the settings ask for, in the calling thread's network namespace.
-    pub(crate) fn open(settings: &Settings) -> Result<Outlet> {
-        let udp = settings.carriers.has_udp().then(|| UdpCarrier::bind(settings.udp_port));
-        let udp = udp.transpose().with_context(|| {
-            format!("cannot open UDP port {} for SCTP in UDP: see setting udp_port", settings.udp_port)
-        })?;
-        let raw = if settings.carriers.has_ip132() { open_raw()? } else { None };
-        Ok(Outlet {
-            carriers: Carriers::new(udp, raw),
+    /// Without carriers; [`Outlet::open`] opens them.
+    pub(crate) fn new(settings: &Settings) -> Outlet {
+        let udp = settings.carriers.has_udp().then_some(settings.udp_port);
+        Outlet {
+            carriers: Carriers::default(),
+            udp: udp.map(Wanted::new),
+            raw: settings.carriers.has_ip132().then(|| Wanted::new(())),
             batch: vec![0; BATCH].into(),
             waiting: None,
             has_more: [false; Carriers::TOKENS],
             errors_waiting: false,
-        })
+        }
     }
 
-    pub(crate) fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
-        self.carriers.register(registry, first)
+    /// Opens what the settings ask for and what is not open yet, in the calling thread's network namespace. What cannot be
+    /// opened is for the operator to see: no application is to notice, for its connections are plain TCP meanwhile.
+    pub(crate) fn open(&mut self, registry: &Registry, first: Token) {
+        let carriers = &mut self.carriers;
+        if let Some(udp) = self.udp.as_mut().filter(|_| !carriers.has_udp()) {
+            udp.settle(open_udp(udp.what).and_then(|udp| Ok(carriers.add_udp(udp, registry, first)?)));
+        }
+        if let Some(raw) = self.raw.as_mut().filter(|_| !carriers.has_raw()) {
+            raw.settle(open_raw().and_then(|raw| Ok(carriers.add_raw(raw, registry, first)?)));
+        }
+    }
+
+    /// Whether a carrier that the settings ask for is still closed.
+    pub(crate) fn is_lacking(&self) -> bool {
+        let udp = self.udp.as_ref().is_some_and(|udp| udp.problem.is_some());
+        udp || self.raw.as_ref().is_some_and(|raw| raw.problem.is_some())
+    }
+
+    /// What the settings ask for, and what keeps it closed.
+    pub(crate) fn report(&self) -> Vec<OpenCarrier> {
+        let udp = self.udp.as_ref().map(|udp| OpenCarrier {
+            carrier: Via::SctpUdp,
+            udp_port: Some(udp.what),
+            problem: udp.problem.clone(),
+        });
+        let raw = self.raw.as_ref().map(|raw| OpenCarrier {
+            carrier: Via::Sctp,
+            udp_port: None,
+            problem: raw.problem.clone(),
+        });
+        udp.into_iter().chain(raw).collect()
     }
 
     /// Whether packets can go this way at all.
@@ -179,13 +209,39 @@ fn path_error(kind: PathErrorKind) -> PathError {
     })
 }
 
-/// The raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
-fn open_raw() -> Result<Option<RawCarrier>> {
-    if let Some(found) = netio::kernel_sctp() {
-        tracing::warn!("IP protocol 132 stays closed: {found}");
-        return Ok(None);
+/// A carrier that the settings ask for.
+struct Wanted<T> {
+    what: T,
+    /// Why it is not open.
+    problem: Option<String>,
+}
+
+impl<T> Wanted<T> {
+    fn new(what: T) -> Self {
+        Wanted { what, problem: None }
     }
-    RawCarrier::open()
-        .map(Some)
-        .context("cannot open IP protocol 132 (needs CAP_NET_RAW): see setting carriers")
+
+    /// Takes note of an attempt to open it; tells the log what has changed.
+    fn settle(&mut self, outcome: Result<()>) {
+        let problem = outcome.err().map(|error| format!("{error:#}"));
+        match &problem {
+            Some(problem) if self.problem.as_ref() != Some(problem) => tracing::error!("{problem}"),
+            None if self.problem.is_some() => tracing::info!("a carrier that was closed is open now"),
+            _ => {}
+        }
+        self.problem = problem;
+    }
+}
+
+fn open_udp(port: u16) -> Result<UdpCarrier> {
+    UdpCarrier::bind(port)
+        .with_context(|| format!("cannot open UDP port {port} for SCTP in UDP: see setting udp_port"))
+}
+
+/// The raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
+fn open_raw() -> Result<RawCarrier> {
+    if let Some(found) = netio::kernel_sctp() {
+        bail!("IP protocol 132 stays closed: {found}");
+    }
+    RawCarrier::open().context("cannot open IP protocol 132 (needs CAP_NET_RAW): see setting carriers")
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
-use control::{FallbackReason, Role};
+use control::{FallbackReason, Role, ShimState, ShimStep};
 use intercept::{Arrival, ClientState, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings};
@@ -18,7 +18,7 @@ use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
 use crate::birth;
 use crate::clock::today;
-use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
+use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
@@ -102,7 +102,7 @@ impl Shard {
                 self.history.counters.connects_learned_tcp += 1;
                 self.release_syn(&syn);
             }
-            Err(Plain::Because(reason)) => self.fall_back(&syn, Duration::ZERO, reason, None),
+            Err(Plain::Because(reason)) => self.fall_back(&syn, Tried::NOT, reason, None),
         }
     }
 
@@ -117,7 +117,7 @@ impl Shard {
     }
 
     fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
-        let settings = self.decide(syn)?;
+        let (settings, shim) = self.decide(syn)?;
         if self.find_client(syn)? == Waiting::No {
             // Nobody waits for this connection; what sent the SYN gets plain TCP.
             return Err(Plain::ByRule);
@@ -125,7 +125,8 @@ impl Shard {
         let association = self.connect(syn, &settings)?;
         let (patience, _) = timing::init_patience(&settings);
         let others = self.now + birth::head_start(&settings);
-        let connection = Connection::new(association, Role::Client, syn.flow, self.now, Stage::Init(*syn));
+        let stage = Stage::Init(*syn);
+        let connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
         let id = self.connections.insert(connection);
         self.awaiting_init_ack.insert(id);
         self.timers.set(self.now + patience, Timer::Race(id));
@@ -133,20 +134,13 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether the connection may ride SCTP at all.
-    fn decide(&mut self, syn: &HeldSyn) -> Result<Settings, Plain> {
+    /// Whether the connection may ride SCTP at all, and because of what: the state says it.
+    fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
         let (local, remote) = (syn.flow.local(), syn.flow.remote());
         if remote.ip().is_loopback() || remote.ip().is_multicast() || self.addresses.is_own(remote.ip()) {
             return Err(Plain::ByRule);
         }
-        let (settings, is_order) = {
-            let mut book = self.rules.lock();
-            let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
-            if FallbackReason::from_decision(&decision).is_some() {
-                return Err(Plain::ByRule);
-            }
-            (book.settings.clone(), decision.is_order())
-        };
+        let (settings, step, is_order) = self.ask_rules(syn)?;
         if self.stopping {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
@@ -160,7 +154,21 @@ impl Shard {
             self.rules.record(Chain::Remote, remote, Outcome::KeptOnTcp);
             return Err(Plain::Learned);
         }
-        Ok(settings)
+        Ok((settings, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
+    }
+
+    /// What allows the connection to ride SCTP, and whether that is an order.
+    fn ask_rules(&self, syn: &HeldSyn) -> Result<(Settings, ShimStep, bool), Plain> {
+        let remote = syn.flow.remote();
+        let mut book = self.rules.lock();
+        if is_asked_for(syn.mark, &book.settings) {
+            return Ok((book.settings.clone(), ShimStep::AskedFor, true));
+        }
+        let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
+        if FallbackReason::from_decision(&decision).is_some() {
+            return Err(Plain::ByRule);
+        }
+        Ok((book.settings.clone(), ShimStep::Allowed, decision.is_order()))
     }
 
     fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
@@ -257,10 +265,14 @@ impl Shard {
 
     /// ABORT first, then the SYN is released as plain TCP.
     fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
-        let held = self.connections.get(id).map(|connection| self.now.since(connection.began));
+        let now = self.now;
+        let tried = self.connections.get_mut(id).map(|connection| Tried {
+            held: now.since(connection.began),
+            shim: connection.step(ShimStep::Failed),
+        });
         self.drop_connection(id);
         self.transmit();
-        self.fall_back(syn, held.unwrap_or_default(), reason, failure);
+        self.fall_back(syn, tried.unwrap_or(Tried::NOT), reason, failure);
     }
 
     /// The association of a held SYN is over before it was used.
@@ -290,6 +302,7 @@ impl Shard {
         self.diverted.insert(syn.flow, Time::NEVER);
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.stage = Stage::Diverted;
+        connection.step(ShimStep::Associated);
         connection.peer = peer;
         let setup_us = micros(self.now.since(connection.began));
         let rtt_us = connection.rtt_us;
@@ -350,10 +363,10 @@ impl Shard {
     /// Releases a SYN as plain TCP though SCTP was allowed.
     ///
     /// `failure`: what that says of the destination, if anything.
-    fn fall_back(&mut self, syn: &HeldSyn, held: Duration, reason: FallbackReason, failure: Option<Failure>) {
+    fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
         let destination = syn.flow.remote();
         self.udp_peers.forget(destination.ip());
-        self.history.fell_back(destination, micros(held), reason);
+        self.history.fell_back(destination, micros(tried.held), tried.shim, reason);
         self.release_syn(syn);
         self.rules.record(Chain::Remote, destination, Outcome::Tcp(failure));
         let settings = self.rules.settings();
@@ -392,6 +405,18 @@ enum Waiting {
     No,
 }
 
+/// What was done before a SYN goes on as plain TCP.
+#[derive(Clone, Copy)]
+struct Tried {
+    held: Duration,
+    shim: ShimState,
+}
+
+impl Tried {
+    /// It was looked at, no more.
+    const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
+}
+
 /// Why a SYN goes on as plain TCP.
 enum Plain {
     /// The rules, or what the connection is, say so; that is nothing to report.
@@ -400,6 +425,11 @@ enum Plain {
     Learned,
     /// The rules would allow SCTP.
     Because(FallbackReason),
+}
+
+/// Whether the packet's mark asks for SCTP.
+const fn is_asked_for(mark: u32, settings: &Settings) -> bool {
+    settings.enable && settings.manual_mark != 0 && mark == settings.manual_mark
 }
 
 fn limit(what: &str) -> Plain {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use base::Time;
-use control::Role;
+use control::{Role, ShimState, ShimStep};
 use intercept::{FourTuple, HeldSyn};
 use mio::net::TcpStream;
 use relay::{Closed, Peer, Relay};
@@ -28,6 +28,8 @@ pub(crate) struct Connection {
     /// Whether INITs went by other paths too, later than the first.
     pub(crate) asked_elsewhere: bool,
     pub(crate) stage: Stage,
+    /// Its state in the papers' words.
+    shim: ShimState,
     /// What the peer's Adaptation Layer Indication said, once it is known.
     pub(crate) peer: Peer,
     /// Whether it may use any address of this host: not if its local program listens on one only.
@@ -69,12 +71,14 @@ pub(crate) struct Flowing {
 }
 
 impl Connection {
+    /// A connection whose association begins; `shim` is the state it was looked at in.
     pub(crate) fn new(
         association: AssociationId,
         role: Role,
         flow: FourTuple,
         began: Time,
         stage: Stage,
+        shim: ShimState,
     ) -> Self {
         Connection {
             association,
@@ -84,6 +88,7 @@ impl Connection {
             rtt_us: None,
             asked_elsewhere: false,
             stage,
+            shim,
             peer: Peer::Native,
             roams: true,
             peer_shutdown: false,
@@ -91,6 +96,16 @@ impl Connection {
             bytes_sent: 0,
             bytes_received: 0,
         }
+    }
+
+    pub(crate) const fn shim(&self) -> ShimState {
+        self.shim
+    }
+
+    /// Takes a step of the papers' Figure 4, to the state that it returns.
+    pub(crate) fn step(&mut self, step: ShimStep) -> ShimState {
+        self.shim = stepped(self.shim, step);
+        self.shim
     }
 
     /// The local listener took the connection; COOKIE ACK may go.
@@ -110,6 +125,17 @@ impl Connection {
             }
         }
     }
+}
+
+/// The state after the step. One that the figure does not have leaves all as it is: a mistake of this program, which must
+/// not cost a connection.
+pub(crate) fn stepped(from: ShimState, step: ShimStep) -> ShimState {
+    let to = from.after(step);
+    debug_assert!(to.is_some(), "{step:?} from {}", from.name());
+    to.unwrap_or_else(|| {
+        tracing::error!(from = from.name(), ?step, "no such transition of shim states");
+        from
+    })
 }
 
 /// All connections, found by number, association or addresses.

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use control::{Counters, Fallback, FallbackReason, PastAttempt};
+use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState};
 
 use crate::clock::unix_ms;
 
@@ -31,10 +31,16 @@ impl History {
     }
 
     /// A connection that the rules allowed is plain TCP after all.
-    pub(crate) fn fell_back(&mut self, destination: SocketAddr, held_us: u64, reason: FallbackReason) {
+    pub(crate) fn fell_back(
+        &mut self,
+        destination: SocketAddr,
+        held_us: u64,
+        state: ShimState,
+        reason: FallbackReason,
+    ) {
         self.counters.connects_fallback += 1;
         tracing::info!(%destination, held_us, %reason, "plain TCP");
-        let fallback = Fallback { when_unix_ms: unix_ms(), destination, held_us, reason };
+        let fallback = Fallback { when_unix_ms: unix_ms(), destination, held_us, state, reason };
         self.remember(destination, PastAttempt::Tcp(fallback));
     }
 
@@ -68,7 +74,7 @@ mod tests {
         let mut history = History::default();
         let to: SocketAddr = ([10, 0, 0, 1], 80).into();
         for held_us in 0..2 * KEPT as u64 {
-            history.fell_back(to, held_us, FallbackReason::DaemonStopping);
+            history.fell_back(to, held_us, ShimState::Ready, FallbackReason::DaemonStopping);
         }
         assert_eq!(history.attempts.len(), KEPT);
         assert_eq!(history.fallbacks()[0].held_us, 2 * KEPT as u64 - 1);

@@ -6,14 +6,15 @@ use std::time::Duration;
 use base::Carrier;
 use control::{
     Association, Check, Connection, Direction, DoctorReport, Explanation, FallbackReason, LearnedRow, Level,
-    Listener, Path, PathState, PathsReport, Request, Response, Role, ShimState, Status, Verdict, Via,
+    Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role, ShimState, ShimStep,
+    Status, Verdict, Via,
 };
 use relay::Peer;
-use rules::{Chain, Decision};
+use rules::{Because, Chain, Decision};
 use sctp::{AssociationId, AssociationInfo, PathInfo, StateName};
 
 use crate::clock::today;
-use crate::connection::{Connection as Known, ConnectionId, Stage};
+use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
 use crate::listeners::listeners;
 use crate::shard::Shard;
 
@@ -44,6 +45,7 @@ impl Shard {
             counters,
             connections: self.connections.iter().map(|(id, known)| self.connection(id, known)).collect(),
             associations: self.associations(),
+            carriers: self.outlet.report(),
             listeners: self.listeners(),
             recent_fallbacks: self.history.fallbacks(),
         }
@@ -57,7 +59,7 @@ impl Shard {
             role: known.role,
             local: known.flow.local(),
             peer: known.flow.remote(),
-            state: shim_state(known),
+            state: known.shim(),
             carrier: in_use.map_or(Via::Sctp, |path| via(path.route.carrier)),
             fallback: None,
             bytes_sent: known.bytes_sent,
@@ -82,6 +84,7 @@ impl Shard {
         Association {
             id: id.0,
             state: state_text(info.state).to_owned(),
+            shim: shim_of_association(known.role),
             local_port: info.local_port,
             peer_port: info.remote_port,
             peer_is_sctpify: Peer::of_adaptation(info.adaptation) == Peer::Shim,
@@ -100,14 +103,38 @@ impl Shard {
     }
 
     fn listeners(&self) -> Vec<Listener> {
-        let book = self.rules.lock();
-        let reachable = listeners().into_iter().filter(|address| !address.ip().is_loopback());
-        let allowed = reachable.filter_map(|address| {
-            let decision = book.explain(Chain::Local, address.ip(), address.port());
-            let because = decision.because.to_string();
-            decision.policy.is_enable().then_some(Listener { address, state: ShimState::Listen, because })
-        });
-        allowed.collect()
+        let mut reachable = listeners();
+        reachable.retain(|address| !address.ip().is_loopback());
+        reachable.sort_unstable();
+        reachable.dedup();
+        reachable.into_iter().map(|address| self.listener(address)).collect()
+    }
+
+    /// A listener as it would be after the papers' bind() and listen().
+    fn listener(&self, address: SocketAddr) -> Listener {
+        let decision = self.rules.lock().explain(Chain::Local, address.ip(), address.port());
+        let obstacle = self.obstacle(address.ip());
+        let steps: &[ShimStep] = match (&decision.because, decision.policy.is_enable(), &obstacle) {
+            (Because::DisabledGlobally, ..) => &[],
+            (_, false, _) => &[ShimStep::Created],
+            (_, true, Some(_)) => &[ShimStep::Created, ShimStep::Allowed],
+            (_, true, None) => &[ShimStep::Created, ShimStep::Allowed, ShimStep::Listens],
+        };
+        let state = steps.iter().fold(ShimState::Notinit, |state, step| stepped(state, *step));
+        let because = obstacle.filter(|_| state == ShimState::EnableSrules);
+        Listener { address, state, because: because.unwrap_or_else(|| decision.because.to_string()) }
+    }
+
+    /// What keeps SCTP clients from a listener that the rules allow: where the papers' bind() fails for SCTP.
+    fn obstacle(&self, address: IpAddr) -> Option<String> {
+        if !address.is_unspecified() && !self.addresses.is_own(address) {
+            return Some(format!("{address} is on no interface that sctpify uses"));
+        }
+        let carriers = self.outlet.report();
+        let is_closed = carriers.iter().all(|carrier| carrier.problem.is_some());
+        is_closed.then(|| {
+            carriers.into_iter().filter_map(|carrier| carrier.problem).collect::<Vec<_>>().join("; ")
+        })
     }
 
     fn explain(&self, address: IpAddr, port: u16) -> Explanation {
@@ -163,11 +190,8 @@ impl Shard {
     }
 
     fn doctor(&self) -> DoctorReport {
-        let settings = self.rules.settings();
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
-        if settings.carriers.has_udp() {
-            checks.push(Check::ok("SCTP in UDP", format!("UDP port {} is open", settings.udp_port)));
-        }
+        checks.extend(self.outlet.report().iter().map(carrier_check));
         checks.push(match netio::kernel_sctp() {
             None => Check::ok("kernel SCTP", "not loaded, as it should be"),
             Some(found) => {
@@ -187,16 +211,25 @@ impl Shard {
     }
 }
 
-fn shim_state(known: &Known) -> ShimState {
-    match (&known.stage, known.role) {
-        (Stage::Init(_) | Stage::Cookie(_) | Stage::Connecting(_) | Stage::Accepting(_), _) => {
-            ShimState::EnableSrules
+fn carrier_check(carrier: &OpenCarrier) -> Check {
+    let name = match carrier.carrier {
+        Via::SctpUdp => "SCTP in UDP",
+        Via::Sctp | Via::Tcp => "SCTP over IP",
+    };
+    match (&carrier.problem, carrier.udp_port) {
+        (Some(problem), _) => {
+            let remedy = "stop what is in the way, or change the setting named; it is tried again by itself";
+            Check::bad(name, Level::Missing, problem.clone(), remedy)
         }
-        (Stage::Diverted | Stage::Relaying(_), Role::Client) => ShimState::Active,
-        (Stage::Diverted | Stage::Relaying(_), Role::Server) if known.peer == Peer::Native => {
-            ShimState::Native
-        }
-        (Stage::Diverted | Stage::Relaying(_), Role::Server) => ShimState::Active,
+        (None, Some(port)) => Check::ok(name, format!("UDP port {port} is open")),
+        (None, None) => Check::ok(name, "IP protocol 132 is open"),
+    }
+}
+
+const fn shim_of_association(role: Role) -> ShimState {
+    match role {
+        Role::Client => ShimState::Hidden,
+        Role::Server => ShimState::Native,
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use control::Role;
+use control::{Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState};
 use mio::Interest;
 use relay::{Peer, Role as RelayRole};
@@ -129,7 +129,8 @@ impl Shard {
             Interest::READABLE | Interest::WRITABLE,
         )?;
         let stage = Stage::Connecting(spoofed.stream);
-        let mut connection = Connection::new(association, Role::Server, flow, self.now, stage);
+        let mut connection =
+            Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);
         connection.peer = peer;
         connection.roams = self.rules.settings().force_bindall
             || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());

@@ -50,6 +50,8 @@ const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
 const EVENTS_PER_TURN: usize = 1024;
 /// SYNs and arrivals taken in one turn at most.
 const SYNS_PER_TURN: usize = 128;
+/// How often a carrier that could not be opened is tried again.
+const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
 /// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
@@ -68,6 +70,8 @@ pub(crate) enum Timer {
     Listener(ConnectionId),
     /// A diversion has outlived its connection long enough?
     Undivert(FourTuple),
+    /// Can a carrier be opened that could not be?
+    Carriers,
     /// Is there anything to probe?
     Probes,
     /// No INIT ACK for a probe yet?
@@ -165,7 +169,7 @@ impl Shard {
         let registry = poll.registry();
         let waker = Arc::new(Waker::new(registry, WAKER)?);
         registry.register(interceptor.queue(), QUEUE, Interest::READABLE)?;
-        outlet.register(registry, CARRIERS)?;
+        outlet.open(registry, CARRIERS);
         for (place, listener) in interceptor.listeners().iter_mut().enumerate().take(LISTENERS_MAX) {
             registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
         }
@@ -214,6 +218,7 @@ impl Shard {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
         self.timers.set(self.now, Timer::Probes);
+        self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         while !self.stopping {
             self.wait(&mut events, more)?;
             self.beat();
@@ -381,9 +386,18 @@ impl Shard {
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
                 Timer::Undivert(flow) => self.on_diversion_over(flow),
+                Timer::Carriers => self.open_carriers(),
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
             }
+        }
+    }
+
+    /// Opens what could not be opened before, now and again: another program may have had the port.
+    fn open_carriers(&mut self) {
+        if self.outlet.is_lacking() {
+            self.outlet.open(self.poll.registry(), CARRIERS);
+            self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     keep_freed_memory();
     let rules = RulesStore::load(args)?;
     let learned = LearnedStore::load(args);
-    let outlet = Outlet::open(&rules.settings())?;
+    let outlet = Outlet::new(&rules.settings());
     let interceptor = Interceptor::set_up(&Config::default())?;
     let (shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;

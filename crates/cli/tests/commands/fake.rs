@@ -61,6 +61,7 @@ pub(crate) fn status() -> Status {
         associations: vec![Association {
             id: 1,
             state: "ESTABLISHED".into(),
+            shim: ShimState::Hidden,
             local_port: 40_000,
             peer_port: 22,
             peer_is_sctpify: true,
@@ -72,11 +73,13 @@ pub(crate) fn status() -> Status {
             peer_window_bytes: 0,
             paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
         }],
+        carriers: Vec::new(),
         listeners: Vec::new(),
         recent_fallbacks: vec![Fallback {
             when_unix_ms: 0,
             destination: "10.0.1.2:80".parse().unwrap(),
             held_us: 250_000,
+            state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
     }

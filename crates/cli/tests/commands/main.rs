@@ -194,7 +194,7 @@ fn status_shows_connections_associations_and_fallback_reasons() {
         "   5  client  10.0.1.1:40000  10.0.1.2:22  ACTIVE  sctp-udp  64.0 MiB     100 B  12 s      1",
         "1 of 2 active",
         "the peer did not answer by SCTP within 250 ms",
-        "Listeners that SCTP peers reach: none",
+        "Listeners (SCTP clients reach those in LISTEN): none",
     ] {
         assert!(status.contains(part), "{part} is not in:\n{status}");
     }

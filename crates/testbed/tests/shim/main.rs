@@ -11,5 +11,6 @@ mod load;
 mod mtu;
 mod multipath;
 mod roaming;
+mod states;
 mod truth;
 mod world;

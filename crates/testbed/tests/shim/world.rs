@@ -117,7 +117,7 @@ impl World {
     }
 }
 
-fn status(daemon: &Daemon) -> Value {
+pub(crate) fn status(daemon: &Daemon) -> Value {
     let told = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
     serde_json::from_str(&told.stdout).unwrap()
 }

@@ -1,0 +1,143 @@
+//! The papers' shim states, and what leads from one to the next (section IV and Figure 4 of the first paper).
+//!
+//! | the paper's kernel | here |
+//! |---|---|
+//! | a TCP socket with a hidden SCTP socket | a local program's connection with an association |
+//! | `socket()` made the hidden socket | the daemon looks at the connection, or finds the listener |
+//! | a socket option enables the shim | the connection's packets carry the mark of setting `manual_mark` |
+//! | `listen()` on the hidden socket | INITs for the listener are answered |
+//!
+//! Invariant: [`ShimState::after`] is the only way from one state to another; HIDDEN and NATIVE are left by nothing.
+
+use serde::{Deserialize, Serialize};
+
+/// A shim state, by the paper's names without `SHIM_`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ShimState {
+    /// Not looked at yet, or sctpify is switched off.
+    #[default]
+    Notinit,
+    /// Looked at; SCTP is not in use: not allowed, or it was tried and the connection is plain TCP.
+    Ready,
+    /// The mark of the connection asks for SCTP, whatever the rules say.
+    EnableManual,
+    /// The rules allow SCTP, and it is not in use yet; a listener stays here while SCTP cannot reach it.
+    EnableSrules,
+    /// The connection rides SCTP.
+    Active,
+    /// A listener that SCTP clients reach as TCP clients do.
+    Listen,
+    /// The association behind a local client's connection.
+    Hidden,
+    /// The connection of an SCTP client to a local listener.
+    Native,
+}
+
+/// What leads from one shim state to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShimStep {
+    /// The daemon looks at it.
+    Created,
+    /// The connection's mark asks for SCTP.
+    AskedFor,
+    /// The rules allow SCTP.
+    Allowed,
+    /// The association is up.
+    Associated,
+    /// There is no association: the connection is plain TCP.
+    Failed,
+    /// SCTP clients reach the listener.
+    Listens,
+}
+
+impl ShimState {
+    /// All of them.
+    pub const ALL: [ShimState; 8] = [
+        ShimState::Notinit,
+        ShimState::Ready,
+        ShimState::EnableManual,
+        ShimState::EnableSrules,
+        ShimState::Active,
+        ShimState::Listen,
+        ShimState::Hidden,
+        ShimState::Native,
+    ];
+
+    /// The state that this step leads to; none if the step cannot be taken from here.
+    pub const fn after(self, step: ShimStep) -> Option<ShimState> {
+        use ShimState as S;
+        Some(match (self, step) {
+            (S::Notinit, ShimStep::Created) => S::Ready,
+            (S::Ready, ShimStep::AskedFor) => S::EnableManual,
+            (S::Ready, ShimStep::Allowed) => S::EnableSrules,
+            (S::EnableManual | S::EnableSrules, ShimStep::Associated) => S::Active,
+            (S::EnableManual | S::EnableSrules, ShimStep::Failed) => S::Ready,
+            (S::EnableManual | S::EnableSrules, ShimStep::Listens) => S::Listen,
+            _ => return None,
+        })
+    }
+
+    /// Its name in the paper, without `SHIM_`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ShimState::Notinit => "NOTINIT",
+            ShimState::Ready => "READY",
+            ShimState::EnableManual => "ENABLE_MANUAL",
+            ShimState::EnableSrules => "ENABLE_SRULES",
+            ShimState::Active => "ACTIVE",
+            ShimState::Listen => "LISTEN",
+            ShimState::Hidden => "HIDDEN",
+            ShimState::Native => "NATIVE",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ShimState::{self as S, *};
+    use super::ShimStep::{self, *};
+
+    const STEPS: [ShimStep; 6] = [Created, AskedFor, Allowed, Associated, Failed, Listens];
+
+    /// Figure 4, arrow by arrow, and section V for the way back to READY; nothing else may move.
+    const FIGURE_4: [(S, ShimStep, S); 9] = [
+        (Notinit, Created, Ready),
+        (Ready, AskedFor, EnableManual),
+        (Ready, Allowed, EnableSrules),
+        (EnableManual, Associated, Active),
+        (EnableSrules, Associated, Active),
+        (EnableManual, Failed, Ready),
+        (EnableSrules, Failed, Ready),
+        (EnableManual, Listens, Listen),
+        (EnableSrules, Listens, Listen),
+    ];
+
+    #[test]
+    fn each_arrow_of_the_figure_is_there_and_no_other() {
+        for state in S::ALL {
+            for step in STEPS {
+                let arrow = FIGURE_4.iter().find(|(from, by, _)| (*from, *by) == (state, step));
+                assert_eq!(state.after(step), arrow.map(|(_, _, to)| *to), "{state:?} {step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_leads_to_or_from_the_states_of_the_association_and_of_an_accepted_connection() {
+        let ends = [Hidden, Native];
+        let reached = S::ALL.iter().flat_map(|from| STEPS.map(|step| (*from, from.after(step))));
+        assert!(
+            reached
+                .into_iter()
+                .all(|(from, to)| to.is_none_or(|to| !ends.contains(&from) && !ends.contains(&to)))
+        );
+    }
+
+    #[test]
+    fn names_are_those_of_the_wire() {
+        for state in S::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+        }
+    }
+}
