@@ -50,6 +50,7 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
             writeln!(out, "{} is closed: {problem}", via(carrier.carrier))?;
         }
     }
+    writeln!(out, "confined: {}", s.confinement)?;
     connections(out, &s.connections)?;
     associations(out, &s.associations)?;
     listeners(out, s)?;

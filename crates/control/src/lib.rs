@@ -14,6 +14,7 @@
 mod args;
 mod client;
 mod config;
+mod confinement;
 mod doctor;
 mod explain;
 mod files;
@@ -29,6 +30,7 @@ pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
 pub use args::{LEARNED_FILE_NAME, RULES_FILE_NAME};
 pub use client::{Client, ClientError};
 pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
+pub use confinement::{Confinement, Measure};
 pub use doctor::{Check, DoctorReport, Level};
 pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FallbackReason, ShimState};
+use crate::{Confinement, FallbackReason, ShimState};
 
 /// What is going on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Status {
     pub listeners: Vec<Listener>,
     /// The last connections that fell back to TCP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
+    /// What the daemon has given up since it was set up.
+    #[serde(default)]
+    pub confinement: Confinement,
 }
 
 /// Sums since the daemon started.

@@ -111,6 +111,11 @@ fn status() -> Status {
             because: "rule 1 of local-enable: -P 22".into(),
         }],
         recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
+        confinement: Confinement {
+            capabilities: Measure::InForce { left: "net_admin, net_raw".into() },
+            system_calls: Measure::Off,
+            files: Measure::Unavailable { why: "no Landlock".into() },
+        },
     }
 }
 

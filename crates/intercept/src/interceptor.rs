@@ -74,6 +74,14 @@ impl Interceptor {
         self.queue.release_all().and(rule)
     }
 
+    /// Runs `job` in the thread that lives in the private namespace: what a thread gives up, it gives up alone.
+    ///
+    /// # Errors
+    /// When a job before it panicked.
+    pub fn run_inside<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        self.namespace.run(job)
+    }
+
     /// The held SYNs.
     pub fn queue(&mut self) -> &mut SynQueue {
         &mut self.queue
@@ -288,6 +296,8 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
     let name = config.shim_interface.clone();
     let entered = namespace.run(move || {
         set_interface_sysctls(&name, ipv6)?;
+        // Clients' own ports may be below 1024, and this daemon may have no CAP_NET_BIND_SERVICE.
+        sysctl::set("ipv4/ip_unprivileged_port_start", "0")?;
         let index = interface_index(&name)?;
         Ok((index, Netlink::open(NETLINK_ROUTE)?, Netlink::open(NETLINK_NETFILTER)?))
     });

@@ -132,6 +132,12 @@ pub struct Settings {
     pub multipath: Multipath,
     /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
     pub manual_mark: u32,
+    /// Whether the daemon gives up the capabilities that it does not need.
+    pub confine_capabilities: bool,
+    /// Whether the daemon is kept to the system calls that it needs.
+    pub confine_system_calls: bool,
+    /// Whether the daemon is kept to its own files.
+    pub confine_files: bool,
 }
 
 impl Default for Settings {
@@ -153,6 +159,9 @@ impl Default for Settings {
             learned_store: String::new(),
             multipath: Multipath::Off,
             manual_mark: 0,
+            confine_capabilities: true,
+            confine_system_calls: true,
+            confine_files: true,
         }
     }
 }
@@ -360,6 +369,33 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: false,
         read: |s| s.manual_mark.to_string(),
         write: |s, v| put(&mut s.manual_mark, v.parse().ok()),
+    },
+    Setting {
+        name: "confine_capabilities",
+        kind: Kind::Bool,
+        doc: "With 1 the daemon gives up all capabilities but CAP_NET_ADMIN and CAP_NET_RAW once it has been set up, and can \
+              never get new ones. 0 is for debugging. `sctpify status` tells what is in force.",
+        needs_restart: true,
+        read: |s| number(s.confine_capabilities),
+        write: |s, v| put(&mut s.confine_capabilities, parse_bool(v)),
+    },
+    Setting {
+        name: "confine_system_calls",
+        kind: Kind::Bool,
+        doc: "With 1 the kernel takes from the daemon only the system calls that it needs (seccomp): starting a program, \
+              entering a namespace or loading a module kills it, other calls fail. 0 is for debugging.",
+        needs_restart: true,
+        read: |s| number(s.confine_system_calls),
+        write: |s, v| put(&mut s.confine_system_calls, parse_bool(v)),
+    },
+    Setting {
+        name: "confine_files",
+        kind: Kind::Bool,
+        doc: "With 1 the daemon reaches only its configuration, its state directory, its control socket and the kernel's \
+              lists of sockets (Landlock, from Linux 5.13 on). 0 is for debugging.",
+        needs_restart: true,
+        read: |s| number(s.confine_files),
+        write: |s, v| put(&mut s.confine_files, parse_bool(v)),
     },
 ];
 

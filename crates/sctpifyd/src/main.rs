@@ -18,6 +18,7 @@ mod birth;
 mod carriers;
 mod client;
 mod clock;
+mod confinement;
 mod connection;
 mod control_server;
 mod history;

@@ -14,6 +14,7 @@ use rules::{Because, Chain, Decision};
 use sctp::{AssociationId, AssociationInfo, PathInfo, StateName};
 
 use crate::clock::today;
+use crate::confinement;
 use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
 use crate::listeners::listeners;
 use crate::shard::Shard;
@@ -48,6 +49,7 @@ impl Shard {
             carriers: self.outlet.report(),
             listeners: self.listeners(),
             recent_fallbacks: self.history.fallbacks(),
+            confinement: self.confinement.clone(),
         }
     }
 
@@ -199,6 +201,7 @@ impl Shard {
                 Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
             }
         });
+        checks.extend(confinement::checks(&self.confinement));
         checks.push(match self.addresses.usable().len() {
             0 => Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address"),
             1 => {

@@ -134,6 +134,8 @@ pub(crate) struct Shard {
     pub(crate) switches: BTreeMap<AssociationId, Time>,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
+    /// What this process has given up; nothing until that is told.
+    pub(crate) confinement: control::Confinement,
     /// The queue may hold SYNs that were not taken yet.
     has_syns: bool,
     /// Diverted connections may wait at the listeners.
@@ -203,6 +205,7 @@ impl Shard {
             switches: BTreeMap::new(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
+            confinement: control::Confinement::default(),
             has_syns: true,
             has_arrivals: true,
             clock,

@@ -5,7 +5,8 @@
 //! it is dead without having cleaned up, what it left behind is removed here. The worker's standard input ends when
 //! this process dies; it then stops in good order.
 //!
-//! Deliberately small: no threads but the one for signals, no sockets, no configuration.
+//! Deliberately small: no threads but the one for signals, no sockets until the worker is dead, nothing of the
+//! configuration but how far it confines itself.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -20,6 +21,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::confinement::{self, Confinement};
 
 /// Tells the worker that it is one.
 const ROLE_VARIABLE: &str = "SCTPIFYD_ROLE";
@@ -43,6 +46,9 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     let mut worker = start_worker()?;
+    // A wrong configuration is for the worker to tell.
+    let settings = control::load_config(&args.config).unwrap_or_default();
+    confinement::log("supervisor", &Confinement::of_supervisor(&settings).apply());
     forward_signals(signals, &worker)?;
     let hung = watch(&mut worker)?;
     if hung {

@@ -8,11 +8,13 @@ use anyhow::{Context, Result};
 use control::DaemonArgs;
 use intercept::{Config, Interceptor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rules::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
 use crate::carriers::Outlet;
+use crate::confinement::{self, Confinement};
 use crate::control_server::ControlServer;
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
@@ -43,12 +45,13 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let learned = LearnedStore::load(args);
     let outlet = Outlet::new(&rules.settings());
     let interceptor = Interceptor::set_up(&Config::default())?;
-    let (shard, handle) =
+    let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
-    spawn("control", move || server.run())?;
     let (keeper, url) = (learned.clone(), rules.settings().learned_store);
     let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
+    shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
+    spawn("control", move || server.run())?;
     spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
@@ -61,6 +64,27 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     // The socket's file goes, so that nobody waits for a daemon that is not there.
     let _ = std::fs::remove_file(&args.control);
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Gives up what is not needed from now on, in the two threads there are; all others inherit that.
+fn confine(
+    interceptor: &Interceptor,
+    settings: &Settings,
+    args: &DaemonArgs,
+) -> Result<control::Confinement> {
+    // What is to be written later must lie in a directory that exists now.
+    for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
+        if let Err(error) = std::fs::create_dir_all(directory) {
+            tracing::warn!(directory = %directory.display(), %error, "nothing can be kept there");
+        }
+    }
+    let confinement = Confinement::of_worker(settings, args);
+    let inside = confinement.clone();
+    let inside = interceptor.run_inside(move || inside.apply()).context("cannot confine a thread")?;
+    confinement::log("private namespace", &inside);
+    let confined = confinement.apply();
+    confinement::log("worker", &confined);
+    Ok(confined)
 }
 
 /// Each connection takes a descriptor; the usual soft limit of 1,024 is for programs that use select(2).

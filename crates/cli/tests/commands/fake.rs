@@ -82,6 +82,7 @@ pub(crate) fn status() -> Status {
             state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
+        confinement: control::Confinement::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
 mod birth;
+mod confined;
 mod deaths;
 mod forgery;
 mod learned;

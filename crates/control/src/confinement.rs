@@ -1,0 +1,63 @@
+//! What the daemon's worker has given up since it was set up.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What the worker may still do, by the three means that say so.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Capabilities given up, and no way to new ones.
+    pub capabilities: Measure,
+    /// System calls that the kernel refuses (seccomp).
+    pub system_calls: Measure,
+    /// Files out of reach (Landlock).
+    pub files: Measure,
+}
+
+impl Confinement {
+    /// The three means with their settings.
+    pub fn measures(&self) -> [(&'static str, &Measure); 3] {
+        [
+            ("confine_capabilities", &self.capabilities),
+            ("confine_system_calls", &self.system_calls),
+            ("confine_files", &self.files),
+        ]
+    }
+}
+
+/// Whether a restriction is in force.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Measure {
+    /// It is.
+    InForce {
+        /// What is left to the worker.
+        left: String,
+    },
+    /// A setting turned it off.
+    #[default]
+    Off,
+    /// The kernel does not have it, or refused it.
+    Unavailable {
+        /// Why.
+        why: String,
+    },
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::InForce { left } => f.write_str(left),
+            Measure::Off => f.write_str("not confined, by setting"),
+            Measure::Unavailable { why } => write!(f, "not confined: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Confinement { capabilities, system_calls, files } = self;
+        write!(f, "capabilities: {capabilities}; system calls: {system_calls}; files: {files}")
+    }
+}

@@ -1,0 +1,329 @@
+//! The system calls that the kernel still takes from a process, by seccomp.
+//!
+//! Two filters. What no daemon of ours ever calls and an intruder would (start a program, enter a namespace, load a module,
+//! trace another process) kills the process: the supervisor then cleans up as after any death. Everything else that is not
+//! on the list fails with ENOSYS, as on an older kernel, so that a C library that knows newer calls finds its way.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+/// Sockets, files, memory, threads, time: as strace shows them, and what another C library would use instead.
+const ALLOWED: &[c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_brk,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_close,
+    libc::SYS_connect,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_fstat,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_futex,
+    libc::SYS_getdents64,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpeername,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_gettid,
+    libc::SYS_gettimeofday,
+    libc::SYS_getuid,
+    libc::SYS_listen,
+    libc::SYS_lseek,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mkdirat,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_sendfile,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_sigaltstack,
+    libc::SYS_socketpair,
+    libc::SYS_splice,
+    libc::SYS_statx,
+    libc::SYS_sysinfo,
+    libc::SYS_umask,
+    libc::SYS_uname,
+    libc::SYS_unlinkat,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Older names of the same, where they exist.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_HERE: &[c_long] = &[
+    libc::SYS_access,
+    libc::SYS_dup2,
+    libc::SYS_epoll_wait,
+    libc::SYS_lstat,
+    libc::SYS_mkdir,
+    libc::SYS_open,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_rename,
+    libc::SYS_stat,
+    libc::SYS_time,
+    libc::SYS_unlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_HERE: &[c_long] = &[];
+
+/// What the process that watches needs beside that: the worker's end, and signals for it.
+const WATCHING: &[c_long] = &[libc::SYS_kill, libc::SYS_pidfd_send_signal, libc::SYS_wait4, libc::SYS_waitid];
+
+/// Whoever calls these is not our program any more.
+const DEADLY: &[c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_memfd_create,
+    libc::SYS_mount,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_setuid,
+    libc::SYS_swapon,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+];
+
+/// The families of sockets that the daemon opens.
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// What it asks of sockets and of its log's terminal.
+const IOCTLS: [u64; 8] = [
+    libc::FIONBIO,
+    libc::FIONREAD,
+    libc::TIOCOUTQ,
+    SIOCATMARK,
+    libc::SIOCGIFINDEX,
+    libc::SIOCGIFMTU,
+    libc::SIOCGIFNAME,
+    libc::TCGETS,
+];
+const SIOCATMARK: u64 = 0x8905;
+const PRCTLS: [i32; 2] = [libc::PR_SET_NAME, libc::PR_GET_NAME];
+/// A thread, and none of the new namespaces.
+const THREAD: u64 = libc::CLONE_THREAD as u64;
+const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWUTS) as u64;
+
+type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+
+/// Compiled filters.
+#[derive(Clone)]
+pub(super) struct Filters {
+    deadly: BpfProgram,
+    allowed: BpfProgram,
+    count: usize,
+}
+
+impl Filters {
+    /// For the worker. Resolving names (`asks_names`) loads code, which is refused otherwise.
+    pub(super) fn of_worker(asks_names: bool) -> Result<Filters, String> {
+        Filters::compile(&[], asks_names)
+    }
+
+    /// For the process that watches.
+    pub(super) fn of_supervisor() -> Result<Filters, String> {
+        Filters::compile(WATCHING, false)
+    }
+
+    fn compile(more: &[c_long], loads_code: bool) -> Result<Filters, String> {
+        let allowed = allowed(more, loads_code).map_err(|error| error.to_string())?;
+        let deadly: Rules = DEADLY.iter().map(|call| (*call, Vec::new())).collect();
+        let count = allowed.len();
+        let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+        Ok(Filters {
+            deadly: program(deadly, SeccompAction::Allow, SeccompAction::KillProcess)?,
+            allowed: program(allowed, unknown, SeccompAction::Allow)?,
+            count,
+        })
+    }
+
+    /// Puts the filters in force for the calling thread.
+    pub(super) fn apply(&self) -> Result<String, String> {
+        let failed = |error: seccompiler::Error| format!("seccomp: {error}");
+        seccompiler::apply_filter(&self.deadly).map_err(failed)?;
+        seccompiler::apply_filter(&self.allowed).map_err(failed)?;
+        Ok(format!("{} allowed", self.count))
+    }
+}
+
+fn program(rules: Rules, other: SeccompAction, listed: SeccompAction) -> Result<BpfProgram, String> {
+    let failed = |error: seccompiler::BackendError| format!("seccomp: {error}");
+    let machine = std::env::consts::ARCH.try_into().map_err(failed)?;
+    SeccompFilter::new(rules, other, listed, machine).and_then(BpfProgram::try_from).map_err(failed)
+}
+
+fn allowed(more: &[c_long], loads_code: bool) -> Result<Rules, seccompiler::BackendError> {
+    let unconditional = ALLOWED.iter().chain(ALLOWED_HERE).chain(more);
+    let mut rules: Rules = unconditional.map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_socket, any_of(0, FAMILIES.map(|family| family as u64))?);
+    rules.insert(libc::SYS_ioctl, any_of(1, IOCTLS)?);
+    rules.insert(libc::SYS_prctl, any_of(0, PRCTLS.map(|option| option as u64))?);
+    // Of this process alone.
+    rules.insert(libc::SYS_prlimit64, any_of(0, [0])?);
+    rules.insert(libc::SYS_tgkill, any_of(0, [u64::from(std::process::id())])?);
+    rules.insert(libc::SYS_clone, vec![masked(0, THREAD_OR_NAMESPACE, THREAD)?]);
+    let not_executable = || masked(2, libc::PROT_EXEC as u64, 0).map(|rule| vec![rule]);
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, if loads_code { Vec::new() } else { not_executable()? });
+    }
+    Ok(rules)
+}
+
+fn any_of<const N: usize>(
+    argument: u8,
+    values: [u64; N],
+) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    values.into_iter().map(|value| rule(argument, SeccompCmpOp::Eq, value)).collect()
+}
+
+fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    rule(argument, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    // The kernel reads 32 bits of all arguments that are looked at here.
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    use super::*;
+
+    /// Runs an ignored test of this module in a process of its own: filters are for good.
+    fn outcome_of(test: &str) -> ExitStatus {
+        let name = format!("{}::{test}", module_path!().split_once("::").expect("a module of a crate").1);
+        let mut command = Command::new(std::env::current_exe().expect("this program's file"));
+        command.args(["--exact", &name, "--ignored", "--test-threads", "1"]).output().expect("it runs").status
+    }
+
+    fn confine() {
+        Filters::of_worker(false).and_then(|filters| filters.apply()).expect("filters in force");
+    }
+
+    #[test]
+    #[ignore = "confines the process it runs in"]
+    fn becomes_another_program() {
+        confine();
+        let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("true"));
+    }
+
+    #[test]
+    #[ignore = "confines the process it runs in"]
+    fn asks_what_is_not_on_the_list() {
+        confine();
+        let refused = std::env::current_dir().expect_err("getcwd(2) is not on the list");
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS));
+        let refused = std::thread::Builder::new().spawn(std::process::id).expect("a thread").join();
+        assert_eq!(refused.ok(), Some(std::process::id()));
+    }
+
+    #[test]
+    #[ignore = "confines the process it runs in"]
+    fn opens_a_packet_socket() {
+        confine();
+        let refused = socket2::Socket::new(libc::AF_PACKET.into(), socket2::Type::DGRAM, None);
+        assert_eq!(refused.expect_err("no such family").raw_os_error(), Some(libc::ENOSYS));
+        std::net::UdpSocket::bind("127.0.0.1:0").expect("a family that the daemon needs");
+    }
+
+    #[test]
+    fn a_confined_process_that_would_become_another_program_is_killed() {
+        assert_eq!(outcome_of("becomes_another_program").signal(), Some(libc::SIGSYS));
+    }
+
+    #[test]
+    fn a_call_that_is_not_on_the_list_fails_and_threads_can_be_started() {
+        assert!(outcome_of("asks_what_is_not_on_the_list").success());
+    }
+
+    #[test]
+    fn sockets_of_other_families_are_refused() {
+        assert!(outcome_of("opens_a_packet_socket").success());
+    }
+}
