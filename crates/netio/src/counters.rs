@@ -13,6 +13,8 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// System calls made to send.
     pub send_calls: u64,
+    /// Packets that were handed straight to an interface (raw carrier with shortcuts).
+    pub shortcut_packets: u64,
     /// Trains of more than one packet sent in one piece (UDP GSO).
     pub gso_batches: u64,
     /// Trains that the kernel or the interface refused and that went packet by packet.
@@ -68,6 +70,7 @@ impl AddAssign for Counters {
         self.packets_sent += other.packets_sent;
         self.bytes_sent += other.bytes_sent;
         self.send_calls += other.send_calls;
+        self.shortcut_packets += other.shortcut_packets;
         self.gso_batches += other.gso_batches;
         self.gso_refusals += other.gso_refusals;
         self.packets_received += other.packets_received;

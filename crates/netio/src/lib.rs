@@ -21,6 +21,7 @@ mod options;
 mod outlets;
 mod pair;
 mod raw;
+mod shortcut;
 mod sockaddr;
 mod socket;
 mod steering;

@@ -1,4 +1,4 @@
-//! rtnetlink messages about links and addresses, in and out.
+//! Netlink: rtnetlink messages about links, addresses and routes in and out, and dumps of other protocols as bytes.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -9,6 +9,12 @@ use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+
+/// Bytes of a message's header.
+const HEADER: usize = 16;
+/// `NLMSG_ERROR` and `NLMSG_DONE`.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
 
 /// Bytes of one receive call; the kernel fills at most 32 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -35,9 +41,14 @@ impl AsRawFd for Netlink {
 }
 
 impl Netlink {
-    /// Opens a socket that hears the multicast groups of the mask.
+    /// Opens an rtnetlink socket that hears the multicast groups of the mask.
     pub(crate) fn open(groups: u32, is_nonblocking: bool) -> io::Result<Netlink> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Netlink::open_for(NETLINK_ROUTE, groups, is_nonblocking)
+    }
+
+    /// The same for another protocol of netlink(7).
+    pub(crate) fn open_for(protocol: isize, groups: u32, is_nonblocking: bool) -> io::Result<Netlink> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind(&SocketAddr::new(0, groups))?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_non_blocking(is_nonblocking)?;
@@ -50,12 +61,7 @@ impl Netlink {
             Dump::Links => RouteNetlinkMessage::GetLink(LinkMessage::default()),
             Dump::Addresses => RouteNetlinkMessage::GetAddress(AddressMessage::default()),
         };
-        let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(request));
-        message.header.flags = NLM_F_DUMP | NLM_F_REQUEST;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
+        self.request(request, NLM_F_DUMP)?;
         for _ in 0..DUMP_CALLS_MAX {
             if self.receive(&mut f)?.is_done {
                 return Ok(());
@@ -64,30 +70,104 @@ impl Netlink {
         Err(io::Error::other("the kernel's list of links or addresses does not end"))
     }
 
+    /// Asks a question that has one answer, and gives it.
+    pub(crate) fn ask(&mut self, question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+        self.request(question, 0)?;
+        let mut answer = None;
+        self.receive(|message| answer = Some(message))?;
+        answer.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn request(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(request));
+        message.header.flags = flags | NLM_F_REQUEST;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map(drop)
+    }
+
+    /// Calls `f` with each message of a list, as bytes behind the header.
+    pub(crate) fn dump_bytes(
+        &mut self,
+        kind: u16,
+        request: &[u8],
+        mut f: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(HEADER + request.len());
+        bytes.extend_from_slice(&((HEADER + request.len()) as u32).to_ne_bytes());
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&(NLM_F_DUMP | NLM_F_REQUEST).to_ne_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(request);
+        self.socket.send(&bytes, 0)?;
+        for _ in 0..DUMP_CALLS_MAX {
+            let mut outcome = Ok(false);
+            self.receive_bytes(|message| match message_kind(message) {
+                DONE => outcome = Ok(true),
+                ERROR => outcome = Err(error_of(message)),
+                _ => f(&message[HEADER..]),
+            })?;
+            if outcome? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("the kernel's list does not end"))
+    }
+
+    /// Whether anything has come; throws it away. For a socket that does not block.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let mut has_news = false;
+        for _ in 0..DUMP_CALLS_MAX {
+            match self.receive_bytes(|_| {}) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                _ => has_news = true,
+            }
+        }
+        has_news
+    }
+
     /// Takes the messages of one receive call. `WouldBlock`: there are none; ENOBUFS: some were lost.
     pub(crate) fn receive(&mut self, mut f: impl FnMut(RouteNetlinkMessage)) -> io::Result<Taken> {
+        let (mut is_done, mut failure) = (false, None);
+        self.receive_bytes(|bytes| {
+            // A message that the library cannot read is none that we asked for: attributes it does not
+            // know it keeps as bytes.
+            let Ok(message) = NetlinkMessage::deserialize(bytes) else { return };
+            match message.payload {
+                NetlinkPayload::InnerMessage(inner) => f(inner),
+                NetlinkPayload::Done(_) => is_done = true,
+                NetlinkPayload::Error(error) => failure = Some(error.to_io()),
+                _ => {}
+            }
+        })?;
+        failure.map_or(Ok(Taken { is_done }), Err)
+    }
+
+    /// Calls `f` with each message of one receive call, header and all.
+    fn receive_bytes(&mut self, mut f: impl FnMut(&[u8])) -> io::Result<()> {
         let len = self.socket.recv(&mut &mut self.buffer[..], libc::MSG_TRUNC)?;
         let mut rest = self
             .buffer
             .get(..len)
             .ok_or_else(|| io::Error::other(format!("a netlink message of {len} bytes is too long")))?;
-        let mut taken = Taken { is_done: false };
         while let Some(message_len) = rest.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes) as usize) {
-            let Some(bytes) = rest.get(..message_len).filter(|bytes| bytes.len() >= 16) else { break };
-            // A message that the library cannot read is none that we asked for: attributes it does not
-            // know it keeps as bytes.
-            if let Ok(message) = NetlinkMessage::deserialize(bytes) {
-                match message.payload {
-                    NetlinkPayload::InnerMessage(inner) => f(inner),
-                    NetlinkPayload::Done(_) => taken.is_done = true,
-                    NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    _ => {}
-                }
-            }
+            let Some(bytes) = rest.get(..message_len).filter(|bytes| bytes.len() >= HEADER) else { break };
+            f(bytes);
             rest = rest.get(message_len.next_multiple_of(4)..).unwrap_or_default();
         }
-        Ok(taken)
+        Ok(())
     }
+}
+
+fn message_kind(message: &[u8]) -> u16 {
+    message.get(4..6).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_ne_bytes)
+}
+
+/// The error that a message of kind [`ERROR`] tells.
+fn error_of(message: &[u8]) -> io::Error {
+    let code = message.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok());
+    io::Error::from_raw_os_error(code.map_or(libc::EBADMSG, |code| -i32::from_ne_bytes(code)))
 }
 
 /// What a receive call met.

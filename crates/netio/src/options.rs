@@ -27,6 +27,11 @@ pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
 /// exceeds the cached value, PROBE only what exceeds the interface's MTU.
 pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_fragmenting(fd, is_v4, false)?;
+    set_send_buffer(fd)
+}
+
+/// A large send buffer.
+pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
 }
 

@@ -7,6 +7,7 @@ use base::{Ecn, Route};
 
 use crate::counters::Counters;
 use crate::error::{PathError, SendError, SendErrorKind};
+use crate::shortcut::Hops;
 use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::sys::Patience;
 use crate::train::Train;
@@ -66,6 +67,13 @@ impl Pair {
             sum += socket.counters();
         }
         sum
+    }
+
+    /// TTL and hop limit of what is sent; the customary 64 for a family that is not there.
+    pub(crate) fn hops(&self) -> Hops {
+        let customary = Hops::default();
+        let (v4, v6) = (self.v4.as_ref().and_then(Socket::hops), self.v6.as_ref().and_then(Socket::hops));
+        Hops { v4: v4.unwrap_or(customary.v4), v6: v6.unwrap_or(customary.v6) }
     }
 
     pub(crate) fn sockets(&mut self) -> impl Iterator<Item = &mut Socket> {

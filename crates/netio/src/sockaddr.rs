@@ -1,4 +1,4 @@
-//! `sockaddr_in` and `sockaddr_in6` as bytes, encoded and decoded without `unsafe`.
+//! `sockaddr_in`, `sockaddr_in6` and `sockaddr_ll` as bytes, encoded and decoded without `unsafe`.
 
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,6 +9,9 @@ use crate::sys::Aligned;
 const V4_LEN: usize = size_of::<libc::sockaddr_in>();
 /// The size of `sockaddr_in6`.
 const V6_LEN: usize = size_of::<libc::sockaddr_in6>();
+
+/// The size of `sockaddr_ll`.
+const LINK_LEN: usize = size_of::<libc::sockaddr_ll>();
 
 /// A socket address in the kernel's form.
 pub(crate) struct SockAddr {
@@ -43,6 +46,17 @@ impl SockAddr {
         };
         bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
         SockAddr { bytes: Aligned(bytes), len }
+    }
+
+    /// A neighbour's address on the link of an interface, for packets of an Ethernet type; none if the address is too long.
+    pub(crate) fn neighbour(ethertype: u16, ifindex: u32, address: &[u8]) -> Option<SockAddr> {
+        let mut bytes = [0; V6_LEN];
+        bytes[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
+        bytes[2..4].copy_from_slice(&ethertype.to_be_bytes());
+        bytes[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+        bytes[11] = u8::try_from(address.len()).ok()?;
+        bytes[12..LINK_LEN].get_mut(..address.len())?.copy_from_slice(address);
+        Some(SockAddr { bytes: Aligned(bytes), len: LINK_LEN })
     }
 
     pub(crate) fn as_ptr(&self) -> *const u8 {
@@ -92,6 +106,13 @@ mod tests {
         for ip in ["192.0.2.7".parse::<IpAddr>().unwrap(), "2001:db8::7".parse().unwrap()] {
             assert_eq!(SockAddr::new(ip, 9899, 3).decode(), Some((ip, 9899)));
         }
+    }
+
+    #[test]
+    fn a_neighbour_has_the_address_of_its_link_and_no_longer_one() {
+        let neighbour = SockAddr::neighbour(0x0800, 3, &[2, 0, 0, 0, 0, 7]).unwrap();
+        assert_eq!((neighbour.len(), &neighbour.bytes.0[10..20]), (20, &[0, 6, 2, 0, 0, 0, 0, 7, 0, 0][..]));
+        assert!(SockAddr::neighbour(0x0800, 3, &[0; 9]).is_none());
     }
 
     #[test]

@@ -120,6 +120,14 @@ impl Socket {
         let _ = sys::steer(self.outlets.main(), &steering::program(shards, self.is_v4));
     }
 
+    /// The TTL or hop limit of what it sends.
+    pub(crate) fn hops(&self) -> Option<u8> {
+        let main = self.outlets.main();
+        let socket = socket2::SockRef::from(&main);
+        let hops = if self.is_v4 { socket.ttl_v4() } else { socket.unicast_hops_v6() };
+        hops.ok().and_then(|hops| u8::try_from(hops).ok())
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
@@ -242,7 +250,7 @@ impl Socket {
                 self.attempt(shipment.outlet, |fd| sys::send(fd, &shipment.to, &control, left)).map(|_| 1)
             } else {
                 self.attempt(shipment.outlet, |fd| {
-                    sys::send_many(fd, &shipment.to, &control, shipment.segment_size, left)
+                    sys::send_many(fd, &shipment.to, &control, shipment.segment_size, left, |_| &[])
                 })
             };
             let packets = outcome.map_err(|e| (sent, e))?;

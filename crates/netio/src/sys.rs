@@ -131,13 +131,13 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32>
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn outgoing(to: &SockAddr, control: &Control, iov: &mut iovec) -> msghdr {
+fn outgoing(to: &SockAddr, control: &Control, iov: &mut [iovec]) -> msghdr {
     // SAFETY: msghdr is plain old data; all zeroes is a valid, empty header.
     let mut header: msghdr = unsafe { zeroed() };
     header.msg_name = to.as_ptr().cast_mut().cast();
     header.msg_namelen = to.len() as socklen_t;
-    header.msg_iov = iov;
-    header.msg_iovlen = 1;
+    header.msg_iov = iov.as_mut_ptr();
+    header.msg_iovlen = iov.len() as _;
     if !control.bytes().is_empty() {
         header.msg_control = control.bytes().as_ptr().cast_mut().cast();
         header.msg_controllen = control.bytes().len() as _;
@@ -151,7 +151,7 @@ fn slice(bytes: &[u8]) -> iovec {
 
 /// Sends one datagram (or, with a segment size in `control`, one train).
 pub(crate) fn send(fd: BorrowedFd<'_>, to: &SockAddr, control: &Control, bytes: &[u8]) -> io::Result<usize> {
-    let mut iov = slice(bytes);
+    let mut iov = [slice(bytes)];
     let header = outgoing(to, control, &mut iov);
     // SAFETY: name, control and data are borrowed for the call; sendmsg only reads them.
     check(unsafe {
@@ -159,24 +159,28 @@ pub(crate) fn send(fd: BorrowedFd<'_>, to: &SockAddr, control: &Control, bytes: 
     })
 }
 
-/// Sends the first [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams; tells how many went.
-pub(crate) fn send_many(
+/// Sends the first [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams, each behind its head if that is not
+/// empty; tells how many went.
+pub(crate) fn send_many<'a>(
     fd: BorrowedFd<'_>,
     to: &SockAddr,
     control: &Control,
     segment_size: usize,
-    bytes: &[u8],
+    bytes: &'a [u8],
+    head: impl Fn(&[u8]) -> &'a [u8],
 ) -> io::Result<usize> {
-    let mut iovs: [iovec; MESSAGES_PER_CALL] = [slice(&[]); MESSAGES_PER_CALL];
+    let mut iovs: [[iovec; 2]; MESSAGES_PER_CALL] = [[slice(&[]); 2]; MESSAGES_PER_CALL];
     // SAFETY: mmsghdr is plain old data; all zeroes is a valid, empty header.
     let mut headers: [mmsghdr; MESSAGES_PER_CALL] = unsafe { zeroed() };
     let mut count = 0;
     for ((segment, iov), header) in bytes.chunks(segment_size).zip(&mut iovs).zip(&mut headers) {
-        *iov = slice(segment);
-        header.msg_hdr = outgoing(to, control, iov);
+        let head = head(segment);
+        *iov = [slice(head), slice(segment)];
+        let first = usize::from(head.is_empty());
+        header.msg_hdr = outgoing(to, control, &mut iov[first..]);
         count += 1;
     }
-    // SAFETY: the first `count` headers point at iovs, name, control and data that live through the call;
+    // SAFETY: the first `count` headers point at iovs, name, control, heads and data that live through the call;
     // sendmmsg writes only the headers' msg_len.
     check(unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) } as isize)
 }

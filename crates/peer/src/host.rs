@@ -87,7 +87,12 @@ impl Host {
             if let Some(found) = netio::kernel_sctp() {
                 bail!("{found}");
             }
-            raw = Some(RawCarrier::open().context("IP protocol 132 (needs root)")?);
+            let mut opened = RawCarrier::open().context("IP protocol 132 (needs root)")?;
+            if !options.no_shortcuts {
+                // Without them it is only slower.
+                let _ = opened.take_shortcuts(None);
+            }
+            raw = Some(opened);
         }
         let carriers = Carriers::new(udp, raw);
         Host::around(options, port, carriers, Poll::new()?, Shard::WHOLE)

@@ -22,6 +22,9 @@ pub struct Options {
     /// An address of ours to offer; repeatable, the first is where a client connects from.
     #[arg(long, required = true)]
     pub local: Vec<IpAddr>,
+    /// Send IP packets by the kernel's own way only, even where nobody filters them.
+    #[arg(long)]
+    pub no_shortcuts: bool,
     /// RTO of 50 ms to 2 s, a path fails at the second timeout: for tests that cut one.
     #[arg(long)]
     pub short_timers: bool,

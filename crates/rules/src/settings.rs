@@ -138,6 +138,8 @@ pub struct Settings {
     pub confine_system_calls: bool,
     /// Whether the daemon is kept to its own files.
     pub confine_files: bool,
+    /// Whether SCTP over IP may pass by the parts of the kernel that would do nothing with it.
+    pub ip_shortcuts: bool,
 }
 
 impl Default for Settings {
@@ -162,6 +164,7 @@ impl Default for Settings {
             confine_capabilities: true,
             confine_system_calls: true,
             confine_files: true,
+            ip_shortcuts: true,
         }
     }
 }
@@ -396,6 +399,14 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| number(s.confine_files),
         write: |s, v| put(&mut s.confine_files, parse_bool(v)),
+    },
+    Setting {
+        name: "ip_shortcuts",
+        kind: Kind::Bool,
+        doc: "With 1, long trains of SCTP packets over IP (protocol 132) go to the interface through a packet socket, which               takes two thirds of the time, wherever the host would only pass them on: no chain in nftables for IP but               sctpify's own, no iptables, no IPsec policy. Where there is any they go through it; tc sees all. With 0 they always do.",
+        needs_restart: true,
+        read: |s| number(s.ip_shortcuts),
+        write: |s, v| put(&mut s.ip_shortcuts, parse_bool(v)),
     },
 ];
 

@@ -26,7 +26,7 @@ pub(crate) struct Outlet {
     /// SCTP in UDP, by this port.
     udp: Option<Wanted<u16>>,
     /// SCTP over IP.
-    raw: Option<Wanted<()>>,
+    raw: Option<Wanted<bool>>,
     batch: Box<[u8]>,
     /// What of the batch still waits, from which byte on.
     waiting: Option<(Transmit, usize)>,
@@ -41,7 +41,7 @@ impl Outlet {
         Outlet {
             carriers: Carriers::default(),
             udp: udp.map(Wanted::new),
-            raw: settings.carriers.has_ip132().then(|| Wanted::new(())),
+            raw: settings.carriers.has_ip132().then(|| Wanted::new(settings.ip_shortcuts)),
             batch: vec![0; BATCH].into(),
             waiting: None,
             has_more: [false; Carriers::TOKENS],
@@ -57,7 +57,8 @@ impl Outlet {
             udp.settle(open_udp(udp.what).and_then(|udp| Ok(carriers.add_udp(udp, registry, first)?)));
         }
         if let Some(raw) = self.raw.as_mut().filter(|_| !carriers.has_raw()) {
-            raw.settle(open_raw().and_then(|raw| Ok(carriers.add_raw(raw, registry, first)?)));
+            let opened = open_raw(raw.what);
+            raw.settle(opened.and_then(|raw| Ok(carriers.add_raw(raw, registry, first)?)));
         }
     }
 
@@ -239,9 +240,14 @@ fn open_udp(port: u16) -> Result<UdpCarrier> {
 }
 
 /// The raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
-fn open_raw() -> Result<RawCarrier> {
+fn open_raw(shortcuts: bool) -> Result<RawCarrier> {
     if let Some(found) = netio::kernel_sctp() {
         bail!("IP protocol 132 stays closed: {found}");
     }
-    RawCarrier::open().context("cannot open IP protocol 132 (needs CAP_NET_RAW): see setting carriers")
+    let opened = RawCarrier::open();
+    let mut raw = opened.context("cannot open IP protocol 132 (needs CAP_NET_RAW): see setting carriers")?;
+    if shortcuts && let Err(error) = raw.take_shortcuts(Some(intercept::TABLE)) {
+        tracing::info!(%error, "SCTP over IP always goes the kernel's own way");
+    }
+    Ok(raw)
 }

@@ -18,8 +18,8 @@ pub(crate) use elements::{add_flow, delete_flow};
 pub(crate) use host::{TABLE_PART, create_host_table, owner_port, start_queueing, stop_queueing};
 pub(crate) use shim::create_shim_table;
 
-/// The table's name in both namespaces.
-const TABLE: &str = "shim";
+/// The name of the nf_tables table in both namespaces. None of its rules is about SCTP.
+pub const TABLE: &str = "shim";
 /// `NFPROTO_INET`: IPv4 and IPv6 in one table.
 const FAMILY_INET: u8 = 1;
 

@@ -1,0 +1,159 @@
+//! Trains over IP handed straight to the interface: a packet socket, where the kernel would do nothing with them anyway.
+//!
+//! The kernel's own way looks up the route of each packet, walks its filters and copies with a checksum, which takes as long
+//! as all the rest of sending. A packet socket (AF_PACKET) needs the neighbour's address instead, and passes by all of that
+//! but the interface's queue (tc, and nftables' netdev family, still see each packet). So a train takes the shortcut only
+//! where nobody filters, translates or encrypts what leaves ([`filters`]), and only to a neighbour that the kernel knows
+//! ([`next_hop`]); the kernel tells of changes to either before the next train leaves. Refuses short trains, for which it is
+//! not worth while, and gives way to the kernel's own sending whenever anything is unusual. One train in [`SAMPLE`] goes by
+//! the kernel's own way: that keeps the neighbour known, and shows what else may forbid the packets (a filter of the
+//! cgroup's). Reads no clock. Begin with [`Shortcut::send`].
+
+mod filters;
+mod header;
+mod next_hop;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use base::{Ecn, Route};
+use socket2::{Domain, Socket, Type};
+
+use crate::cmsg::Control;
+use crate::netlink::Netlink;
+use crate::options;
+use crate::sys;
+use crate::train::Train;
+use filters::Filters;
+use header::Header;
+use next_hop::NextHop;
+
+/// Packets that make a train worth a shortcut.
+const PACKETS_MIN: usize = 8;
+/// Of so many trains one goes by the kernel's own way.
+const SAMPLE: u32 = 64;
+/// After so many trains all is looked up anew, for the changes that no kernel tells of (iptables-legacy, IPsec).
+const TRAINS_PER_LOOK: u32 = 1024;
+/// Next hops remembered at most; beyond that the memory starts anew.
+const HOPS_MAX: usize = 256;
+
+/// What tells of changes to neighbours, links, addresses, routes and rules.
+const ROUTE_GROUPS: libc::c_int = libc::RTMGRP_NEIGH
+    | libc::RTMGRP_LINK
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV4_RULE
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV6_ROUTE;
+
+/// TTL and hop limit of what the kernel sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hops {
+    pub(crate) v4: u8,
+    pub(crate) v6: u8,
+}
+
+impl Default for Hops {
+    /// What RFC 1700 recommends, and Linux does unless told otherwise.
+    fn default() -> Hops {
+        Hops { v4: 64, v6: 64 }
+    }
+}
+
+/// Which way out it is: our address, the peer's, the interface (0: the route's).
+type Key = (IpAddr, IpAddr, u32);
+
+/// The packet socket, and what it needs to know.
+pub(crate) struct Shortcut {
+    socket: Socket,
+    news: Netlink,
+    questions: Netlink,
+    filters: Filters,
+    hops: Hops,
+    /// None: not by a shortcut, until something changes.
+    next_hops: BTreeMap<Key, Option<NextHop>>,
+    trains: u32,
+}
+
+impl Shortcut {
+    /// Opens what it takes, in the calling thread's network namespace. The nftables `own_table` does not count as a filter.
+    ///
+    /// # Errors
+    /// Those of socket(2) and bind(2): rights are missing, or the kernel lacks a part.
+    pub(crate) fn open(own_table: Option<&str>, hops: Hops) -> io::Result<Shortcut> {
+        let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
+        options::set_send_buffer(socket.as_fd())?;
+        let news = Netlink::open(ROUTE_GROUPS as u32, true)?;
+        let (questions, filters) = (Netlink::open(0, false)?, Filters::open(own_table)?);
+        let (next_hops, trains) = (BTreeMap::new(), 0);
+        Ok(Shortcut { socket, news, questions, filters, hops, next_hops, trains })
+    }
+
+    /// Sends packets of the train; tells how many bytes went, in whole packets. The rest, or all, is for the kernel's own way.
+    pub(crate) fn send(&mut self, train: &Train<'_>) -> usize {
+        let size = train.segment_size;
+        if size == 0 || train.may_fragment || train.bytes.len() <= size * (PACKETS_MIN - 1) {
+            return 0;
+        }
+        self.trains = self.trains.wrapping_add(1);
+        if self.trains.is_multiple_of(SAMPLE) {
+            return 0;
+        }
+        self.forget_what_changed();
+        let key = (train.route.local, train.route.remote, train.source_ifindex.unwrap_or(0));
+        self.learn(key);
+        let Some(Some(next_hop)) = self.next_hops.get(&key) else { return 0 };
+        let sent = send_all(&self.socket, next_hop, train, self.hops);
+        if matches!(&sent, (_, Err(e)) if e.kind() != io::ErrorKind::WouldBlock) {
+            self.next_hops.insert(key, None);
+        }
+        sent.0
+    }
+
+    fn forget_what_changed(&mut self) {
+        let is_time = self.trains.is_multiple_of(TRAINS_PER_LOOK);
+        // Not `||`: what is not read now would count as news later.
+        let has_news = self.news.has_news() | self.filters.has_news();
+        if has_news || is_time {
+            self.next_hops.clear();
+            self.filters.forget();
+        }
+    }
+
+    fn learn(&mut self, key: Key) {
+        if self.next_hops.contains_key(&key) {
+            return;
+        }
+        if self.next_hops.len() >= HOPS_MAX {
+            self.next_hops.clear();
+        }
+        let next_hop = match self.filters.are_there() {
+            true => None,
+            // No route or an error: the kernel's own way tells which.
+            false => NextHop::find(&mut self.questions, key.0, key.1, key.2).unwrap_or_default(),
+        };
+        self.next_hops.insert(key, next_hop);
+    }
+}
+
+/// How many bytes went, and what stopped the rest.
+fn send_all(socket: &Socket, to: &NextHop, train: &Train<'_>, hops: Hops) -> (usize, io::Result<()>) {
+    let size = train.segment_size;
+    let header = |route: &Route, ecn: Ecn, length: usize| Header::new(route, ecn, hops, length);
+    let last_length = train.bytes.len() - (train.bytes.len() - 1) / size * size;
+    let heads = [header(&train.route, train.ecn, size), header(&train.route, train.ecn, last_length)];
+    let head = |packet: &[u8]| heads[usize::from(packet.len() != size)].bytes();
+    let mut sent = 0;
+    while sent < train.bytes.len() {
+        let left = &train.bytes[sent..];
+        match sys::send_many(socket.as_fd(), to.address(), &Control::new(), size, left, head) {
+            Ok(packets) => sent = (sent + packets * size).min(train.bytes.len()),
+            // The interface's queue dropped one, as if a router had.
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => sent = (sent + size).min(train.bytes.len()),
+            Err(e) => return (sent, Err(e)),
+        }
+    }
+    (sent, Ok(()))
+}

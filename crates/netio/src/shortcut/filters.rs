@@ -1,0 +1,166 @@
+//! Whether anybody looks at the packets of this host: nftables, iptables, IPsec.
+//!
+//! Any base chain of the families ip, ip6 and inet counts, at whatever hook: chains for what arrives may ask for connection
+//! tracking, which must see what leaves. Asks, changes nothing; where the kernel refuses an answer there may be filters.
+
+use std::fs;
+use std::io;
+
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_XFRM};
+
+use crate::netlink::Netlink;
+
+/// The group of changes to nftables (`NFNLGRP_NFTABLES` is 7), as a mask.
+const NFTABLES_GROUP: u32 = 1 << 6;
+/// `NFT_MSG_GETCHAIN` of `NFNL_SUBSYS_NFTABLES`.
+const GET_CHAIN: u16 = 10 << 8 | 4;
+/// `struct nfgenmsg`: all families, version 0.
+const ALL_FAMILIES: [u8; 4] = [0; 4];
+/// `NFPROTO_INET`, `NFPROTO_IPV4`, `NFPROTO_IPV6`.
+const IP_FAMILIES: [u8; 3] = [1, 2, 10];
+/// `NFTA_CHAIN_TABLE` and `NFTA_CHAIN_HOOK`, which only base chains have.
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_HOOK: u16 = 4;
+/// Bits of an attribute's type that are no type.
+const ATTRIBUTE_FLAGS: u16 = 0xc000;
+/// `XFRM_MSG_GETPOLICY`, and the length of `struct xfrm_userpolicy_id`.
+const GET_POLICY: u16 = 0x15;
+const POLICY_ID: usize = 64;
+/// The tables of iptables-legacy that are in use; absent where the kernel has none.
+const LEGACY: [&str; 2] = ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"];
+
+/// The question, and its last answer.
+pub(super) struct Filters {
+    news: Netlink,
+    own_table: Option<String>,
+    answer: Option<bool>,
+}
+
+impl Filters {
+    /// Opens a socket that hears of changes.
+    ///
+    /// # Errors
+    /// Those of netlink(7).
+    pub(super) fn open(own_table: Option<&str>) -> io::Result<Filters> {
+        let news = Netlink::open_for(NETLINK_NETFILTER, NFTABLES_GROUP, true)?;
+        Ok(Filters { news, own_table: own_table.map(str::to_owned), answer: None })
+    }
+
+    /// Whether nftables changed since the last call.
+    pub(super) fn has_news(&mut self) -> bool {
+        self.news.has_news()
+    }
+
+    /// Makes the next question one to the kernel.
+    pub(super) fn forget(&mut self) {
+        self.answer = None;
+    }
+
+    /// Whether there are filters, or may be.
+    pub(super) fn are_there(&mut self) -> bool {
+        if let Some(answer) = self.answer {
+            return answer;
+        }
+        let answer = self.has_base_chain().unwrap_or(true)
+            || has_policy().unwrap_or(true)
+            || LEGACY.iter().any(|path| has_lines(path));
+        self.answer = Some(answer);
+        answer
+    }
+
+    fn has_base_chain(&self) -> io::Result<bool> {
+        let own = self.own_table.as_deref().map(str::as_bytes);
+        let mut found = false;
+        let mut netlink = Netlink::open_for(NETLINK_NETFILTER, 0, false)?;
+        netlink.dump_bytes(GET_CHAIN, &ALL_FAMILIES, |chain| found |= is_foreign_base_chain(chain, own))?;
+        Ok(found)
+    }
+}
+
+/// Whether a chain, told behind its `struct nfgenmsg`, is a base chain for IP of another table than `own`.
+fn is_foreign_base_chain(chain: &[u8], own: Option<&[u8]>) -> bool {
+    let [family, _, _, _, rest @ ..] = chain else { return false };
+    let (mut is_base, mut is_own) = (false, false);
+    for_each_attribute(rest, |kind, value| match kind {
+        CHAIN_HOOK => is_base = true,
+        // The name ends with a zero byte.
+        CHAIN_TABLE => is_own = own.is_some_and(|own| value.strip_suffix(&[0]) == Some(own)),
+        _ => {}
+    });
+    IP_FAMILIES.contains(family) && is_base && !is_own
+}
+
+fn for_each_attribute(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) {
+    while let [a, b, c, d, ..] = *bytes {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let Some(value) = bytes.get(4..length) else { return };
+        f(u16::from_ne_bytes([c, d]) & !ATTRIBUTE_FLAGS, value);
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+/// Whether IPsec has policies.
+fn has_policy() -> io::Result<bool> {
+    let mut netlink = match Netlink::open_for(NETLINK_XFRM, 0, false) {
+        // A kernel without IPsec.
+        Err(e) if e.raw_os_error() == Some(libc::EPROTONOSUPPORT) => return Ok(false),
+        outcome => outcome?,
+    };
+    let mut found = false;
+    netlink.dump_bytes(GET_POLICY, &[0; POLICY_ID], |_| found = true)?;
+    Ok(found)
+}
+
+fn has_lines(path: &str) -> bool {
+    match fs::read(path) {
+        Ok(text) => !text.is_empty(),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn chain(family: u8, table: &[u8], is_base: bool) -> Vec<u8> {
+        let mut bytes = vec![family, 0, 0, 0];
+        bytes.extend(attribute(CHAIN_TABLE, table));
+        if is_base {
+            bytes.extend(attribute(CHAIN_HOOK | 0x8000, &[]));
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_base_chain_for_ip_is_a_filter_unless_its_table_is_ours() {
+        for family in IP_FAMILIES {
+            assert!(is_foreign_base_chain(&chain(family, b"filter\0", true), Some(b"shim")));
+            assert!(is_foreign_base_chain(&chain(family, b"shimmer\0", true), Some(b"shim")));
+            assert!(!is_foreign_base_chain(&chain(family, b"shim\0", true), Some(b"shim")));
+            assert!(!is_foreign_base_chain(&chain(family, b"filter\0", false), None));
+        }
+    }
+
+    #[test]
+    fn chains_of_arp_and_of_interfaces_are_no_filters_here() {
+        for family in [3, 5, 7] {
+            assert!(!is_foreign_base_chain(&chain(family, b"filter\0", true), None));
+        }
+    }
+
+    #[test]
+    fn a_cut_attribute_ends_the_list() {
+        let whole = chain(1, b"filter\0", true);
+        for cut in 0..whole.len() {
+            assert!(!is_foreign_base_chain(&whole[..cut], None), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Where the next host is on the link: what the kernel's routes and neighbours say.
+//!
+//! Asks, changes nothing. Refuses all but a plain unicast route over a link with addresses of its own to a neighbour that the
+//! kernel holds for valid: tunnels, the loopback, a route into MPLS or through another family yield none.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::netlink::Netlink;
+use crate::sockaddr::SockAddr;
+
+/// A neighbour's address on its link.
+pub(super) struct NextHop(SockAddr);
+
+impl NextHop {
+    /// Asks for the next hop from `local` to `remote`, over the interface if it is not 0; none if only the kernel knows how.
+    ///
+    /// # Errors
+    /// Those of netlink(7): there is no route, the neighbour is unknown.
+    pub(super) fn find(
+        netlink: &mut Netlink,
+        local: IpAddr,
+        remote: IpAddr,
+        ifindex: u32,
+    ) -> io::Result<Option<NextHop>> {
+        if local.is_unspecified() || remote.is_multicast() || local.is_ipv4() != remote.is_ipv4() {
+            return Ok(None);
+        }
+        let answer = netlink.ask(RouteNetlinkMessage::GetRoute(route_question(local, remote, ifindex)))?;
+        let Some((gateway, ifindex)) = usable_route(&answer, remote) else { return Ok(None) };
+        let answer = netlink.ask(RouteNetlinkMessage::GetNeighbour(neighbour_question(gateway, ifindex)))?;
+        let ethertype = if remote.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+        let address = usable_neighbour(&answer);
+        Ok(address.and_then(|it| SockAddr::neighbour(ethertype as u16, ifindex, it)).map(NextHop))
+    }
+
+    /// For a packet socket.
+    pub(super) fn address(&self) -> &SockAddr {
+        &self.0
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn route_question(local: IpAddr, remote: IpAddr, ifindex: u32) -> RouteMessage {
+    let bits = if remote.is_ipv4() { 32 } else { 128 };
+    let mut question = RouteMessage::default();
+    question.header.address_family = family(remote);
+    question.header.destination_prefix_length = bits;
+    question.header.source_prefix_length = bits;
+    question.attributes =
+        vec![RouteAttribute::Destination(remote.into()), RouteAttribute::Source(local.into())];
+    if ifindex != 0 {
+        question.attributes.push(RouteAttribute::Oif(ifindex));
+    }
+    question
+}
+
+/// The address of the next host, and the interface; none for what is no plain route.
+fn usable_route(answer: &RouteNetlinkMessage, remote: IpAddr) -> Option<(IpAddr, u32)> {
+    let RouteNetlinkMessage::NewRoute(route) = answer else { return None };
+    let (mut gateway, mut ifindex) = (remote, None);
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = (*address).into(),
+            RouteAttribute::Gateway(RouteAddress::Inet6(address)) => gateway = (*address).into(),
+            RouteAttribute::Oif(index) => ifindex = Some(*index),
+            RouteAttribute::Via(_) | RouteAttribute::EncapType(_) | RouteAttribute::Encap(_) => return None,
+            _ => {}
+        }
+    }
+    let is_plain = route.header.kind == RouteType::Unicast && gateway.is_ipv4() == remote.is_ipv4();
+    ifindex.filter(|_| is_plain).map(|ifindex| (gateway, ifindex))
+}
+
+fn neighbour_question(address: IpAddr, ifindex: u32) -> NeighbourMessage {
+    let mut question = NeighbourMessage::default();
+    question.header.family = family(address);
+    question.header.ifindex = ifindex;
+    let address = match address {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    };
+    question.attributes = vec![NeighbourAttribute::Destination(address)];
+    question
+}
+
+/// The address on the link, while the kernel itself would send there.
+fn usable_neighbour(answer: &RouteNetlinkMessage) -> Option<&[u8]> {
+    use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
+    let RouteNetlinkMessage::NewNeighbour(neighbour) = answer else { return None };
+    if !matches!(neighbour.header.state, Reachable | Stale | Delay | Probe | Permanent) {
+        return None;
+    }
+    neighbour.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(address) if !address.is_empty() => Some(address.as_slice()),
+        _ => None,
+    })
+}

@@ -1,0 +1,124 @@
+//! The raw carrier's shortcuts on a real kernel: long trains by a packet socket, and when they do not take it.
+
+mod common;
+
+use base::Ecn;
+use common::*;
+use netio::{RawCarrier, SendErrorKind};
+
+/// Bytes of the packets, and how many make a long train.
+const SIZE: usize = 1400;
+const LONG: usize = 20;
+
+fn with_shortcuts(host: &Namespace, own_table: Option<&str>) -> RawCarrier {
+    host.within(|| {
+        let mut carrier = RawCarrier::open().expect("raw sockets, as root");
+        carrier.take_shortcuts(own_table).expect("packet sockets and netlink, as root");
+        carrier
+    })
+}
+
+/// Sends one packet, so that the neighbour is known, and then a long train; how many packets took the shortcut.
+fn exchange(a: &Namespace, sender: &mut RawCarrier, receiver: &mut RawCarrier, from: &str, to: &str) -> u64 {
+    let (route, bytes) = (raw_route(from, to), pattern(SIZE * (LONG - 1) + 28));
+    sender.send(&train(&route, None, Ecn::NotEct, SIZE, b"first")).unwrap();
+    assert_eq!(packets(receiver, 1)[0].2, b"first");
+    let before = sender.counters();
+    a.within(|| sender.send(&train(&route, None, Ecn::Ect0, SIZE, &bytes))).unwrap();
+    let arrived = packets(receiver, LONG);
+    assert!(arrived.iter().all(|p| (p.0, p.1) == (raw_route(to, from), Ecn::Ect0)), "{arrived:?}");
+    assert_eq!(arrived.into_iter().flat_map(|p| p.2).collect::<Vec<_>>(), bytes);
+    let after = sender.counters();
+    assert_eq!(after.packets_sent - before.packets_sent, LONG as u64);
+    assert_eq!(after.bytes_sent - before.bytes_sent, bytes.len() as u64);
+    after.shortcut_packets - before.shortcut_packets
+}
+
+#[test]
+fn a_long_train_takes_the_shortcut_whole_in_both_families() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    for (from, to) in families(1) {
+        assert_eq!(exchange(&a, &mut sender, &mut receiver, &from, &to), LONG as u64);
+    }
+}
+
+#[test]
+fn a_train_behind_a_router_takes_the_shortcut_to_the_router() {
+    let (a, _router, b) = routed(1500);
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    for (from, to) in [("10.9.1.1", "10.9.2.2"), ("fd09:1::1", "fd09:2::2")] {
+        assert_eq!(exchange(&a, &mut sender, &mut receiver, from, to), LONG as u64);
+    }
+}
+
+#[test]
+fn trains_go_the_kernels_way_while_anybody_filters() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (with_shortcuts(&a, Some("ours")), b.raw());
+    let mut exchange = || {
+        let [(from, to), _] = families(1);
+        exchange(&a, &mut sender, &mut receiver, &from, &to)
+    };
+    a.exec("nft add table inet ours");
+    a.exec("nft add chain inet ours out { type filter hook output priority 0 ; }");
+    assert_eq!(exchange(), LONG as u64, "our own table is no filter");
+    a.exec("nft add table ip theirs");
+    assert_eq!(exchange(), LONG as u64, "a table without chains is no filter");
+    a.exec("nft add chain ip theirs in { type filter hook input priority 0 ; }");
+    assert_eq!(exchange(), 0, "a chain is a filter");
+    a.exec("nft delete table ip theirs");
+    assert_eq!(exchange(), LONG as u64, "the filter is gone");
+}
+
+#[test]
+fn trains_go_the_kernels_way_while_ipsec_has_a_policy() {
+    let (a, b) = pair();
+    a.ip("xfrm policy add src 10.9.7.1 dst 10.9.7.2 dir out action allow");
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    let [(from, to), _] = families(1);
+    assert_eq!(exchange(&a, &mut sender, &mut receiver, &from, &to), 0);
+}
+
+#[test]
+fn a_neighbour_that_changes_its_address_is_followed_at_once() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    let [(from, to), _] = families(1);
+    assert_eq!(exchange(&a, &mut sender, &mut receiver, &from, &to), LONG as u64);
+    b.ip("link set left address 02:00:00:00:00:77");
+    a.ip(&format!("neigh replace {to} lladdr 02:00:00:00:00:77 dev left"));
+    assert_eq!(exchange(&a, &mut sender, &mut receiver, &from, &to), LONG as u64);
+}
+
+#[test]
+fn a_train_to_this_very_host_goes_the_kernels_way() {
+    let (a, _b) = pair();
+    let mut carrier = with_shortcuts(&a, None);
+    let route = raw_route("10.9.1.1", "10.9.1.1");
+    a.within(|| carrier.send(&train(&route, None, Ecn::NotEct, SIZE, &pattern(SIZE * LONG)))).unwrap();
+    assert_eq!(packets(&mut carrier, LONG).len(), LONG);
+    assert_eq!(carrier.counters().shortcut_packets, 0);
+}
+
+#[test]
+fn one_train_in_sixty_four_goes_the_kernels_way() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    let [(from, to), _] = families(1);
+    let shortcuts = (0..64).map(|_| exchange(&a, &mut sender, &mut receiver, &from, &to));
+    assert_eq!(shortcuts.filter(|packets| *packets == 0).count(), 1);
+}
+
+#[test]
+fn a_packet_too_long_for_the_interface_is_refused_as_ever() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    for (from, to) in families(1) {
+        exchange(&a, &mut sender, &mut receiver, &from, &to);
+        let route = raw_route(&from, &to);
+        let too_long = pattern(1600 * LONG);
+        let error = a.within(|| sender.send(&train(&route, None, Ecn::NotEct, 1600, &too_long))).unwrap_err();
+        assert_eq!((error.kind, error.sent), (SendErrorKind::TooLarge { mtu: None }, 0));
+    }
+}
