@@ -66,7 +66,7 @@ pub(crate) struct Flowing {
     pub(crate) readable: bool,
     /// TCP may take bytes.
     pub(crate) writable: bool,
-    /// TCP reported its end: it must be read until it says so itself.
+    /// TCP reported its end, or may have: it must be read until it says so itself, or that it has not.
     pub(crate) hung_up: bool,
 }
 

@@ -47,7 +47,8 @@ impl Shard {
         if let Some(how) = connection.closed {
             relay.on_closed(how);
         }
-        let flowing = Flowing { stream, relay, readable: true, writable: true, hung_up: false };
+        // What the poll reported of a local program's socket before now was not kept: it may have ended already.
+        let flowing = Flowing { stream, relay, readable: true, writable: true, hung_up: true };
         connection.stage = Stage::Relaying(Box::new(flowing));
         self.ready.insert(id);
     }
@@ -276,6 +277,7 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
         }
         Err(error) => {
             flowing.readable = false;
+            flowing.hung_up &= error.kind() != ErrorKind::WouldBlock;
             on_tcp_error(flowing, &error);
         }
     }

@@ -89,3 +89,35 @@ fn a_half_closed_connection_still_carries_the_answer_by_ipv4_and_ipv6() {
     }
     assert_eq!(world.connects_sctp(), 2);
 }
+
+/// Listens on argv[1], and to everyone who connects sends ten kilobytes and closes at once.
+const SPEAKS_AND_CLOSES: &str = "
+import socket, sys
+listener = socket.create_server(('', int(sys.argv[1])), backlog=100)
+print('listening', flush=True)
+while True:
+    connection, peer = listener.accept()
+    connection.send(bytes(10240))
+    connection.close()
+";
+
+/// Connects 300 times to argv[1]:argv[2], and prints how many bytes came up to the end of the file in all.
+const LISTENS: &str = "
+import socket, sys
+count = 0
+for number in range(300):
+    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
+    while piece := connection.recv(65536): count += len(piece)
+    connection.close()
+print(count)
+";
+
+/// Its end may come before its association is up.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_server_that_speaks_and_closes_at_once_is_heard_to_its_end() {
+    let world = World::new();
+    let _server = world.serve("python3", &["-c", SPEAKS_AND_CLOSES, &PORT.to_string()]);
+    assert_eq!(python(&world, LISTENS, PORT), (300 * 10240).to_string());
+    assert_eq!(world.connects_sctp(), 300);
+}
