@@ -21,6 +21,9 @@ pub struct Config {
     pub rule_preference: u32,
     /// The packet marks.
     pub marks: Marks,
+    /// Whether connections of the host to itself are held and can be diverted too, but for those to `::1`, whose packets
+    /// the kernel takes from the loopback interface alone.
+    pub loopback: bool,
 }
 
 impl Default for Config {
@@ -35,6 +38,7 @@ impl Default for Config {
             routing_table: 133,
             rule_preference: 132,
             marks: Marks::default(),
+            loopback: false,
         }
     }
 }

@@ -225,7 +225,7 @@ impl HostChanges {
     fn finish(mut self) -> Result<HostChanges, SetUpError> {
         let ends = links::families(self.ipv6);
         let name = self.config.host_interface.clone();
-        set_interface_sysctls(&name, self.ipv6)
+        set_interface_sysctls(&name, self.ipv6, self.config.loopback)
             .and_then(|()| sysctl::set(&format!("ipv4/conf/{name}/src_valid_mark"), "1"))
             .and_then(|()| self.sysctls.turn_on())
             .map_err(|error| SetUpError::from_io("set sysctls", error))?;
@@ -293,9 +293,9 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
 /// Links, table and listeners of the private namespace.
 fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<Vec<Listener>, SetUpError> {
     let fail = |error| SetUpError::from_io("configure the private network namespace", error);
-    let name = config.shim_interface.clone();
+    let (name, loopback) = (config.shim_interface.clone(), config.loopback);
     let entered = namespace.run(move || {
-        set_interface_sysctls(&name, ipv6)?;
+        set_interface_sysctls(&name, ipv6, loopback)?;
         // Clients' own ports may be below 1024, and this daemon may have no CAP_NET_BIND_SERVICE.
         sysctl::set("ipv4/ip_unprivileged_port_start", "0")?;
         let index = interface_index(&name)?;
@@ -314,13 +314,17 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
         .map_err(|error| SetUpError::from_io("open the transparent listeners", error))
 }
 
-/// Keeps the veth to the addresses that we give it.
-fn set_interface_sysctls(name: &str, ipv6: bool) -> io::Result<()> {
+/// Keeps the veth to the addresses that we give it; with `loopback` the host's own may come by it.
+fn set_interface_sysctls(name: &str, ipv6: bool, loopback: bool) -> io::Result<()> {
     const NO_ADDRESS_OF_ITS_OWN: &str = "1";
     if ipv6 {
         sysctl::set(&format!("ipv6/conf/{name}/disable_ipv6"), "0")?;
         sysctl::set(&format!("ipv6/conf/{name}/accept_ra"), "0")?;
         sysctl::set(&format!("ipv6/conf/{name}/addr_gen_mode"), NO_ADDRESS_OF_ITS_OWN)?;
+    }
+    if loopback {
+        sysctl::set(&format!("ipv4/conf/{name}/route_localnet"), "1")?;
+        sysctl::set(&format!("ipv4/conf/{name}/accept_local"), "1")?;
     }
     Ok(())
 }

@@ -3,7 +3,10 @@
 //! Host: marked packets are led by a rule of low preference into a table of one route, out by the veth.
 //! Private namespace: all that enters by the veth is local. IPv4 and IPv6 alike.
 //!
-//! Everything made here goes with the veth pair, except the host's two rules.
+//! With `Config::loopback` the host's rules stand before its rule for its own addresses, so that marked packets to itself are
+//! led away, too; what comes back by the veth is local all the same.
+//!
+//! Everything made here goes with the veth pair, except the host's rules.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,6 +32,12 @@ const MTU: u32 = 65535;
 /// How many stale rules of each family are removed at most.
 const STALE_RULES_MAX: usize = 64;
 const LOOPBACK_INDEX: u32 = 1;
+/// The kernel gives 127.0.0.1/8 to the loopback interface.
+const LOOPBACK_PREFIX_LENGTH: u8 = 8;
+/// The kernel's table of the host's own addresses.
+const LOCAL_TABLE: u8 = 255;
+/// The preference of the kernel's rule for that table; nothing can stand before it but with the same one.
+const FIRST: u32 = 0;
 
 /// One address family's two ends of the veth.
 #[derive(Clone, Copy)]
@@ -142,6 +151,11 @@ pub(crate) fn configure_shim(
 ) -> io::Result<()> {
     const MAIN_TABLE: u8 = 254;
     bring_up(shim, LOOPBACK_INDEX)?;
+    if config.loopback {
+        // Answers to programs at this address are to go back to the host.
+        let own = address_message(LOOPBACK_INDEX, Ipv4Addr::LOCALHOST.into(), LOOPBACK_PREFIX_LENGTH);
+        shim.route_request(RouteNetlinkMessage::DelAddress(own), 0)?;
+    }
     bring_up(shim, index)?;
     for end in ends {
         add_address(shim, index, end.shim, end)?;
@@ -240,17 +254,52 @@ fn mark_rule(family: AddressFamily, config: &Config) -> RuleMessage {
     rule
 }
 
+/// The rule of the host's own addresses, as the kernel makes it.
+fn own_rule(family: AddressFamily) -> RuleMessage {
+    let mut rule = RuleMessage::default();
+    rule.header.family = family;
+    rule.header.table = LOCAL_TABLE;
+    rule.header.action = RuleAction::ToTable;
+    rule.attributes = vec![RuleAttribute::Priority(FIRST)];
+    rule
+}
+
+/// Rules that stand before the host's own: what comes by the veth is local, and what is marked is led away.
+fn first_rules(family: AddressFamily, config: &Config) -> [RuleMessage; 2] {
+    let mut back = own_rule(family);
+    back.attributes.push(RuleAttribute::Iifname(config.host_interface.clone()));
+    let mut away = mark_rule(family, config);
+    away.attributes[0] = RuleAttribute::Priority(FIRST);
+    [back, away]
+}
+
 /// Adds the host's rules that lead marked packets into our table.
 pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
     ends.iter().try_for_each(|end| {
+        if config.loopback {
+            return add_first_rules(host, config, end.family);
+        }
         let rule = RouteNetlinkMessage::NewRule(mark_rule(end.family, config));
         host.route_request(rule, NLM_F_CREATE | NLM_F_EXCL)
     })
 }
 
-/// Removes the host's rules, however often they are there.
+/// A new rule comes behind those of its preference, and the first of two alike is deleted: the host's own rule comes to stand
+/// behind ours without ever being away, and nothing is to be put back later.
+fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -> io::Result<()> {
+    for rule in first_rules(family, config) {
+        host.route_request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)?;
+    }
+    host.route_request(RouteNetlinkMessage::NewRule(own_rule(family)), NLM_F_CREATE)?;
+    host.route_request(RouteNetlinkMessage::DelRule(own_rule(family)), 0)
+}
+
+/// Removes the host's rules, however often they are there, those of another configuration of `loopback` too.
 pub(crate) fn delete_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
-    ends.iter().try_for_each(|end| delete_rule(host, &mark_rule(end.family, config)))
+    ends.iter().try_for_each(|end| {
+        delete_rule(host, &mark_rule(end.family, config))?;
+        first_rules(end.family, config).iter().try_for_each(|rule| delete_rule(host, rule))
+    })
 }
 
 fn delete_rule(host: &mut Netlink, rule: &RuleMessage) -> io::Result<()> {

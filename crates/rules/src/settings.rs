@@ -130,6 +130,8 @@ pub struct Settings {
     pub learned_store: String,
     /// Whether data goes by all paths at once.
     pub multipath: Multipath,
+    /// Whether rules apply to connections of this host to itself.
+    pub loopback: bool,
     /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
     pub manual_mark: u32,
     /// Whether the daemon gives up the capabilities that it does not need.
@@ -160,6 +162,7 @@ impl Default for Settings {
             learned_hold_max_s: 3600,
             learned_store: String::new(),
             multipath: Multipath::Off,
+            loopback: false,
             manual_mark: 0,
             confine_capabilities: true,
             confine_system_calls: true,
@@ -361,6 +364,17 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.multipath.to_string(),
         write: |s, v| put(&mut s.multipath, v.parse().ok()),
+    },
+    Setting {
+        name: "loopback",
+        kind: Kind::Bool,
+        doc: "Whether the rules apply to connections of this host to itself, too: with 1 those to 127.0.0.0/8 and to its own \
+              addresses go through this one daemon twice, once for either end, which is slower than TCP and good for trying \
+              programs out. Connections to ::1 are plain TCP always: the kernel takes that address from its loopback \
+              interface alone.",
+        needs_restart: true,
+        read: |s| number(s.loopback),
+        write: |s, v| put(&mut s.loopback, parse_bool(v)),
     },
     Setting {
         name: "manual_mark",

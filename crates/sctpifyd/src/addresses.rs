@@ -30,14 +30,17 @@ pub(crate) struct AddressBook {
     interfaces: BTreeMap<IpAddr, u32>,
     usable: Vec<IpAddr>,
     mtu: u16,
+    /// Whether loopback addresses are our own like others.
+    loopback: bool,
 }
 
 impl AddressBook {
     /// Lists the addresses of the calling thread's network namespace, and watches them from now on.
-    pub(crate) fn open() -> Result<AddressBook> {
+    /// With `loopback` those of the loopback interface are taken for our own, though they are offered to nobody else.
+    pub(crate) fn open(loopback: bool) -> Result<AddressBook> {
         let monitor = Monitor::open(&SKIPPED).context("cannot watch this host's addresses")?;
-        let mut book =
-            AddressBook { monitor, interfaces: BTreeMap::new(), usable: Vec::new(), mtu: MTU_USUAL as u16 };
+        let (interfaces, usable, mtu) = (BTreeMap::new(), Vec::new(), MTU_USUAL as u16);
+        let mut book = AddressBook { monitor, interfaces, usable, mtu, loopback };
         book.list().context("cannot list this host's addresses")?;
         Ok(book)
     }
@@ -69,7 +72,15 @@ impl AddressBook {
 
     /// Whether the address is one of this host.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
-        self.interfaces.contains_key(&address.to_canonical())
+        let address = address.to_canonical();
+        self.interfaces.contains_key(&address) || (self.loopback && is_loopback_v4(address))
+    }
+
+    /// Whether connections to this address stay within the host and cannot be carried: those to `::1` always, those to other
+    /// addresses of its own unless loopback is included.
+    pub(crate) fn stays_plain(&self, remote: IpAddr) -> bool {
+        let is_within = remote.is_loopback() || self.is_own(remote);
+        is_within && !(self.loopback && self.is_own(remote))
     }
 
     /// The interface that has the address.
@@ -87,8 +98,11 @@ impl AddressBook {
         self.usable.iter().copied().take(OFFERED_MAX)
     }
 
-    /// The addresses to offer, this one first.
-    pub(crate) fn offered_first(&self, first: IpAddr) -> Vec<IpAddr> {
+    /// The addresses to offer to `peer`, this one first; this one alone to ourselves.
+    pub(crate) fn offered_first(&self, first: IpAddr, peer: IpAddr) -> Vec<IpAddr> {
+        if self.is_own(peer) {
+            return vec![first];
+        }
         let others = self.usable.iter().copied().filter(|address| *address != first);
         std::iter::once(first).chain(others).take(OFFERED_MAX).collect()
     }
@@ -97,6 +111,10 @@ impl AddressBook {
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu
     }
+}
+
+fn is_loopback_v4(address: IpAddr) -> bool {
+    address.is_ipv4() && address.is_loopback()
 }
 
 fn largest_mtu(found: &[LocalAddress]) -> u16 {

@@ -28,9 +28,12 @@ impl Shard {
     pub(crate) fn on_head_start_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
-        connection.asked_elsewhere = true;
         let (association, local, remote) =
             (connection.association, syn.flow.local().ip(), syn.flow.remote().ip());
+        if self.addresses.is_own(remote) {
+            return;
+        }
+        connection.asked_elsewhere = true;
         let known = self.learned.lock().others(remote).to_vec();
         let settings = self.rules.settings();
         let pairs = other_pairs(local, remote, self.addresses.usable(), &known);

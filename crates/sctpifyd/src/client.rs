@@ -137,7 +137,8 @@ impl Shard {
     /// Whether the connection may ride SCTP at all, and because of what: the state says it.
     fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
         let (local, remote) = (syn.flow.local(), syn.flow.remote());
-        if remote.ip().is_loopback() || remote.ip().is_multicast() || self.addresses.is_own(remote.ip()) {
+        // A socket connected to itself has one end only.
+        if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
         }
         let (settings, step, is_order) = self.ask_rules(syn)?;
@@ -188,7 +189,7 @@ impl Shard {
             local_port: local.port(),
             remote_port: remote.port(),
             init_routes: self.init_routes(local.ip(), remote.ip(), settings),
-            local_addresses: self.addresses.offered_first(local.ip()),
+            local_addresses: self.addresses.offered_first(local.ip(), remote.ip()),
             config: timing::association_config(self.addresses.mtu(), settings),
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {

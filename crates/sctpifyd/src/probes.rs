@@ -77,7 +77,7 @@ impl Shard {
             local_port: self.probes.port(),
             remote_port: to.port(),
             init_routes: self.init_routes(local, to.ip(), settings),
-            local_addresses: self.addresses.offered_first(local),
+            local_addresses: self.addresses.offered_first(local, to.ip()),
             config: timing::association_config(self.addresses.mtu(), settings),
         };
         let association = self.engine.connect(self.now, connect).map_err(|error| {

@@ -106,7 +106,7 @@ impl Shard {
 
     fn listeners(&self) -> Vec<Listener> {
         let mut reachable = listeners();
-        reachable.retain(|address| !address.ip().is_loopback());
+        reachable.retain(|address| !address.ip().is_loopback() || self.addresses.is_own(address.ip()));
         reachable.sort_unstable();
         reachable.dedup();
         reachable.into_iter().map(|address| self.listener(address)).collect()
@@ -142,7 +142,7 @@ impl Shard {
     fn explain(&self, address: IpAddr, port: u16) -> Explanation {
         let destination = SocketAddr::new(address, port);
         let decision = self.rules.lock().explain(Chain::Remote, address, port);
-        let own = address.is_loopback() || self.addresses.is_own(address);
+        let own = self.addresses.stays_plain(address);
         let learned = self.learned_of(destination);
         let reason = if own {
             Some(FallbackReason::LoopbackOrOwnAddress)

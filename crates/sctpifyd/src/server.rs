@@ -52,8 +52,7 @@ impl Listener for Doorman<'_> {
 impl Doorman<'_> {
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
-        let is_stranger = !remote.is_loopback() && !self.addresses.is_own(remote);
-        let is_for_us = is_stranger && self.addresses.is_own(local);
+        let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
         if self.stopping || !is_for_us || self.connections >= CONNECTIONS_MAX {
             return InitDecision::Refuse;
         }
@@ -66,7 +65,7 @@ impl Doorman<'_> {
         if !allowed || !is_listening(self.interceptor, SocketAddr::new(local, init.local_port), client) {
             return InitDecision::Refuse;
         }
-        let offered = self.addresses.offered_first(local);
+        let offered = self.addresses.offered_first(local, remote);
         if force_bindall || is_bound_to_all(self.interceptor, local, init.local_port) {
             return InitDecision::Accept { local_addresses: offered };
         }

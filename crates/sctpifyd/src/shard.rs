@@ -176,7 +176,7 @@ impl Shard {
             registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
         }
         let clock = Clock::start();
-        let addresses = AddressBook::open()?;
+        let addresses = AddressBook::open(rules.settings().loopback)?;
         addresses.register(poll.registry(), ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
         let mut engine = Endpoint::new(clock.now(), config, seed);

@@ -44,7 +44,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let rules = RulesStore::load(args)?;
     let learned = LearnedStore::load(args);
     let outlet = Outlet::new(&rules.settings());
-    let interceptor = Interceptor::set_up(&Config::default())?;
+    let config = Config { loopback: rules.settings().loopback, ..Config::default() };
+    let interceptor = Interceptor::set_up(&config)?;
     let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;

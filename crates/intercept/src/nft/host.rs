@@ -1,7 +1,7 @@
 //! The host's table: the queue rule, the diversion rules, the mark for what comes back.
 //!
-//! - Chain `q` (output, −155) holds each first SYN that does not go out by `lo` and does not carry the
-//!   daemon's own mark. It is a chain of its own because an accepted packet goes on at the *next* hook.
+//! - Chain `q` (output, −155) holds each first SYN that does not go out by `lo` (unless the configuration includes that) and
+//!   does not carry the daemon's own mark. It is a chain of its own because an accepted packet goes on at the *next* hook.
 //! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
 //! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
 //!   veth crossing.
@@ -148,7 +148,9 @@ fn queue_rule(rule: &mut Expressions<'_>, config: &Config, form: QueueForm) {
     rule.is_tcp();
     rule.is_first_syn();
     rule.is_mark_not(config.marks, config.marks.own);
-    rule.goes_out_not_by("lo");
+    if !config.loopback {
+        rule.goes_out_not_by("lo");
+    }
     match form {
         QueueForm::Native => rule.queue(config.queue_number),
         QueueForm::Target => rule.queue_by_target(config.queue_number),

@@ -9,6 +9,7 @@ mod deaths;
 mod forgery;
 mod learned;
 mod load;
+mod loopback;
 mod mtu;
 mod multipath;
 mod roaming;
