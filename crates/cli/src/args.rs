@@ -33,6 +33,29 @@ pub struct Sctpify {
 pub enum Command {
     /// Start the daemon and wait until it works
     Up(UpArgs),
+    /// Run a command whose connections ride SCTP, without root
+    ///
+    /// Needs neither root nor a daemon, only the right to make user namespaces. The command gets a network namespace of its
+    /// own; its connections go to hosts that run sctpifyd over SCTP in UDP, and to all others over plain TCP, as ever.
+    /// Refusals and unreachable hosts are told to it as they are. Its exit status is that of this command. Within it,
+    /// `sctpify status` tells what its connections ride on.
+    ///
+    /// What it cannot do: be connected to from outside, reach services on this host's loopback (this host's other addresses
+    /// work), ping, receive UDP from whom it did not write to, gain privileges (sudo and other set-user-ID programs). Its
+    /// sockets show 169.254.132.1 as their own address; on the wire, connections have this host's address, those over SCTP
+    /// with the same port, and others with any port.
+    Run(RunArgs),
+    /// Become a command in the namespaces that `run` has made
+    #[command(hide = true)]
+    Enter {
+        /// The caller's user id
+        uid: u32,
+        /// The caller's group id
+        gid: u32,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
     /// Stop the daemon and wait until it is gone
     ///
     /// Connections that ride SCTP get an error; new ones are plain TCP. Without a daemon there is nothing to do,
@@ -125,6 +148,26 @@ pub struct UpArgs {
     /// SCTP engine does, and why: very much)
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG", default_value = "info")]
     pub log: String,
+}
+
+/// How `sctpify run` runs a command.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Configuration file [default: sctpify/sctpify.toml below $XDG_CONFIG_HOME or ~/.config]
+    #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// Directory for what is learned of destinations [default: sctpify below $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Log to standard error: error, warn, info, debug, trace, or a filter
+    #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG")]
+    pub log: Option<String>,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// What `sctpify config` does.

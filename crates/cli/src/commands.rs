@@ -4,18 +4,21 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::process::ExitCode;
 
 use control::{Done, Request, Response, SettingsReport, default_config_text, load_config, print_config};
 use rules::{Settings, normalise};
 
 use crate::session::{Session, unexpected};
-use crate::{CliError, Command, ConfigCommand, Sctpify, daemon, doctor, man, show};
+use crate::{CliError, Command, ConfigCommand, Sctpify, daemon, doctor, man, run, show};
 
 /// Runs one command.
-pub(crate) fn run(args: &Sctpify) -> Result<(), CliError> {
+pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
     let session = Session { control: &args.control, json: args.json };
-    match &args.command {
+    let outcome = match &args.command {
         Command::Up(up) => daemon::up(session, up),
+        Command::Run(run) => return run::run(run),
+        Command::Enter { uid, gid, command } => match run::enter(*uid, *gid, command)? {},
         Command::Down => daemon::down(session),
         Command::Status => ask_and_show(session, &Request::Status),
         Command::Paths => ask_and_show(session, &Request::Paths),
@@ -31,7 +34,8 @@ pub(crate) fn run(args: &Sctpify) -> Result<(), CliError> {
         Command::Completions { shell, program } => {
             man::completions(*shell, program, &mut io::stdout().lock())
         }
-    }
+    };
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {

@@ -53,11 +53,15 @@ fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
 
 /// Looks again and again until there is something to see, or the time is over.
 #[allow(clippy::disallowed_methods, reason = "a program that waits for another")]
-fn look_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn look_until<T>(
+    limit: Duration,
+    every: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> Option<T> {
     let end = Instant::now() + limit;
     loop {
         match look() {
-            None if Instant::now() < end => sleep(LOOK_EVERY),
+            None if Instant::now() < end => sleep(every),
             seen => return seen,
         }
     }
@@ -101,7 +105,7 @@ fn make_log(log: &Path) -> Result<File, CliError> {
 }
 
 fn wait_until_up(session: Session<'_>, child: &mut Child, log: &Path) -> Result<u32, CliError> {
-    let outcome = look_until(START_LIMIT, || {
+    let outcome = look_until(START_LIMIT, LOOK_EVERY, || {
         if let Ok(pid) = running_pid(session) {
             return Some(Ok(pid));
         }
@@ -122,7 +126,7 @@ fn wait_until_up(session: Session<'_>, child: &mut Child, log: &Path) -> Result<
     )))
 }
 
-fn end_of(log: &Path) -> String {
+pub(crate) fn end_of(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     if lines.is_empty() {
@@ -146,7 +150,7 @@ pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
         Ok(_) | Err(CliError::Client(ClientError::Closed { .. })) => {}
         Err(other) => return Err(other),
     }
-    let gone = look_until(STOP_LIMIT, || {
+    let gone = look_until(STOP_LIMIT, LOOK_EVERY, || {
         let is_silent = matches!(running_pid(session), Err(CliError::NoDaemon(_)));
         (is_silent && !processes.iter().any(|&p| is_alive(p))).then_some(())
     });

@@ -26,6 +26,14 @@ pub enum CliError {
     /// The doctor's report, already printed, says that something is missing.
     #[error("something is missing: the report says what to do")]
     SomethingMissing,
+    /// The command of `sctpify run` could not be started.
+    #[error("cannot run {program}: {error}")]
+    NotRun {
+        /// Its name.
+        program: String,
+        /// Why.
+        error: io::Error,
+    },
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
@@ -66,6 +74,8 @@ impl CliError {
         match self {
             CliError::Refused(_) | CliError::Client(_) | CliError::Failed(_) => 1,
             CliError::SomethingMissing | CliError::Output(_) => 1,
+            CliError::NotRun { error, .. } if error.kind() == ErrorKind::NotFound => 127,
+            CliError::NotRun { .. } => 126,
             CliError::Usage(_) => 2,
             CliError::NoDaemon(_) => 3,
         }
@@ -76,7 +86,7 @@ impl CliError {
             CliError::Refused(refusal) => return refusal.clone(),
             CliError::NoDaemon(_) => ErrorCode::NoDaemon,
             CliError::Usage(_) => ErrorCode::BadRequest,
-            CliError::Client(_) | CliError::Failed(_) => ErrorCode::Failed,
+            CliError::Client(_) | CliError::Failed(_) | CliError::NotRun { .. } => ErrorCode::Failed,
             CliError::SomethingMissing | CliError::Output(_) => ErrorCode::Failed,
         };
         Refusal { code, message: self.to_string() }
@@ -85,8 +95,11 @@ impl CliError {
 
 /// Prints what went wrong, if something did, and gives the exit status. A reader that closed the pipe early
 /// (`sctpify status | head -1`) is no error.
-pub(crate) fn finish(result: Result<(), CliError>, json: bool) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
+pub(crate) fn finish(result: Result<ExitCode, CliError>, json: bool) -> ExitCode {
+    let error = match result {
+        Ok(code) => return code,
+        Err(error) => error,
+    };
     if matches!(&error, CliError::Output(e) if e.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }

@@ -17,6 +17,7 @@ mod doctor;
 mod error;
 mod kernel;
 mod man;
+mod run;
 mod session;
 mod shimrules;
 mod show;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::{Command, ConfigCommand, Sctpify, UpArgs};
+pub use args::{Command, ConfigCommand, RunArgs, Sctpify, UpArgs};
 pub use error::CliError;
 pub use man::{completions, write_man_pages};
 pub use shimrules::Shimrules;
@@ -42,5 +43,5 @@ pub fn sctpify_main() -> ExitCode {
 pub fn shimrules_main() -> ExitCode {
     let args = Shimrules::parse();
     let json = args.json;
-    error::finish(shimrules::run(&args), json)
+    error::finish(shimrules::run(&args).map(|()| ExitCode::SUCCESS), json)
 }

@@ -42,6 +42,11 @@ pub struct DaemonArgs {
     /// Run without the process that watches the daemon and cleans up after it (for debuggers)
     #[arg(long)]
     pub no_supervisor: bool,
+
+    /// Serve the command that `sctpify run` starts in this network namespace, without privileges; begins when a byte comes
+    /// on standard input, and ends with it
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub inside: Option<PathBuf>,
 }
 
 impl DaemonArgs {

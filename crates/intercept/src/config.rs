@@ -24,6 +24,9 @@ pub struct Config {
     /// Whether connections of the host to itself are held and can be diverted too, but for those to `::1`, whose packets
     /// the kernel takes from the loopback interface alone.
     pub loopback: bool,
+    /// The namespace has no way out but the private one: everything that leaves it goes there (see
+    /// [`Interceptor::enclose`](crate::Interceptor::enclose)).
+    pub encloses: bool,
 }
 
 impl Default for Config {
@@ -39,6 +42,7 @@ impl Default for Config {
             rule_preference: 132,
             marks: Marks::default(),
             loopback: false,
+            encloses: false,
         }
     }
 }
@@ -52,10 +56,17 @@ pub struct Marks {
     pub shim: u32,
     /// "The daemon's own TCP, do not hold it": for `SO_MARK` on such sockets in the host's namespace.
     pub own: u32,
+    /// "Refused", "host unreachable", "network unreachable": what becomes of a SYN in an enclosed namespace.
+    pub denials: [u32; 3],
 }
 
 impl Default for Marks {
     fn default() -> Marks {
-        Marks { mask: 0x0f00_0000, shim: 0x0100_0000, own: 0x0200_0000 }
+        Marks {
+            mask: 0x0f00_0000,
+            shim: 0x0100_0000,
+            own: 0x0200_0000,
+            denials: [0x0300_0000, 0x0400_0000, 0x0500_0000],
+        }
     }
 }

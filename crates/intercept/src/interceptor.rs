@@ -12,7 +12,9 @@ use std::net::{IpAddr, SocketAddr};
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 
 use crate::config::Config;
+use crate::datagrams::DatagramListener;
 use crate::diag::{ClientState, Diagnosis, ListenerState};
+use crate::enclosure;
 use crate::error::{DivertError, SetUpError, TearDownError};
 use crate::flow::{FourTuple, canonical};
 use crate::links;
@@ -33,6 +35,7 @@ pub struct Interceptor {
     diagnosis: Diagnosis,
     listeners: Vec<Listener>,
     queue: SynQueue,
+    datagrams: Vec<DatagramListener>,
     host: HostChanges,
     namespace: Namespace,
 }
@@ -53,10 +56,35 @@ impl Interceptor {
             SetUpError::needing("sock_diag for TCP (CONFIG_INET_DIAG)", "open a sock_diag socket", error)
         })?;
         let queue = bind_queue(config)?;
+        let datagrams = if config.encloses { bind_datagrams(config, &namespace, ipv6)? } else { Vec::new() };
         nft::start_queueing(&mut owner, config).map_err(|refusal| {
             SetUpError::needing(refusal.part, "make the nftables rule that queues", refusal.error)
         })?;
-        Ok(Interceptor { config: config.clone(), owner, diagnosis, listeners, queue, host, namespace })
+        let config = config.clone();
+        Ok(Interceptor { config, owner, diagnosis, listeners, queue, datagrams, host, namespace })
+    }
+
+    /// Sets up interception in the network namespace `at`, which nothing leaves but through us from then on: a SYN that is
+    /// released without being diverted arrives at the [listeners](Interceptor::listeners) too, UDP at the [listeners for
+    /// datagrams](Interceptor::take_datagrams), and [`Verdict::Deny`](crate::Verdict::Deny) is heeded. All this needs no
+    /// privilege outside of the user namespace that `at` belongs to.
+    pub fn enclose(at: &File, config: &Config) -> Result<Interceptor, SetUpError> {
+        let config = Config { encloses: true, ..config.clone() };
+        let mut outcome = None;
+        namespace::run_in(at, || {
+            outcome = Some(Interceptor::set_up(&config));
+            Ok(())
+        })
+        .map_err(|error| SetUpError::from_io("enter the enclosed network namespace", error))?;
+        outcome.unwrap_or_else(|| {
+            let source = io::Error::other("the thread gave no answer");
+            Err(SetUpError::System { doing: "enter the enclosed network namespace", source })
+        })
+    }
+
+    /// The listeners at which UDP of an enclosed namespace arrives, for whoever serves them.
+    pub fn take_datagrams(&mut self) -> Vec<DatagramListener> {
+        std::mem::take(&mut self.datagrams)
     }
 
     /// Takes everything away: SYNs that are held pass as plain TCP, rules, links and the namespace go, sysctls
@@ -231,6 +259,10 @@ impl HostChanges {
             .map_err(|error| SetUpError::from_io("set sysctls", error))?;
         self.index = interface_index(&name).map_err(|error| SetUpError::from_io("find the veth", error))?;
         links::configure_host(&mut self.netlink, self.index, &self.config, ends)
+            .and_then(|()| match self.config.encloses {
+                true => enclosure::lead_all(&mut self.netlink, self.index, ends),
+                false => Ok(()),
+            })
             .map_err(|error| SetUpError::from_io("give the veth addresses and routes", error))?;
         links::add_mark_rules(&mut self.netlink, &self.config, ends)
             .map_err(|error| SetUpError::from_io("add routing policy rules", error))?;
@@ -314,6 +346,19 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
         .map_err(|error| SetUpError::from_io("open the transparent listeners", error))
 }
 
+fn bind_datagrams(
+    config: &Config,
+    namespace: &Namespace,
+    ipv6: bool,
+) -> Result<Vec<DatagramListener>, SetUpError> {
+    let port = config.tproxy_port;
+    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
+    let bound = namespace.run(move || families.iter().map(|v6| DatagramListener::bind(*v6, port)).collect());
+    bound
+        .and_then(|inner: io::Result<Vec<DatagramListener>>| inner)
+        .map_err(|error| SetUpError::from_io("open the transparent listeners for UDP", error))
+}
+
 /// Keeps the veth to the addresses that we give it; with `loopback` the host's own may come by it.
 fn set_interface_sysctls(name: &str, ipv6: bool, loopback: bool) -> io::Result<()> {
     const NO_ADDRESS_OF_ITS_OWN: &str = "1";
@@ -335,12 +380,14 @@ fn interface_index(name: &str) -> io::Result<u32> {
 }
 
 fn bind_queue(config: &Config) -> Result<SynQueue, SetUpError> {
-    SynQueue::bind(config.queue_number, config.queue_length).map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EBUSY) => SetUpError::QueueNumberTaken { number: config.queue_number },
-        Some(libc::EINVAL) => SetUpError::MissingKernelFeature {
-            feature: "packet queues (CONFIG_NETFILTER_NETLINK_QUEUE)",
-            source: error,
-        },
-        _ => SetUpError::from_io("take the NFQUEUE", error),
+    SynQueue::bind(config.queue_number, config.queue_length, config.marks).map_err(|error| {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EBUSY) => SetUpError::QueueNumberTaken { number: config.queue_number },
+            Some(libc::EINVAL) => SetUpError::MissingKernelFeature {
+                feature: "packet queues (CONFIG_NETFILTER_NETLINK_QUEUE)",
+                source: error,
+            },
+            _ => SetUpError::from_io("take the NFQUEUE", error),
+        }
     })
 }

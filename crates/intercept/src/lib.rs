@@ -28,7 +28,9 @@
 //! [`Interceptor::set_up`].
 
 mod config;
+mod datagrams;
 mod diag;
+mod enclosure;
 mod error;
 mod flow;
 mod interceptor;
@@ -42,12 +44,14 @@ mod syn;
 mod sysctl;
 
 pub use config::{Config, Marks};
+pub use datagrams::{Datagram, DatagramListener};
 pub use diag::{ClientState, ListenerState, TcpState};
+pub use enclosure::name_server;
 pub use error::{DivertError, SetUpError, TearDownError};
 pub use flow::FourTuple;
 pub use interceptor::{Interceptor, remove_leftovers};
 pub use namespace::Namespace;
 pub use nft::TABLE;
-pub use queue::{HeldSyn, HeldSynId, SynQueue, Verdict};
+pub use queue::{Denial, HeldSyn, HeldSynId, SynQueue, Verdict};
 pub use sockets::{Arrival, Listener, SpoofedConnection, disarm_linger};
 pub use sysctl::SavedSysctls;

@@ -29,9 +29,11 @@ use crate::netlink::Netlink;
 const ALIAS: &str = "sctpify";
 /// The largest a veth takes.
 const MTU: u32 = 65535;
+/// The routing table of all that no rule leads elsewhere.
+const MAIN_TABLE: u8 = 254;
 /// How many stale rules of each family are removed at most.
 const STALE_RULES_MAX: usize = 64;
-const LOOPBACK_INDEX: u32 = 1;
+pub(crate) const LOOPBACK_INDEX: u32 = 1;
 /// The kernel gives 127.0.0.1/8 to the loopback interface.
 const LOOPBACK_PREFIX_LENGTH: u8 = 8;
 /// The kernel's table of the host's own addresses.
@@ -64,6 +66,18 @@ const ENDS6: Ends = Ends {
 /// The address families to serve.
 pub(crate) fn families(ipv6: bool) -> &'static [Ends] {
     if ipv6 { &[ENDS4, ENDS6] } else { &[ENDS4] }
+}
+
+/// The private namespace's own IPv4 address.
+pub(crate) fn shim_end4() -> IpAddr {
+    ENDS4.shim
+}
+
+/// Leads what has no other route out by the veth.
+pub(crate) fn add_default_route(host: &mut Netlink, index: u32, end: &Ends) -> io::Result<()> {
+    let mut route = route_message(end.family, MAIN_TABLE, RouteType::Unicast);
+    route.attributes = vec![RouteAttribute::Gateway(end.shim.into()), RouteAttribute::Oif(index)];
+    add_route(host, route)
 }
 
 /// Makes the veth pair, its far end in `namespace`. EEXIST: the name is taken.
@@ -149,7 +163,6 @@ pub(crate) fn configure_shim(
     config: &Config,
     ends: &[Ends],
 ) -> io::Result<()> {
-    const MAIN_TABLE: u8 = 254;
     bring_up(shim, LOOPBACK_INDEX)?;
     if config.loopback {
         // Answers to programs at this address are to go back to the host.
@@ -173,7 +186,7 @@ pub(crate) fn configure_shim(
     Ok(())
 }
 
-fn bring_up(netlink: &mut Netlink, index: u32) -> io::Result<()> {
+pub(crate) fn bring_up(netlink: &mut Netlink, index: u32) -> io::Result<()> {
     let mut link = LinkMessage::default();
     link.header.index = index;
     link.header.flags = LinkFlags::Up;

@@ -14,6 +14,7 @@ use mio::{Interest, Registry, Token};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
+use crate::config::Marks;
 use crate::flow::FourTuple;
 use crate::netlink::{Attributes, Message, Messages, Netlink, be_u32};
 use crate::syn;
@@ -44,6 +45,20 @@ pub enum Verdict {
     Accept,
     /// It is dropped; if the application still waits, its kernel sends another a second later.
     Drop,
+    /// It is answered with an error. For namespaces that are [enclosed](crate::Config::encloses) only; elsewhere the SYN
+    /// passes.
+    Deny(Denial),
+}
+
+/// The error that an application gets at once instead of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Denial {
+    /// ECONNREFUSED.
+    Refused,
+    /// EHOSTUNREACH.
+    HostUnreachable,
+    /// ENETUNREACH.
+    NetworkUnreachable,
 }
 
 /// A SYN that waits for its verdict.
@@ -71,19 +86,16 @@ pub struct HeldSyn {
 pub struct SynQueue {
     netlink: Netlink,
     number: u16,
+    marks: Marks,
     /// SYNs handed out and not judged; the kernel's queue length bounds them.
     held: BTreeSet<u32>,
 }
 
 impl SynQueue {
     /// Takes queue `number` of the calling thread's network namespace. EPERM: another program has it.
-    pub(crate) fn bind(number: u16, length: u32) -> io::Result<SynQueue> {
+    pub(crate) fn bind(number: u16, length: u32, marks: Marks) -> io::Result<SynQueue> {
         let mut netlink = Netlink::open(NETLINK_NETFILTER)?;
-        nix::sys::socket::setsockopt(
-            netlink.socket(),
-            nix::sys::socket::sockopt::RcvBufForce,
-            &SOCKET_BUFFER,
-        )?;
+        enlarge(&netlink)?;
         netlink.socket().set_no_enobufs(true)?;
         let bind = |message: &mut Message| message.attribute(1, &[1, 0, 0, 0]);
         let copy = |message: &mut Message| {
@@ -98,7 +110,7 @@ impl SynQueue {
         configure(&mut netlink, number, copy)?;
         configure(&mut netlink, number, flags)?;
         configure(&mut netlink, number, |message| message.number(3, length))?;
-        Ok(SynQueue { netlink, number, held: BTreeSet::new() })
+        Ok(SynQueue { netlink, number, marks, held: BTreeSet::new() })
     }
 
     /// The next held SYN, or None if there is none now. To be called until it returns None after each
@@ -137,12 +149,16 @@ impl SynQueue {
     fn send_verdict(&mut self, id: u32, verdict: Verdict) -> io::Result<()> {
         let code: u32 = match verdict {
             Verdict::Drop => 0,
-            Verdict::Accept => 1,
+            Verdict::Accept | Verdict::Deny(_) => 1,
         };
         let sequence = self.netlink.next_sequence();
         let mut message = Message::new(SUBSYSTEM << 8 | VERDICT, NLM_F_REQUEST, sequence);
         message.netfilter_head(0, self.number);
         message.attribute(2, &[code.to_be_bytes(), id.to_be_bytes()].concat());
+        if let Verdict::Deny(denial) = verdict {
+            // The rule for this mark answers it.
+            message.number(3, self.marks.denials[denial as usize]);
+        }
         self.netlink.send(&message.finish())
     }
 }
@@ -178,6 +194,16 @@ impl Source for SynQueue {
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         SourceFd(&self.as_raw_fd()).deregister(registry)
     }
+}
+
+/// Gives the socket its buffer. Without privilege outside of our user namespace the system's limit (rmem_max) holds.
+fn enlarge(netlink: &Netlink) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    match setsockopt(netlink.socket(), sockopt::RcvBufForce, &SOCKET_BUFFER) {
+        Err(nix::errno::Errno::EPERM) => setsockopt(netlink.socket(), sockopt::RcvBuf, &SOCKET_BUFFER)?,
+        outcome => outcome?,
+    }
+    Ok(())
 }
 
 fn configure(netlink: &mut Netlink, number: u16, fill: impl FnOnce(&mut Message)) -> io::Result<()> {

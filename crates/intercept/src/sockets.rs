@@ -153,7 +153,7 @@ fn arm(socket: &Socket) -> io::Result<()> {
 
 /// Turns a boolean socket option on that no library offers.
 #[allow(unsafe_code, reason = "a system call that no library offers")]
-fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
+pub(crate) fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
     // SAFETY: the descriptor is open while it is borrowed, and the kernel reads `length` bytes of `on` only.

@@ -26,14 +26,16 @@ pub(crate) fn head_start(settings: &Settings) -> Duration {
 impl Shard {
     /// The first path has had its head start.
     pub(crate) fn on_head_start_over(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         let (association, local, remote) =
-            (connection.association, syn.flow.local().ip(), syn.flow.remote().ip());
+            (connection.association, self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
         if self.addresses.is_own(remote) {
             return;
         }
-        connection.asked_elsewhere = true;
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.asked_elsewhere = true;
+        }
         let known = self.learned.lock().others(remote).to_vec();
         let settings = self.rules.settings();
         let pairs = other_pairs(local, remote, self.addresses.usable(), &known);

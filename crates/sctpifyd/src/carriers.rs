@@ -35,9 +35,11 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// Without carriers; [`Outlet::open`] opens them.
-    pub(crate) fn new(settings: &Settings) -> Outlet {
-        let udp = settings.carriers.has_udp().then_some(settings.udp_port);
+    /// Without carriers; [`Outlet::open`] opens them. UDP on `any_port` suits a host that only connects: its peers answer to
+    /// the port that they hear from.
+    pub(crate) fn new(settings: &Settings, any_port: bool) -> Outlet {
+        let port = if any_port { 0 } else { settings.udp_port };
+        let udp = settings.carriers.has_udp().then_some(port);
         Outlet {
             carriers: Carriers::default(),
             udp: udp.map(Wanted::new),
@@ -72,7 +74,7 @@ impl Outlet {
     pub(crate) fn report(&self) -> Vec<OpenCarrier> {
         let udp = self.udp.as_ref().map(|udp| OpenCarrier {
             carrier: Via::SctpUdp,
-            udp_port: Some(udp.what),
+            udp_port: Some(udp.what).filter(|port| *port != 0),
             problem: udp.problem.clone(),
         });
         let raw = self.raw.as_ref().map(|raw| OpenCarrier {

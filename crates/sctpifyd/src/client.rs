@@ -6,7 +6,8 @@
 //! before the same addresses come again as TCP.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
@@ -19,6 +20,7 @@ use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 use crate::birth;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
+use crate::outside;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
@@ -137,15 +139,16 @@ impl Shard {
     /// Whether the connection may ride SCTP at all, and because of what: the state says it.
     fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
         let (local, remote) = (syn.flow.local(), syn.flow.remote());
+        let names = self.outside.as_ref().is_some_and(|outside| outside.is_name_server(remote.ip()));
         // A socket connected to itself has one end only.
-        if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
+        if names || self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
         }
         let (settings, step, is_order) = self.ask_rules(syn)?;
         if self.stopping {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
-        if !self.addresses.is_own(local.ip()) {
+        if self.outside.is_none() && !self.addresses.is_own(local.ip()) {
             return Err(Plain::Because(FallbackReason::ForeignSource));
         }
         if self.connections.len() >= CONNECTIONS_MAX {
@@ -184,7 +187,7 @@ impl Shard {
     }
 
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
-        let (local, remote) = (syn.flow.local(), syn.flow.remote());
+        let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
         let connect = Connect {
             local_port: local.port(),
             remote_port: remote.port(),
@@ -326,8 +329,27 @@ impl Shard {
         match id.filter(awaited) {
             Some(id) => self.begin_relay(id, arrival.stream, RelayRole::Initiator),
             // Dropping the armed stream resets it.
-            None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
+            None => match &mut self.outside {
+                Some(outside) => outside.claim(arrival),
+                None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
+            },
         }
+    }
+
+    /// The address and port that a connection has on the wire: the program's own, but in an enclosed namespace this host's
+    /// address on the way there.
+    pub(crate) fn wire_address(&self, flow: &FourTuple) -> SocketAddr {
+        let source = self.outside.as_ref().and_then(|_| outside::source_of(flow.remote().ip()));
+        source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
+    }
+
+    /// What a plain connection's destination has answered is the verdict on its SYN.
+    pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
+        let Some(syn) = self.outside.as_mut().and_then(|outside| outside.settle(flow)) else { return };
+        let verdict = outside::verdict_on(outcome);
+        tracing::debug!(%flow, ?outcome, ?verdict, "plain connection");
+        self.verdicts.remember(&syn, verdict);
+        self.give_verdict(&syn, verdict);
     }
 
     /// The application went away between its SYN and the handshake.
@@ -377,6 +399,9 @@ impl Shard {
     }
 
     fn release_syn(&mut self, syn: &HeldSyn) {
+        if let Some(outside) = &mut self.outside {
+            return outside.open(*syn);
+        }
         self.verdicts.remember(syn, Verdict::Accept);
         self.give_verdict(syn, Verdict::Accept);
     }

@@ -24,6 +24,7 @@ mod control_server;
 mod history;
 mod learned_store;
 mod listeners;
+mod outside;
 mod probes;
 mod pump;
 mod report;
@@ -44,8 +45,10 @@ use control::DaemonArgs;
 
 fn main() -> ExitCode {
     let args = DaemonArgs::parse();
-    raise_priority();
-    let outcome = if supervisor::is_worker() || args.no_supervisor {
+    if args.inside.is_none() {
+        raise_priority();
+    }
+    let outcome = if supervisor::is_worker() || args.no_supervisor || args.inside.is_some() {
         worker::run(&args)
     } else {
         supervisor::run(&args)

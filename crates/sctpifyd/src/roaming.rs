@@ -81,7 +81,12 @@ impl Shard {
     }
 
     /// Keeps those addresses that live connections have and the host has not, and no others.
+    ///
+    /// In an enclosed namespace programs have addresses of their own, which never go.
     fn keep_addresses(&mut self) {
+        if self.outside.is_some() {
+            return;
+        }
         let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
         let lingering = self.diverted.keys().map(|flow| flow.local().ip());
         let wanted: BTreeSet<IpAddr> =

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, FileError};
-use rules::{Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
+use rules::{Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
 
 use crate::clock::today;
 
@@ -20,7 +20,7 @@ pub(crate) struct RulesStore {
 impl RulesStore {
     /// Loads settings and rules; missing files are the defaults.
     pub(crate) fn load(args: &DaemonArgs) -> Result<RulesStore, FileError> {
-        let settings = control::load_config(&args.config)?;
+        let settings = settings(args)?;
         let table = control::load_rules(&args.rules_file())?;
         let book = Arc::new(Mutex::new(Rulebook::new(settings, table)));
         Ok(RulesStore { book, args: Arc::new(args.clone()) })
@@ -75,7 +75,7 @@ impl RulesStore {
 
     /// Reads both files again; if one is wrong, all stays as it was.
     pub(crate) fn reload(&self) -> Result<(), StoreError> {
-        let settings = control::load_config(&self.args.config)?;
+        let settings = settings(&self.args)?;
         let mut table = control::load_rules(&self.args.rules_file())?;
         let mut book = self.lock();
         table.keep_hits_of(&book.table);
@@ -83,6 +83,15 @@ impl RulesStore {
         book.table = table;
         Ok(())
     }
+}
+
+/// The settings of the file. A command without privileges asked for SCTP by being run, and has UDP only.
+fn settings(args: &DaemonArgs) -> Result<Settings, FileError> {
+    let settings = control::load_config(&args.config)?;
+    Ok(match args.inside {
+        None => settings,
+        Some(_) => Settings { default_remote_enable: true, carriers: Carriers::Udp, ..settings },
+    })
 }
 
 /// Why a change was not made.

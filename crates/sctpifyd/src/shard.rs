@@ -27,6 +27,7 @@ use crate::clock::Clock;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::history::History;
 use crate::learned_store::LearnedStore;
+use crate::outside::Outside;
 use crate::probes::Probes;
 use crate::rules_store::RulesStore;
 use crate::server::Doorman;
@@ -82,6 +83,8 @@ pub(crate) enum Timer {
 pub(crate) enum Command {
     /// Answer this.
     Ask(Request, Sender<Response>),
+    /// A plain connection outside of the enclosed namespace was opened, or was not.
+    Opened(FourTuple, io::Result<()>),
     /// Stop: reset what rides SCTP, release what waits, and end.
     Stop,
 }
@@ -111,6 +114,8 @@ pub(crate) struct Shard {
     pub(crate) engine: Endpoint,
     pub(crate) interceptor: Interceptor,
     pub(crate) outlet: Outlet,
+    /// Set where a command's enclosed namespace is served: its plain connections.
+    pub(crate) outside: Option<Outside>,
     pub(crate) rules: RulesStore,
     pub(crate) learned: LearnedStore,
     pub(crate) probes: Probes,
@@ -188,6 +193,7 @@ impl Shard {
             engine,
             interceptor,
             outlet,
+            outside: None,
             rules,
             learned,
             probes: Probes::default(),
@@ -322,6 +328,7 @@ impl Shard {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => self.stopping = true,
+                Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
                 Command::Ask(request, reply) => {
                     let response = self.answer(&request);
                     // The asker may have given up: then nobody waits for the answer.

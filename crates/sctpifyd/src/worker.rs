@@ -17,6 +17,7 @@ use crate::carriers::Outlet;
 use crate::confinement::{self, Confinement};
 use crate::control_server::ControlServer;
 use crate::learned_store::LearnedStore;
+use crate::outside::Outside;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
 use crate::shared_store::SharedStore;
@@ -43,20 +44,25 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     keep_freed_memory();
     let rules = RulesStore::load(args)?;
     let learned = LearnedStore::load(args);
-    let outlet = Outlet::new(&rules.settings());
-    let config = Config { loopback: rules.settings().loopback, ..Config::default() };
-    let interceptor = Interceptor::set_up(&config)?;
+    let outlet = Outlet::new(&rules.settings(), args.inside.is_some());
+    let mut interceptor = set_up(args, &rules.settings())?;
+    let datagrams = interceptor.take_datagrams();
     let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
     let (keeper, url) = (learned.clone(), rules.settings().learned_store);
     let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
-    shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
+    if args.inside.is_none() {
+        shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
+    }
     spawn("control", move || server.run())?;
     spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
-    if has_supervisor {
+    if args.inside.is_some() {
+        shard.outside = Some(Outside::start(datagrams, handle.clone())?);
+    }
+    if has_supervisor || args.inside.is_some() {
         spawn("supervision", move || stop_with_supervisor(&handle))?;
     }
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
@@ -67,7 +73,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Gives up what is not needed from now on, in the two threads there are; all others inherit that.
+/// Gives up what is not needed from now on (what serves one command has nothing to give up outside of its own namespaces), in the two threads there are; all others inherit that.
 fn confine(
     interceptor: &Interceptor,
     settings: &Settings,
@@ -86,6 +92,18 @@ fn confine(
     let confined = confinement.apply();
     confinement::log("worker", &confined);
     Ok(confined)
+}
+
+/// Takes the connections of this host's programs over, or those of the one command in a namespace of its own.
+fn set_up(args: &DaemonArgs, settings: &Settings) -> Result<Interceptor> {
+    let Some(path) = &args.inside else {
+        let config = Config { loopback: settings.loopback, ..Config::default() };
+        return Ok(Interceptor::set_up(&config)?);
+    };
+    // `sctpify run` has made the namespace when it says so.
+    std::io::stdin().read_exact(&mut [0]).context("nobody has made the namespace")?;
+    let namespace = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Interceptor::enclose(&namespace, &Config::default())?)
 }
 
 /// Each connection takes a descriptor; the usual soft limit of 1,024 is for programs that use select(2).
@@ -123,7 +141,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
 fn stop_with_supervisor(shard: &Handle) {
     let mut nothing = [0; 64];
     while std::io::stdin().read(&mut nothing).is_ok_and(|length| length > 0) {}
-    tracing::warn!("the supervisor has gone: stopping");
+    tracing::info!("whoever started this process has gone: stopping");
     shard.send(Command::Stop);
 }
 

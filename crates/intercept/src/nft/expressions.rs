@@ -11,6 +11,8 @@ const VERDICT_REGISTER: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 /// IPPROTO_TCP.
 const TCP: u8 = 6;
+/// IPPROTO_UDP.
+const UDP: u8 = 17;
 
 /// What `meta` reads of a packet.
 #[derive(Clone, Copy)]
@@ -100,6 +102,20 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[TCP]);
     }
 
+    /// Goes on only with UDP.
+    pub(super) fn is_udp(&mut self) {
+        self.load(Meta::Transport);
+        self.compare(Comparison::Equal, &[UDP]);
+    }
+
+    /// Goes on only with requests for an echo: protocol 1 with type 8, or protocol 58 with type 128.
+    pub(super) fn is_echo_request(&mut self, protocol: u8, kind: u8) {
+        self.load(Meta::Transport);
+        self.compare(Comparison::Equal, &[protocol]);
+        self.payload(R1, Base::Transport, 0, 1);
+        self.compare(Comparison::Equal, &[kind]);
+    }
+
     /// Goes on only with packets of the address family (2 IPv4, 10 IPv6).
     pub(super) fn is_family(&mut self, family: u8) {
         self.load(Meta::Family);
@@ -135,6 +151,13 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::NotEqual, &mark.to_ne_bytes());
     }
 
+    /// Goes on only with packets that carry `mark` in the bits of the mask.
+    pub(super) fn is_mark(&mut self, marks: Marks, mark: u32) {
+        self.load(Meta::Mark);
+        self.bitwise(&marks.mask.to_ne_bytes(), &[0; 4]);
+        self.compare(Comparison::Equal, &mark.to_ne_bytes());
+    }
+
     /// Sets the mark "goes to the private namespace", leaving the bits of others.
     pub(super) fn set_shim_mark(&mut self, marks: Marks) {
         self.load(Meta::Mark);
@@ -167,6 +190,21 @@ impl<'m> Expressions<'m> {
         self.expression("immediate", |data| {
             data.number(1, VERDICT_REGISTER);
             data.nested(2, |operand| operand.nested(2, |verdict| verdict.number(1, NF_ACCEPT)));
+        });
+    }
+
+    /// Ends the rule with an RST in answer.
+    pub(super) fn reject_by_reset(&mut self) {
+        const TCP_RST: u32 = 1;
+        self.expression("reject", |data| data.number(1, TCP_RST));
+    }
+
+    /// Ends the rule with an ICMP error in answer; `code` is nftables' own for both families.
+    pub(super) fn reject_by_icmp(&mut self, code: u8) {
+        const ICMPX_UNREACHABLE: u32 = 2;
+        self.expression("reject", |data| {
+            data.number(1, ICMPX_UNREACHABLE);
+            data.attribute(2, &[code]);
         });
     }
 

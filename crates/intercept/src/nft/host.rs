@@ -5,6 +5,7 @@
 //! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
 //! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
 //!   veth crossing.
+//! - Chain `deny` (output, −140), in an enclosed namespace only, answers SYNs that were denied.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
@@ -13,18 +14,21 @@ use super::{
     BaseChain, Batch, DELRULE, FAMILY_INET, GETTABLE, NEWSET, NEWTABLE, Refusal, SUBSYSTEM, TABLE, add_chain,
     add_rule,
 };
-use crate::config::Config;
+use crate::config::{Config, Marks};
 use crate::netlink::{Attributes, Message, Netlink, be_u32};
 
 const QUEUE_CHAIN: BaseChain = BaseChain { name: "q", kind: "filter", hook: 3, priority: -155 };
 const OUT_CHAIN: BaseChain = BaseChain { name: "out", kind: "route", hook: 3, priority: -150 };
 const PRE_CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -310 };
 
+const DENY_CHAIN: BaseChain = BaseChain { name: "deny", kind: "filter", hook: 3, priority: -140 };
+
 /// The part of the batch that makes the table.
 pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET)";
 const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
 const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
 const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
+const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
 const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
 
 /// How the queue rule is written.
@@ -97,7 +101,31 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         rule.came_in_by(&config.host_interface);
         rule.set_shim_mark(config.marks);
     });
+    if config.encloses {
+        add_denials(&mut batch, config.marks);
+    }
     batch.commit()
+}
+
+/// What answers a SYN goes out by `lo` with the SYN's own mark (fwmark_reflect), and is not to be answered itself.
+fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
+    const NO_ROUTE: u8 = 0;
+    const HOST_UNREACHABLE: u8 = 2;
+    add_chain(batch, CHAIN_PART, &DENY_CHAIN);
+    let [refused, host, network] = marks.denials;
+    add_rule(batch, DENY_PART, DENY_CHAIN.name, |rule| {
+        rule.is_tcp();
+        rule.is_mark(marks, refused);
+        rule.goes_out_not_by("lo");
+        rule.reject_by_reset();
+    });
+    for (mark, code) in [(host, HOST_UNREACHABLE), (network, NO_ROUTE)] {
+        add_rule(batch, DENY_PART, DENY_CHAIN.name, |rule| {
+            rule.is_mark(marks, mark);
+            rule.goes_out_not_by("lo");
+            rule.reject_by_icmp(code);
+        });
+    }
 }
 
 /// Adds the queue rule in whichever form the kernel has: SYNs are held from now on. The queue must be bound

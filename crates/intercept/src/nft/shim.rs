@@ -10,13 +10,17 @@ use crate::netlink::Netlink;
 const CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -150 };
 const PART: &str = "nftables rule with tproxy (CONFIG_NFT_TPROXY)";
 
+/// IPPROTO_ICMP and IPPROTO_ICMPV6, with the types of a request for an echo.
+const ECHO_REQUESTS: [(u8, u8); 2] = [(1, 8), (58, 128)];
+
 /// Makes the table over `netlink`, a socket of the private namespace; IPv6 only with `ipv6`.
 pub(crate) fn create_shim_table(netlink: &mut Netlink, config: &Config, ipv6: bool) -> Result<(), Refusal> {
     let mut batch = Batch::new(netlink);
     batch.add(PART, NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, |message| message.string(1, TABLE));
     add_chain(&mut batch, PART, &CHAIN);
     let families = [libc::AF_INET as u8, libc::AF_INET6 as u8];
-    for family in families.into_iter().take(if ipv6 { 2 } else { 1 }) {
+    let families = &families[..if ipv6 { 2 } else { 1 }];
+    for &family in families {
         add_rule(&mut batch, PART, CHAIN.name, |rule| {
             rule.came_in_by(&config.shim_interface);
             rule.is_family(family);
@@ -25,5 +29,29 @@ pub(crate) fn create_shim_table(netlink: &mut Netlink, config: &Config, ipv6: bo
             rule.accept();
         });
     }
+    if config.encloses {
+        enclose(&mut batch, families, config);
+    }
     batch.commit()
+}
+
+/// UDP goes to the listener for datagrams. An echo is refused: it is not for us to answer for another host.
+fn enclose(batch: &mut Batch<'_>, families: &[u8], config: &Config) {
+    const PROHIBITED: u8 = 3;
+    for family in families {
+        add_rule(batch, PART, CHAIN.name, |rule| {
+            rule.came_in_by(&config.shim_interface);
+            rule.is_family(*family);
+            rule.is_udp();
+            rule.tproxy(*family, config.tproxy_port);
+            rule.accept();
+        });
+    }
+    for (protocol, kind) in ECHO_REQUESTS {
+        add_rule(batch, PART, CHAIN.name, |rule| {
+            rule.came_in_by(&config.shim_interface);
+            rule.is_echo_request(protocol, kind);
+            rule.reject_by_icmp(PROHIBITED);
+        });
+    }
 }

@@ -1,0 +1,269 @@
+//! `sctpify run`: one command over SCTP, without root.
+//!
+//! A user namespace of its own gives the right to a network namespace of its own, out of which nothing leads but a daemon
+//! that was started just for this and stands, without privileges, in the caller's network namespace. In order: user
+//! namespace, daemon, network and mount namespace, and then, in a second user namespace, the command under its caller's own
+//! user id and without any capability ([`enter`]).
+//!
+//! Refuses to go on half-way: where the system forbids user namespaces nothing is run.
+
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use control::{RESOLV_CONF, Request, STAND_IN_NAME_SERVER, loopback_name_server, with_name_server};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getgid, getuid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::daemon::{end_of, find_daemon, look_until};
+use crate::session::Session;
+use crate::{CliError, RunArgs};
+
+/// How long the daemon may take to start.
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// Between two looks at whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long the daemon may take to tell its peers that all is over.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
+/// What a shell says of a command that was ended by a signal.
+const SIGNAL_BASE: i32 = 128;
+
+/// Runs a command; its exit status is ours.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+    let program = find_daemon()?;
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let place = Place::make(uid)?;
+    enter_user_namespace(0, uid, 0, gid)?;
+    let mut daemon = Daemon::start(&program, args, &place)?;
+    enter_network_namespace(&place)?;
+    daemon.wait_until_up(&place)?;
+    let status = run_to_its_end(args, &place, uid, gid)?;
+    daemon.stop();
+    let code = status.code().unwrap_or_else(|| SIGNAL_BASE + status.signal().unwrap_or(0));
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// The directory of one run, gone with it: control socket and log.
+struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    fn make(uid: u32) -> Result<Place, CliError> {
+        let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
+        let base = base.unwrap_or_else(std::env::temp_dir);
+        let dir = base.join(format!("sctpify-run-{uid}-{}", std::process::id()));
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&dir).map_err(|e| CliError::Failed(format!("cannot make {}: {e}", dir.display())))?;
+        Ok(Place { dir })
+    }
+
+    fn control(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What stays is one small directory in a place for such.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Enters a new user namespace in which `uid` of ours is `inner_uid`, and no other user exists.
+fn enter_user_namespace(inner_uid: u32, uid: u32, inner_gid: u32, gid: u32) -> Result<(), CliError> {
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(no_user_namespaces)?;
+    let write = |file: &str, text: String| {
+        fs::write(Path::new("/proc/self").join(file), text)
+            .map_err(|e| CliError::Failed(format!("cannot write /proc/self/{file} of a user namespace: {e}")))
+    };
+    write("setgroups", "deny".into())?;
+    write("uid_map", format!("{inner_uid} {uid} 1"))?;
+    write("gid_map", format!("{inner_gid} {gid} 1"))
+}
+
+/// What to do where the system forbids them.
+fn no_user_namespaces(errno: Errno) -> CliError {
+    let remedy = match errno {
+        Errno::ENOSPC => "raise the limit: sysctl user.max_user_namespaces=10000",
+        Errno::EPERM => {
+            "allow them: sysctl kernel.unprivileged_userns_clone=1 (Debian), or an AppArmor profile with `userns,` for \
+             this program (Ubuntu); in a container they may be forbidden from outside"
+        }
+        _ => "use a kernel with CONFIG_USER_NS",
+    };
+    CliError::Failed(format!(
+        "this system lets no ordinary user make user namespaces ({errno}), which `sctpify run` needs: {remedy}; or have \
+         root start the daemon for the whole host with `sctpify up`"
+    ))
+}
+
+/// A network namespace for the command, and a resolver configuration that it can use.
+fn enter_network_namespace(place: &Place) -> Result<(), CliError> {
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(|errno| {
+        CliError::Failed(format!(
+            "this system lets no ordinary user make network namespaces ({errno}): Ubuntu 24.04 needs an AppArmor profile \
+             with `userns,` for this program, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        ))
+    })?;
+    let text = fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    if loopback_name_server(&text).is_none() {
+        return Ok(());
+    }
+    let ours = place.dir.join("resolv.conf");
+    let failed = |e: io::Error| CliError::Failed(format!("cannot give the command a {RESOLV_CONF}: {e}"));
+    fs::write(&ours, with_name_server(&text, STAND_IN_NAME_SERVER.into())).map_err(failed)?;
+    let target = fs::canonicalize(RESOLV_CONF).map_err(failed)?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none).map_err(|e| failed(e.into()))?;
+    mount(Some(&ours), &target, none, MsFlags::MS_BIND, none).map_err(|e| failed(e.into()))
+}
+
+/// The daemon of one run. It ends when its standard input does, so it never outlives us.
+struct Daemon {
+    child: Child,
+}
+
+impl Daemon {
+    fn start(program: &Path, args: &RunArgs, place: &Place) -> Result<Daemon, CliError> {
+        let cannot = |e: io::Error| CliError::Failed(format!("cannot start {}: {e}", program.display()));
+        let mut command = Command::new(program);
+        command.arg("--inside").arg(format!("/proc/{}/ns/net", std::process::id()));
+        command.arg("--control").arg(place.control());
+        command.arg("--config").arg(home_file(
+            args.config.as_deref(),
+            "XDG_CONFIG_HOME",
+            ".config",
+            "sctpify.toml",
+        ));
+        let state = args.state_dir.as_deref();
+        command.arg("--state-dir").arg(home_file(state, "XDG_STATE_HOME", ".local/state", ""));
+        let log = match &args.log {
+            Some(filter) => {
+                command.arg("--log").arg(filter);
+                Stdio::inherit()
+            }
+            None => File::create(place.log()).map_err(cannot)?.into(),
+        };
+        // Signals of the terminal are for the command.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).process_group(0);
+        Ok(Daemon { child: command.spawn().map_err(cannot)? })
+    }
+
+    /// Tells it that the namespace is there, and waits until it answers.
+    fn wait_until_up(&mut self, place: &Place) -> Result<(), CliError> {
+        if let Some(stdin) = &mut self.child.stdin {
+            // If it has ended its log says why.
+            let _ = stdin.write_all(b".");
+        }
+        let control = place.control();
+        let session = Session { control: &control, json: false };
+        let up = look_until(START_LIMIT, LOOK_EVERY, || {
+            if session.ask(&Request::Settings).is_ok() {
+                return Some(true);
+            }
+            self.child.try_wait().ok()?.map(|_| false)
+        });
+        match up {
+            Some(true) => Ok(()),
+            _ => {
+                Err(CliError::Failed(format!("the daemon did not start. It said:\n{}", end_of(&place.log()))))
+            }
+        }
+    }
+
+    /// Lets it end what is still open, and waits for that.
+    fn stop(&mut self) {
+        self.child.stdin = None;
+        look_until(STOP_LIMIT, LOOK_EVERY, || self.child.try_wait().ok()?.map(|_| ()));
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.child.stdin = None;
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file or directory of the caller's own, or the one that was named.
+fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str) -> PathBuf {
+    let of_home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(below_home);
+    let base = || std::env::var_os(variable).map_or_else(of_home, PathBuf::from);
+    named.map_or_else(|| base().join("sctpify").join(name), Path::to_path_buf)
+}
+
+/// Starts the command and waits for it. Signals that we get are its own.
+fn run_to_its_end(args: &RunArgs, place: &Place, uid: u32, gid: u32) -> Result<ExitStatus, CliError> {
+    let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
+    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["enter", &uid.to_string(), &gid.to_string(), "--"]).args(&args.command);
+    command.env("SCTPIFY_CONTROL", place.control());
+    let mut child = command.spawn().map_err(cannot)?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|e| CliError::Failed(e.to_string()))?);
+    let handle = signals.handle();
+    let passing = std::thread::spawn(move || pass_signals(signals, pid));
+    let status = child.wait().map_err(cannot);
+    handle.close();
+    // It cannot panic, and nothing depends on it any more.
+    let _ = passing.join();
+    status
+}
+
+/// The terminal sends its signals to the command itself; only what is meant for us alone is passed on.
+fn pass_signals(mut signals: Signals, to: Pid) {
+    for signal in signals.forever() {
+        if matches!(signal, SIGTERM | SIGHUP) {
+            // It may have ended.
+            let _ = kill(to, Signal::try_from(signal).ok());
+        }
+    }
+}
+
+/// Becomes the command, under the caller's own user id. Returns only if that fails.
+pub(crate) fn enter(uid: u32, gid: u32, words: &[String]) -> Result<Infallible, CliError> {
+    enter_user_namespace(uid, 0, gid, 0)?;
+    let Some((program, rest)) = words.split_first() else {
+        return Err(CliError::Usage("no command to run".into()));
+    };
+    let error = Command::new(program).args(rest).exec();
+    Err(CliError::NotRun { program: program.clone(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_forbid_user_namespaces_has_its_remedy() {
+        let text = |errno| no_user_namespaces(errno).to_string();
+        assert!(text(Errno::ENOSPC).contains("user.max_user_namespaces"));
+        assert!(text(Errno::EPERM).contains("unprivileged_userns_clone"));
+        assert!(text(Errno::EINVAL).contains("CONFIG_USER_NS"));
+    }
+
+    #[test]
+    fn a_named_file_beats_the_one_at_home() {
+        let named = home_file(Some(Path::new("/x/y")), "NO_SUCH_VARIABLE", ".config", "sctpify.toml");
+        assert_eq!(named, Path::new("/x/y"));
+        let at_home = home_file(None, "NO_SUCH_VARIABLE", ".config", "sctpify.toml");
+        assert!(at_home.ends_with(".config/sctpify/sctpify.toml"));
+    }
+}

@@ -1,0 +1,55 @@
+//! What the resolver's configuration says of name servers, as far as a command in an enclosed namespace needs it.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The resolver's configuration.
+pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Where a command in an enclosed namespace finds the host's name server if that is on the host's loopback: the daemon's
+/// end of the only link.
+pub const STAND_IN_NAME_SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 132, 2);
+
+/// The first name server, if only the host's own loopback reaches it: another namespace has another loopback.
+pub fn loopback_name_server(resolv_conf: &str) -> Option<IpAddr> {
+    resolv_conf.lines().find_map(name_server).filter(IpAddr::is_loopback)
+}
+
+/// The same configuration with `stand_in` in place of its name servers.
+pub fn with_name_server(resolv_conf: &str, stand_in: IpAddr) -> String {
+    let others = resolv_conf.lines().filter(|line| name_server(line).is_none());
+    let mut text = format!("nameserver {stand_in}\n");
+    for line in others {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+fn name_server(line: &str) -> Option<IpAddr> {
+    let mut words = line.split_whitespace();
+    if words.next() != Some("nameserver") {
+        return None;
+    }
+    words.next()?.split('%').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUB: &str = "# made by a program\nnameserver 127.0.0.53\noptions edns0\nsearch example.org\n";
+
+    #[test]
+    fn a_name_server_on_loopback_is_found_and_one_elsewhere_is_left_alone() {
+        assert_eq!(loopback_name_server(STUB), Some([127, 0, 0, 53].into()));
+        assert_eq!(loopback_name_server("nameserver 10.0.0.1\nnameserver 127.0.0.1\n"), None);
+        assert_eq!(loopback_name_server("nameserver fe80::1%eth0\n"), None);
+    }
+
+    #[test]
+    fn a_stand_in_takes_the_place_of_the_name_servers_and_of_nothing_else() {
+        let text = with_name_server(STUB, [169, 254, 132, 2].into());
+        let expected = "nameserver 169.254.132.2\n# made by a program\noptions edns0\nsearch example.org\n";
+        assert_eq!(text, expected);
+    }
+}

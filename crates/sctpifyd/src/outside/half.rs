@@ -1,0 +1,99 @@
+//! One direction of a plain connection: bytes in order, then the end.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+
+use mio::net::TcpStream;
+
+/// Bytes that one direction holds at most.
+const BUFFER: usize = 64 * 1024;
+/// Reads and writes in one turn at most, so that others get theirs.
+const ROUNDS: usize = 8;
+
+/// A socket and what is known of it.
+pub(super) struct End {
+    pub(super) stream: TcpStream,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+}
+
+impl End {
+    pub(super) fn new(stream: TcpStream) -> End {
+        End { stream, readable: true, writable: true }
+    }
+}
+
+/// What flows one way.
+pub(super) struct Half {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// The source has sent its end.
+    has_ended: bool,
+    /// The end was passed on.
+    is_closed: bool,
+}
+
+impl Half {
+    pub(super) fn new() -> Half {
+        Half { buffer: vec![0; BUFFER].into(), start: 0, end: 0, has_ended: false, is_closed: false }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Moves what can be moved; tells whether there is more to do at once.
+    ///
+    /// # Errors
+    /// Those of either socket: the connection is to be reset.
+    pub(super) fn pump(&mut self, from: &mut End, to: &mut End) -> io::Result<bool> {
+        for _ in 0..ROUNDS {
+            if !(self.fill(from)? | self.empty(to)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn fill(&mut self, from: &mut End) -> io::Result<bool> {
+        if self.has_ended || !from.readable || self.start < self.end {
+            return Ok(false);
+        }
+        match from.stream.read(&mut self.buffer) {
+            Ok(0) => self.has_ended = true,
+            Ok(length) => (self.start, self.end) = (0, length),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                from.readable = false;
+                return Ok(false);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn empty(&mut self, to: &mut End) -> io::Result<bool> {
+        if self.start == self.end {
+            let is_due = self.has_ended && !self.is_closed;
+            if is_due {
+                to.stream.shutdown(Shutdown::Write)?;
+                self.is_closed = true;
+            }
+            return Ok(is_due);
+        }
+        if !to.writable {
+            return Ok(false);
+        }
+        match to.stream.write(&self.buffer[self.start..self.end]) {
+            Ok(length) => self.start += length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                to.writable = false;
+                return Ok(false);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,252 @@
+//! What a command in an enclosed network namespace needs beside SCTP: plain TCP and UDP of the host's own namespace.
+//!
+//! There every packet leads to us, so whatever does not ride SCTP is opened here by ordinary sockets, in a thread of its
+//! own: a SYN is held until its destination has answered ([`Outside::open`]), and is then released or denied with the same
+//! error; its bytes are copied ([`streams`]), and so are datagrams ([`datagrams`]).
+//!
+//! Refuses nothing that the host itself could reach. Invariants: a connection is told to be there only when it is; one that
+//! was reset on one side is reset on the other.
+
+mod datagrams;
+mod half;
+mod streams;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base::Time;
+use intercept::{Arrival, DatagramListener, Denial, FourTuple, HeldSyn, Verdict};
+use mio::{Events, Poll, Token, Waker};
+use nix::errno::Errno;
+
+use crate::clock::Clock;
+use crate::shard::{Command, Handle};
+use datagrams::Datagrams;
+use streams::Streams;
+
+const WAKER: Token = Token(0);
+/// Room for one listener for datagrams of each address family.
+const LISTENERS: Token = Token(1);
+const LISTENERS_MAX: usize = 2;
+/// From here on each number of a conversation has two tokens, one for each side.
+const SIDES: usize = LISTENERS.0 + LISTENERS_MAX;
+const EVENTS_PER_TURN: usize = 256;
+/// The pause between two looks at what is over its time.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The side of a conversation that is in the enclosed namespace, and the one that is outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Inside,
+    Outside,
+}
+
+fn token_of(number: usize, side: Side) -> Token {
+    Token(SIDES + 2 * number + usize::from(side == Side::Outside))
+}
+
+/// What the shard asks of the thread.
+enum Order {
+    Open(FourTuple, SocketAddr),
+    Claim(FourTuple, mio::net::TcpStream),
+}
+
+/// The shard's end of the thread.
+pub(crate) struct Outside {
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+    /// SYNs whose destinations are being asked.
+    waiting: BTreeMap<FourTuple, HeldSyn>,
+    names: Names,
+}
+
+impl Outside {
+    /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and tells `shard` what becomes
+    /// of connections.
+    pub(crate) fn start(listeners: Vec<DatagramListener>, shard: Handle) -> Result<Outside> {
+        let poll = Poll::new().context("cannot make an event loop")?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (orders, inbox) = channel();
+        let names = Names::of_host();
+        let datagrams = Datagrams::new(listeners, poll.registry(), names.clone())?;
+        let desk = Desk { poll, inbox, shard, clock: Clock::start(), streams: Streams::default(), datagrams };
+        std::thread::Builder::new().name("outside".to_owned()).spawn(move || desk.run())?;
+        Ok(Outside { orders, waker, waiting: BTreeMap::new(), names })
+    }
+
+    /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] tells how it went.
+    pub(crate) fn open(&mut self, syn: HeldSyn) {
+        self.waiting.insert(syn.flow, syn);
+        self.order(Order::Open(syn.flow, self.names.resolve(syn.flow.remote())));
+    }
+
+    /// The SYN whose destination has been asked, if it still waits.
+    pub(crate) fn settle(&mut self, flow: &FourTuple) -> Option<HeldSyn> {
+        self.waiting.remove(flow)
+    }
+
+    /// A released connection has arrived: its bytes may flow.
+    pub(crate) fn claim(&mut self, arrival: Arrival) {
+        self.order(Order::Claim(arrival.flow, arrival.stream));
+    }
+
+    /// Whether this address stands for the host's name server.
+    pub(crate) fn is_name_server(&self, ip: IpAddr) -> bool {
+        self.names.server.is_some() && ip == control::STAND_IN_NAME_SERVER
+    }
+
+    fn order(&self, order: Order) {
+        if self.orders.send(order).is_ok()
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "the thread for plain connections cannot be woken");
+        }
+    }
+}
+
+/// The host's own address on the way to `remote`; none without a route.
+pub(crate) fn source_of(remote: IpAddr) -> Option<IpAddr> {
+    const ANY_PORT: u16 = 9;
+    let unspecified: IpAddr =
+        if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((unspecified, 0)).ok()?;
+    socket.connect((remote, ANY_PORT)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// The verdict on a SYN whose destination gave this answer.
+pub(crate) fn verdict_on(outcome: &io::Result<()>) -> Verdict {
+    let Err(error) = outcome else { return Verdict::Accept };
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED | Errno::ECONNRESET) => Verdict::Deny(Denial::Refused),
+        Some(Errno::EHOSTUNREACH | Errno::EACCES | Errno::EPERM) => Verdict::Deny(Denial::HostUnreachable),
+        // The program's own kernel goes on trying, and gives up as late as ours did.
+        Some(Errno::ETIMEDOUT) => Verdict::Drop,
+        _ => Verdict::Deny(Denial::NetworkUnreachable),
+    }
+}
+
+/// Where the name server of the host is, if it is one that only the host's loopback reaches.
+#[derive(Clone)]
+struct Names {
+    server: Option<IpAddr>,
+}
+
+impl Names {
+    fn of_host() -> Names {
+        let text = std::fs::read_to_string(control::RESOLV_CONF).unwrap_or_default();
+        Names { server: control::loopback_name_server(&text) }
+    }
+
+    /// The true destination of what is sent to `to`.
+    fn resolve(&self, to: SocketAddr) -> SocketAddr {
+        match self.server {
+            Some(server) if to.ip() == control::STAND_IN_NAME_SERVER => SocketAddr::new(server, to.port()),
+            _ => to,
+        }
+    }
+}
+
+/// The thread.
+struct Desk {
+    poll: Poll,
+    inbox: Receiver<Order>,
+    shard: Handle,
+    clock: Clock,
+    streams: Streams,
+    datagrams: Datagrams,
+}
+
+impl Desk {
+    /// Runs until the process ends.
+    fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        loop {
+            let pause = if self.streams.has_more() { Duration::ZERO } else { SWEEP };
+            match self.poll.poll(&mut events, Some(pause)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    tracing::error!(%error, "plain connections are over: polling failed");
+                    self.shard.send(Command::Stop);
+                    return;
+                }
+                _ => self.turn(&events),
+            }
+        }
+    }
+
+    fn turn(&mut self, events: &Events) {
+        let now = self.clock.now();
+        while let Ok(order) = self.inbox.try_recv() {
+            self.obey(order);
+        }
+        for event in events {
+            self.take(event, now);
+        }
+        self.streams.pump();
+        self.streams.sweep(now);
+        self.datagrams.sweep(now);
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Open(flow, to) => {
+                if let Err(error) = self.streams.open(self.poll.registry(), flow, to) {
+                    self.shard.send(Command::Opened(flow, Err(error)));
+                }
+            }
+            Order::Claim(flow, stream) => self.streams.claim(self.poll.registry(), flow, stream),
+        }
+    }
+
+    fn take(&mut self, event: &mio::event::Event, now: Time) {
+        let Token(token) = event.token();
+        match token.checked_sub(SIDES) {
+            None if event.token() == WAKER => {}
+            None => self.datagrams.take_new(self.poll.registry(), token - LISTENERS.0, now),
+            Some(place) => {
+                let side = if place % 2 == 1 { Side::Outside } else { Side::Inside };
+                if let Some((flow, outcome)) = self.streams.take(place / 2, side, event, now) {
+                    self.shard.send(Command::Opened(flow, outcome));
+                }
+                self.datagrams.take(self.poll.registry(), place / 2, side, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(errno: Errno) -> Verdict {
+        verdict_on(&Err(io::Error::from_raw_os_error(errno as i32)))
+    }
+
+    #[test]
+    fn an_application_gets_the_error_that_its_destination_gave() {
+        assert_eq!(verdict_on(&Ok(())), Verdict::Accept);
+        assert_eq!(verdict(Errno::ECONNREFUSED), Verdict::Deny(Denial::Refused));
+        assert_eq!(verdict(Errno::EHOSTUNREACH), Verdict::Deny(Denial::HostUnreachable));
+        assert_eq!(verdict(Errno::ENETUNREACH), Verdict::Deny(Denial::NetworkUnreachable));
+        assert_eq!(verdict(Errno::ETIMEDOUT), Verdict::Drop);
+    }
+
+    #[test]
+    fn the_stand_in_is_the_far_end_of_the_only_link() {
+        assert_eq!(intercept::name_server(), control::STAND_IN_NAME_SERVER);
+    }
+
+    #[test]
+    fn only_what_is_sent_to_the_stand_in_goes_to_the_name_server() {
+        let names = Names { server: Some([127, 0, 0, 53].into()) };
+        let stand_in = SocketAddr::new(control::STAND_IN_NAME_SERVER.into(), 53);
+        assert_eq!(names.resolve(stand_in), ([127, 0, 0, 53], 53).into());
+        assert_eq!(names.resolve(([10, 0, 0, 1], 53).into()), ([10, 0, 0, 1], 53).into());
+        assert_eq!(Names { server: None }.resolve(stand_in), stand_in);
+    }
+}

@@ -1,0 +1,211 @@
+//! `sctpify run` by a user without any privilege, on a host without a daemon; the far end has one, with a rule for
+//! [`PORT`].
+//!
+//! Needs root to build the two hosts, and the programs built beside the tests or in SCTPIFY_BIN_DIR.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Process, Programs};
+
+/// Connections to this port of beta ride SCTP.
+const PORT: u16 = 7000;
+/// Those to this one are plain TCP.
+const PLAIN_PORT: u16 = 7001;
+const NOBODY_LISTENS: u16 = 7002;
+const DATAGRAMS: u16 = 7003;
+const LIMIT: Duration = Duration::from_secs(60);
+/// A user and a group that own nothing.
+const NOBODY: &str = "65534";
+
+/// Says what it heard and from where, once a connection.
+const SERVER: &str = "
+import socket, sys
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening', flush=True)
+while True:
+    connection, peer = listener.accept()
+    heard = b''
+    while piece := connection.recv(65536): heard += piece
+    connection.sendall(f'{len(heard)} bytes from {peer[0]}'.encode())
+    connection.close()
+";
+
+/// Answers datagrams in capitals.
+const ECHO: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('', int(sys.argv[1])))
+print('listening', flush=True)
+while True:
+    datagram, peer = s.recvfrom(65536)
+    s.sendto(datagram.upper(), peer)
+";
+
+/// Sends a megabyte, ends its side, prints the answer; or how connecting failed.
+const CLIENT: &str = "
+import errno, socket, sys
+try:
+    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+    connection.sendall(bytes(1 << 20))
+    connection.shutdown(socket.SHUT_WR)
+    answer = b''
+    while piece := connection.recv(65536): answer += piece
+    print(answer.decode())
+except OSError as error:
+    print(errno.errorcode.get(error.errno, error))
+";
+
+const ASK: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(20)
+for word in (b'one', b'two'):
+    s.sendto(word, (sys.argv[1], int(sys.argv[2])))
+    print(s.recvfrom(100)[0].decode())
+";
+
+struct World {
+    alpha: Host,
+    link: Link,
+    betas: Daemon,
+    programs: Programs,
+    servers: Vec<Process>,
+    lab: Lab,
+}
+
+impl World {
+    fn new() -> Self {
+        let lab = Lab::new().unwrap();
+        let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
+        let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
+        let found = Programs::find().unwrap();
+        let betas = Daemon::start(&beta, &found, "").unwrap();
+        let rule = ["-A", "-c", "local", "-p", "enable", "-P", &PORT.to_string()];
+        betas.shimrules(&rule).unwrap().good().unwrap();
+        let servers = [(SERVER, PORT), (SERVER, PLAIN_PORT), (ECHO, DATAGRAMS)];
+        let servers = servers.map(|(program, port)| serve(&beta, program, port)).into();
+        let programs = copy_for_all(&lab, &found);
+        Self { alpha, link, betas, programs, servers, lab }
+    }
+
+    /// Runs words on alpha as a user who may do nothing, and gives what they print.
+    fn run(&self, before: &[&str], words: &[&str]) -> Finished {
+        let mut command = self.alpha.command("setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs", "env"]);
+        command.arg(format!("HOME={}", self.lab.dir().join("home").display())).arg("XDG_RUNTIME_DIR=");
+        command.args(before).arg(self.programs.path("sctpify")).args(["run", "--"]).args(words);
+        self.alpha.run("run", command, LIMIT).unwrap()
+    }
+
+    fn python(&self, program: &str, port: u16) -> String {
+        let to = self.link.right_v4().to_string();
+        self.run(&[], &["python3", "-c", program, &to, &port.to_string()]).good().unwrap().stdout
+    }
+
+    /// Connections that beta took over SCTP.
+    fn accepts(&self) -> u64 {
+        let told = self.betas.sctpify(&["status", "--json"]).unwrap().good().unwrap();
+        let status: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        status["counters"]["accepts"].as_u64().unwrap()
+    }
+}
+
+fn serve(host: &Host, program: &str, port: u16) -> Process {
+    let mut command = host.command("python3");
+    command.args(["-c", program, &port.to_string()]);
+    let mut process = host.spawn("server", command).unwrap();
+    process.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    process
+}
+
+/// Copies the programs to where every user can run them.
+fn copy_for_all(lab: &Lab, programs: &Programs) -> Programs {
+    let open = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let (bin, home) = (lab.dir().join("bin"), lab.dir().join("home"));
+    for dir in [&bin, &home] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    for dir in [lab.dir(), &bin] {
+        open(dir);
+    }
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o777)).unwrap();
+    for name in ["sctpifyd", "sctpify", "shimrules"] {
+        std::fs::copy(programs.path(name), bin.join(name)).unwrap();
+        open(&bin.join(name));
+    }
+    Programs::in_dir(&bin).unwrap()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_command_of_an_ordinary_user_rides_sctp_and_the_server_sees_its_host() {
+    let world = World::new();
+    let expected = format!("{} bytes from {}\n", 1 << 20, world.link.left_v4());
+    assert_eq!(world.python(CLIENT, PORT), expected);
+    assert_eq!(world.accepts(), 1);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn without_sctp_at_the_destination_it_is_plain_tcp_with_half_close() {
+    let world = World::new();
+    let expected = format!("{} bytes from {}\n", 1 << 20, world.link.left_v4());
+    assert_eq!(world.python(CLIENT, PLAIN_PORT), expected);
+    assert_eq!(world.accepts(), 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_refusal_and_an_unreachable_host_and_network_are_told_as_they_are() {
+    let world = World::new();
+    assert_eq!(world.python(CLIENT, NOBODY_LISTENS), "ECONNREFUSED\n");
+    let mut nobody: [u8; 4] =
+        world.link.right_v4().to_string().parse::<std::net::Ipv4Addr>().unwrap().octets();
+    nobody[3] = 77;
+    let nobody = std::net::Ipv4Addr::from(nobody).to_string();
+    for (to, expected) in [(nobody.as_str(), "EHOSTUNREACH\n"), ("198.51.100.1", "ENETUNREACH\n")] {
+        let told = world.run(&[], &["python3", "-c", CLIENT, to, "80"]).good().unwrap();
+        assert_eq!(told.stdout, expected, "{to}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn datagrams_go_and_come_and_the_commands_user_and_exit_status_are_its_own() {
+    let world = World::new();
+    assert_eq!(world.python(ASK, DATAGRAMS), "ONE\nTWO\n");
+    let told = world.run(&[], &["sh", "-c", "id -u; exit 7"]);
+    assert_eq!((told.stdout.trim(), told.status.code()), (NOBODY, Some(7)));
+    let left = || std::fs::read_dir(std::env::temp_dir()).unwrap();
+    let mine = || left().filter(|f| f.as_ref().is_ok_and(|f| is_of_nobody(&f.file_name()))).count();
+    assert!(wait_for(LIMIT, || mine() == 0), "directories of runs are left");
+}
+
+fn is_of_nobody(name: &std::ffi::OsStr) -> bool {
+    name.to_string_lossy().starts_with(&format!("sctpify-run-{NOBODY}-"))
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
+    let mut world = World::new();
+    // A user namespace of its own, in which no further one can be made.
+    let told = world.run(
+        &[
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "sh",
+            "-c",
+            "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"",
+            "-",
+        ],
+        &["echo", "it ran"],
+    );
+    assert!(!told.stdout.contains("it ran"), "{told:?}");
+    assert!(told.stderr.contains("user.max_user_namespaces"), "{told:?}");
+    world.servers.clear();
+}
