@@ -42,6 +42,11 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
         "connects: {} seen, {} over SCTP, {} fell back to TCP, {} kept on TCP by rule, {} as learned",
         c.connects_seen, c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp
     )?;
+    let (shared, trunks) = (c.connects_shared, c.trunks);
+    writeln!(
+        out,
+        "shared:   {shared} of the connects over SCTP rode an association that others share; {trunks} of those began"
+    )?;
     writeln!(out, "accepts:  {} over SCTP, {} refused", c.accepts, c.accepts_refused)?;
     let (sent, received) = (bytes(c.bytes_sent), bytes(c.bytes_received));
     writeln!(out, "bytes:    {sent} sent, {received} received; {} path switches", c.path_switches)?;
@@ -101,6 +106,7 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
         ("STATE", Left),
         ("PORTS", Left),
         ("PEER IS", Left),
+        ("FOR", Left),
         ("PATHS", Left),
         ("SENT", Right),
         ("RECEIVED", Right),
@@ -115,6 +121,7 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
             a.state.clone(),
             format!("{}→{}", a.local_port, a.peer_port),
             if a.peer_is_sctpify { "sctpify" } else { "native SCTP" }.into(),
+            users(a.shared_by),
             format!("{usable} of {} active", a.paths.len()),
             bytes(a.bytes_sent),
             bytes(a.bytes_received),
@@ -124,6 +131,15 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
         ]);
     }
     section(out, "Associations (`sctpify paths` shows their paths)", &table)
+}
+
+/// Whose an association is.
+fn users(shared_by: Option<u64>) -> String {
+    match shared_by {
+        None => "one connection".to_owned(),
+        Some(0) => "any, now none".to_owned(),
+        Some(n) => format!("any, now {n}"),
+    }
 }
 
 fn listeners(out: &mut dyn Write, s: &Status) -> io::Result<()> {

@@ -50,6 +50,12 @@ pub struct Counters {
     /// to have no SCTP.
     #[serde(default)]
     pub connects_learned_tcp: u64,
+    /// Connections of local programs that rode SCTP on an association that others share.
+    #[serde(default)]
+    pub connects_shared: u64,
+    /// Shared associations that came up.
+    #[serde(default)]
+    pub trunks: u64,
     /// Connections of peers handed to local listeners.
     pub accepts: u64,
     /// Connections of peers refused, by rule or because nothing listens.
@@ -157,6 +163,9 @@ pub struct Association {
     pub queued_bytes: u64,
     /// The peer's receiver window, in bytes.
     pub peer_window_bytes: u64,
+    /// How many connections share it now; none if it is a single connection's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_by: Option<u64>,
     /// Its paths; the primary first.
     pub paths: Vec<Path>,
 }

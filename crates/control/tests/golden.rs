@@ -55,6 +55,7 @@ fn association() -> Association {
         retransmissions: 3,
         queued_bytes: 0,
         peer_window_bytes: 1_048_576,
+        shared_by: Some(2),
         paths: vec![path(), Path { carrier: Via::Sctp, state: PathState::Active, ..second }],
     }
 }

@@ -1,4 +1,4 @@
-//! A TCP byte stream over an SCTP association, as a pure state machine.
+//! A TCP byte stream over an SCTP association, or over a pair of its streams, as a pure state machine.
 //!
 //! A [`Relay`] stands between one TCP socket and one association. Its driver owns both: it tells the relay
 //! what came in and asks it what to do next. The relay knows no socket, no engine and no clock.
@@ -14,6 +14,8 @@
 //! at most [`UNWRITTEN_MAX`] bytes plus one message for the TCP socket; the application sees a clean end of stream only
 //! if the peer's application (or a native peer's SHUTDOWN) ended it; everything else is a reset.
 //!
+//! Many connections may share one association: [`trunk`].
+//!
 //! Begin at [`Relay`].
 
 #![forbid(unsafe_code)]
@@ -21,7 +23,8 @@
 mod outgoing;
 mod peer;
 mod relay;
+pub mod trunk;
 
 pub use outgoing::{Outgoing, UNSENT_MAX};
-pub use peer::{ADAPTATION, PPID_DATA, PPID_END, PPID_NATIVE, Peer};
+pub use peer::{ADAPTATION, PPID_DATA, PPID_END, PPID_NATIVE, Peer, TRUNK_ADAPTATION};
 pub use relay::{Action, Closed, Relay, Role, UNWRITTEN_MAX};

@@ -48,6 +48,10 @@ impl Sender {
         self.state == State::Open && self.unsent.is_empty()
     }
 
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.state == State::Open
     }

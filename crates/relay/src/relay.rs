@@ -268,6 +268,17 @@ impl Relay {
         self.sender.has_ended() && self.incoming == Incoming::Ended
     }
 
+    /// Whether each end has told the other that its program has ended its sending. On a [trunk](crate::trunk) this is what
+    /// SHUTDOWN is elsewhere: the driver says [`on_closed`](Self::on_closed) then.
+    pub fn has_exchanged_ends(&self) -> bool {
+        self.sender.has_ended() && self.incoming != Incoming::Open
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn unsent(&self) -> usize {
+        if self.fate == Fate::Running && self.closed.is_none() { self.sender.unsent() } else { 0 }
+    }
+
     fn next_orderly_action(&mut self) -> Option<Action> {
         if self.incoming == Incoming::Ending && self.unwritten.is_empty() {
             self.incoming = Incoming::Ended;

@@ -95,6 +95,45 @@ impl FromStr for Multipath {
     }
 }
 
+/// Whether connections to one host share an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Streams {
+    /// They do, where the host runs sctpify.
+    #[default]
+    Shared,
+    /// Each has an association of its own.
+    Own,
+}
+
+impl Streams {
+    const WORDS: &[&str] = &["shared", "own"];
+
+    /// Whether connections share associations.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Streams::Shared)
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Streams::Shared => "shared",
+            Streams::Own => "own",
+        }
+    }
+}
+
+impl fmt::Display for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Streams {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Streams, ()> {
+        [Streams::Shared, Streams::Own].into_iter().find(|s| s.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
 /// The values of all settings.
 ///
 /// Invariant: every value is in the range that [`SETTINGS`] gives.
@@ -142,6 +181,10 @@ pub struct Settings {
     pub confine_files: bool,
     /// Whether SCTP over IP may pass by the parts of the kernel that would do nothing with it.
     pub ip_shortcuts: bool,
+    /// Whether connections to one host share an association.
+    pub streams: Streams,
+    /// After how long without connections a shared association ends, in seconds; 1 to 86400.
+    pub trunk_idle_s: u32,
 }
 
 impl Default for Settings {
@@ -168,6 +211,8 @@ impl Default for Settings {
             confine_system_calls: true,
             confine_files: true,
             ip_shortcuts: true,
+            streams: Streams::Shared,
+            trunk_idle_s: 300,
         }
     }
 }
@@ -421,6 +466,25 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| number(s.ip_shortcuts),
         write: |s, v| put(&mut s.ip_shortcuts, parse_bool(v)),
+    },
+    Setting {
+        name: "streams",
+        kind: Kind::Word(Streams::WORDS),
+        doc: "Whether connections to a host that runs sctpify, too, share an association. shared: the first connection has an \
+              association of its own, and later ones share one that is opened beside it, a pair of streams each: they begin \
+              after one round trip and at its speed, and none waits for another's lost packets or slow program. own: each \
+              connection has an association of its own. Both hosts must say shared.",
+        needs_restart: false,
+        read: |s| s.streams.to_string(),
+        write: |s, v| put(&mut s.streams, v.parse().ok()),
+    },
+    Setting {
+        name: "trunk_idle_s",
+        kind: Kind::Number { min: 1, max: 86_400, unit: "s" },
+        doc: "After how long without any connection a shared association ends. The host that began it decides.",
+        needs_restart: false,
+        read: |s| s.trunk_idle_s.to_string(),
+        write: |s, v| put(&mut s.trunk_idle_s, v.parse().ok()),
     },
 ];
 

@@ -25,7 +25,7 @@ use crate::shard::{Shard, Timer};
 use crate::timing;
 
 /// How long the handshake may take after INIT ACK.
-const COOKIE_LIMIT: Duration = Duration::from_secs(3);
+pub(crate) const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 /// How long a released SYN may take to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 /// How long a diversion outlives its connection: the application's TIME-WAIT.
@@ -96,15 +96,22 @@ impl Shard {
         self.forget_flow(&syn.flow);
         match self.begin(&syn) {
             Ok(()) => {}
-            Err(Plain::ByRule) => {
+            Err(plain) => self.go_plain(&syn, plain),
+        }
+    }
+
+    /// A SYN goes on as plain TCP.
+    pub(crate) fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
+        match plain {
+            Plain::ByRule => {
                 self.history.counters.connects_by_rule_tcp += 1;
-                self.release_syn(&syn);
+                self.release_syn(syn);
             }
-            Err(Plain::Learned) => {
+            Plain::Learned => {
                 self.history.counters.connects_learned_tcp += 1;
-                self.release_syn(&syn);
+                self.release_syn(syn);
             }
-            Err(Plain::Because(reason)) => self.fall_back(&syn, Tried::NOT, reason, None),
+            Plain::Because(reason) => self.fall_back(syn, Tried::NOT, reason, None),
         }
     }
 
@@ -124,9 +131,22 @@ impl Shard {
             // Nobody waits for this connection; what sent the SYN gets plain TCP.
             return Err(Plain::ByRule);
         }
-        let association = self.connect(syn, &settings)?;
-        let (patience, _) = timing::init_patience(&settings);
-        let others = self.now + birth::head_start(&settings);
+        if self.ride_trunk(syn, &settings, shim) {
+            return Ok(());
+        }
+        self.begin_alone(syn, &settings, shim)
+    }
+
+    /// Asks for an association of the connection's own; `shim` is the state it was looked at in.
+    pub(crate) fn begin_alone(
+        &mut self,
+        syn: &HeldSyn,
+        settings: &Settings,
+        shim: ShimState,
+    ) -> Result<(), Plain> {
+        let association = self.connect(syn, settings)?;
+        let (patience, _) = timing::init_patience(settings);
+        let others = self.now + birth::head_start(settings);
         let stage = Stage::Init(*syn);
         let connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
         let id = self.connections.insert(connection);
@@ -175,7 +195,7 @@ impl Shard {
         Ok((book.settings.clone(), ShimStep::Allowed, decision.is_order()))
     }
 
-    fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
+    pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
         match self.interceptor.find_client(&syn.flow, syn.out_interface) {
             Ok(ClientState::SynSent { bound_interface: None, .. }) => Ok(Waiting::Yes),
             Ok(ClientState::SynSent { bound_interface: Some(_), .. }) => {
@@ -239,8 +259,7 @@ impl Shard {
         }
         // The application went away: nobody is to accept a ghost on the other side.
         self.drop_connection(id);
-        self.verdicts.remember(&syn, Verdict::Drop);
-        self.give_verdict(&syn, Verdict::Drop);
+        self.judge(&syn, Verdict::Drop);
     }
 
     /// No INIT ACK came in time.
@@ -268,7 +287,13 @@ impl Shard {
     }
 
     /// ABORT first, then the SYN is released as plain TCP.
-    fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
+    pub(crate) fn abandon(
+        &mut self,
+        id: ConnectionId,
+        syn: &HeldSyn,
+        reason: FallbackReason,
+        failure: Option<Failure>,
+    ) {
         let now = self.now;
         let tried = self.connections.get_mut(id).map(|connection| Tried {
             held: now.since(connection.began),
@@ -315,9 +340,11 @@ impl Shard {
             self.learned.lock().on_success(today(), syn.flow.remote(), rtt_us);
         }
         self.history.succeeded(syn.flow.remote(), setup_us);
-        self.verdicts.remember(&syn, Verdict::Accept);
-        self.give_verdict(&syn, Verdict::Accept);
+        self.judge(&syn, Verdict::Accept);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
+        if peer == Peer::Shim {
+            self.want_trunk(syn.flow.local().ip(), syn.flow.remote().ip());
+        }
     }
 
     /// A diverted connection has arrived in the private namespace.
@@ -402,8 +429,13 @@ impl Shard {
         if let Some(outside) = &mut self.outside {
             return outside.open(*syn);
         }
-        self.verdicts.remember(syn, Verdict::Accept);
-        self.give_verdict(syn, Verdict::Accept);
+        self.judge(syn, Verdict::Accept);
+    }
+
+    /// Decides about a SYN, and about its retransmissions.
+    pub(crate) fn judge(&mut self, syn: &HeldSyn, verdict: Verdict) {
+        self.verdicts.remember(syn, verdict);
+        self.give_verdict(syn, verdict);
     }
 
     fn give_verdict(&mut self, syn: &HeldSyn, verdict: Verdict) {
@@ -416,7 +448,7 @@ impl Shard {
     pub(crate) fn release_all_syns(&mut self) {
         for id in self.connections.ids() {
             let syn = match self.connections.get(id).map(|connection| &connection.stage) {
-                Some(Stage::Init(syn) | Stage::Cookie(syn)) => *syn,
+                Some(Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn)) => *syn,
                 _ => continue,
             };
             self.abandon(id, &syn, FallbackReason::DaemonStopping, None);
@@ -426,7 +458,7 @@ impl Shard {
 
 /// Whether the application still waits for its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waiting {
+pub(crate) enum Waiting {
     Yes,
     No,
 }
@@ -444,7 +476,7 @@ impl Tried {
 }
 
 /// Why a SYN goes on as plain TCP.
-enum Plain {
+pub(crate) enum Plain {
     /// The rules, or what the connection is, say so; that is nothing to report.
     ByRule,
     /// The destination was learned to have no SCTP.

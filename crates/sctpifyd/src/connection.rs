@@ -6,6 +6,7 @@ use base::Time;
 use control::{Role, ShimState, ShimStep};
 use intercept::{FourTuple, HeldSyn};
 use mio::net::TcpStream;
+use relay::trunk::LaneId;
 use relay::{Closed, Peer, Relay};
 use sctp::AssociationId;
 
@@ -18,7 +19,10 @@ pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// One connection.
 pub(crate) struct Connection {
+    /// The one that carries it; others share it if it has a lane.
     pub(crate) association: AssociationId,
+    /// Its place on the trunk that carries it.
+    pub(crate) lane: Option<LaneId>,
     pub(crate) role: Role,
     /// As the local program sees it: its own address is the local one.
     pub(crate) flow: FourTuple,
@@ -48,6 +52,8 @@ pub(crate) enum Stage {
     Init(HeldSyn),
     /// Client: the INIT ACK came; the SYN is still held.
     Cookie(HeldSyn),
+    /// Client: the SYN is held, and the trunk was asked to carry the connection.
+    Asking(HeldSyn),
     /// Client: the SYN was released into the private namespace, and is awaited there.
     Diverted,
     /// Server: the local listener is being connected to.
@@ -82,6 +88,7 @@ impl Connection {
     ) -> Self {
         Connection {
             association,
+            lane: None,
             role,
             flow,
             began,
@@ -162,7 +169,9 @@ impl Connections {
 
     /// Inserts a connection under its reserved number.
     pub(crate) fn insert_as(&mut self, id: ConnectionId, connection: Connection) {
-        self.by_association.insert(connection.association, id);
+        if connection.lane.is_none() {
+            self.by_association.insert(connection.association, id);
+        }
         if connection.role == Role::Client {
             self.by_client_flow.insert(connection.flow, id);
         }
@@ -188,7 +197,9 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.all.remove(&id)?;
-        self.by_association.remove(&connection.association);
+        if connection.lane.is_none() {
+            self.by_association.remove(&connection.association);
+        }
         if connection.role == Role::Client && self.by_client_flow.get(&connection.flow) == Some(&id) {
             self.by_client_flow.remove(&connection.flow);
         }

@@ -22,6 +22,7 @@ mod confinement;
 mod connection;
 mod control_server;
 mod history;
+mod lanes;
 mod learned_store;
 mod listeners;
 mod outside;
@@ -36,6 +37,7 @@ mod shared_store;
 mod supervisor;
 mod timers;
 mod timing;
+mod trunks;
 mod worker;
 
 use std::process::ExitCode;

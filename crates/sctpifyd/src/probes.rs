@@ -43,7 +43,7 @@ impl Default for Probes {
 }
 
 impl Probes {
-    fn port(&mut self) -> u16 {
+    pub(crate) fn port(&mut self) -> u16 {
         let port = self.next_port;
         self.next_port = if port == *PORTS.end() { *PORTS.start() } else { port + 1 };
         port

@@ -1,7 +1,8 @@
 //! The bytes of a connection: between its TCP socket, its relay and its association.
 //!
 //! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so that one
-//! bulk transfer does not starve the others.
+//! bulk transfer does not starve the others. A connection that is a lane of a trunk sends what the peer has granted, and
+//! leaves a part of the send buffer to those that have little to say.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::Bound;
@@ -12,11 +13,13 @@ use control::Role;
 use intercept::disarm_linger;
 use mio::Interest;
 use mio::net::TcpStream;
-use relay::{Action, Closed, Relay, Role as RelayRole, UNSENT_MAX};
+use relay::trunk::{LaneId, Received, Trunk};
+use relay::{Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSENT_MAX};
 use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 
 use crate::connection::{Connection, ConnectionId, Flowing, Stage};
 use crate::shard::{Shard, token_of, user_abort};
+use crate::trunks::flush;
 
 /// Reads and writes of one connection in one turn at most.
 const ROUNDS: usize = 4;
@@ -25,7 +28,11 @@ const ROUNDS: usize = 4;
 const BYTES_PER_TURN: u64 = 1 << 20;
 /// Slices of one write at most.
 const SLICES: usize = 64;
-/// Each connection uses one stream each way.
+/// Bytes of a trunk's send buffer that bulk transfers leave free, so that short messages go at once.
+const RESERVE: usize = 8 * 1024;
+/// What counts as short, in bytes.
+const SHORT: usize = 2 * 1024;
+/// A connection with an association of its own uses one stream each way.
 const STREAM: StreamId = StreamId(0);
 
 impl Shard {
@@ -40,7 +47,9 @@ impl Shard {
                 return;
             }
         }
-        let mut relay = Relay::new(connection.peer, role);
+        // On a trunk nobody shuts the association down.
+        let part = if connection.lane.is_some() { RelayRole::Acceptor } else { role };
+        let mut relay = Relay::new(connection.peer, part);
         if connection.peer_shutdown {
             relay.on_peer_shutdown();
         }
@@ -73,9 +82,24 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
         let association = connection.association;
         let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
-        let mut turn =
-            Turn { now: self.now, engine: &mut self.engine, association, scratch: &mut self.scratch };
+        let place = match connection.lane.zip(self.trunks.get_mut(association)) {
+            Some((id, state)) => Place::Lane { trunk: &mut state.trunk, id },
+            None => Place::Association,
+        };
+        let mut turn = Turn {
+            now: self.now,
+            engine: &mut self.engine,
+            association,
+            place,
+            scratch: &mut self.scratch,
+            is_full: false,
+        };
         let outcome = turn.run(flowing);
+        if turn.is_full
+            && let Some(state) = self.trunks.get_mut(association)
+        {
+            state.wait(id);
+        }
         connection.bytes_sent += outcome.sent;
         connection.bytes_received += outcome.received;
         if outcome.finished {
@@ -98,8 +122,10 @@ impl Shard {
         if connection.role == Role::Client {
             self.end_diversion_later(connection.flow);
         }
-        if connection.closed.is_some() {
-            self.engine.release(self.now, connection.association);
+        match connection.lane {
+            Some(lane) => self.release_lane(connection.association, lane),
+            None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
+            None => {}
         }
         self.release_addresses();
     }
@@ -107,7 +133,7 @@ impl Shard {
     /// Ends a connection at once: its association is aborted, its socket reset.
     pub(crate) fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.closed.is_none() {
+        if connection.closed.is_none() && connection.lane.is_none() {
             self.engine.abort(self.now, connection.association, user_abort());
         }
         self.finish(id);
@@ -129,9 +155,11 @@ impl Shard {
             }
             // The application is still to arrive, and will get what was received.
             Stage::Diverted => {}
-            Stage::Init(_) | Stage::Cookie(_) | Stage::Connecting(_) | Stage::Accepting(_) => {
-                self.drop_connection(id)
-            }
+            Stage::Init(_)
+            | Stage::Cookie(_)
+            | Stage::Asking(_)
+            | Stage::Connecting(_)
+            | Stage::Accepting(_) => self.drop_connection(id),
         }
     }
 }
@@ -146,12 +174,23 @@ struct Outcome {
     more: bool,
 }
 
+/// Where the bytes of a connection go.
+enum Place<'a> {
+    /// An association of its own.
+    Association,
+    /// A lane of a trunk.
+    Lane { trunk: &'a mut Trunk, id: LaneId },
+}
+
 /// One connection's share of a turn.
 struct Turn<'a> {
     now: Time,
     engine: &'a mut Endpoint,
     association: AssociationId,
+    place: Place<'a>,
     scratch: &'a mut [u8],
+    /// The trunk's send buffer had no room for it.
+    is_full: bool,
 }
 
 impl Turn<'_> {
@@ -162,6 +201,9 @@ impl Turn<'_> {
             let sent = self.send(flowing);
             outcome.received += received;
             outcome.sent += sent;
+            if matches!(self.place, Place::Lane { .. }) && flowing.relay.has_exchanged_ends() {
+                flowing.relay.on_closed(Closed::Gracefully);
+            }
             let acted = self.act(flowing);
             if flowing.relay.is_finished() {
                 outcome.finished = true;
@@ -178,20 +220,38 @@ impl Turn<'_> {
     /// From the association to TCP; returns the bytes written.
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
         while flowing.relay.wants_message() {
-            let Some(message) = self.engine.recv(self.now, self.association) else {
+            if !self.take_message(&mut flowing.relay) {
                 flowing.relay.on_no_message();
                 break;
-            };
-            flowing.relay.on_message(message.ppid.0, message.pieces);
+            }
         }
         let mut written = 0;
         while flowing.writable && flowing.relay.has_unwritten() {
             written += write_some(flowing);
         }
+        if let Place::Lane { trunk, id } = &mut self.place {
+            trunk.on_consumed(*id, written as usize);
+        }
         if !flowing.writable && flowing.relay.has_unwritten() {
             flowing.relay.on_tcp_full();
         }
         written
+    }
+
+    /// Gives the relay the next message; false if there is none.
+    fn take_message(&mut self, relay: &mut Relay) -> bool {
+        match &mut self.place {
+            Place::Association => {
+                let Some(message) = self.engine.recv(self.now, self.association) else { return false };
+                relay.on_message(message.ppid.0, message.pieces);
+            }
+            Place::Lane { trunk, id } => match trunk.recv(*id) {
+                Some(Received::Data(bytes)) => relay.on_message(PPID_DATA, [bytes]),
+                Some(Received::End) => relay.on_message(PPID_END, []),
+                None => return false,
+            },
+        }
+        true
     }
 
     /// From TCP to the association; returns the bytes sent.
@@ -203,22 +263,22 @@ impl Turn<'_> {
             read_some(flowing, &mut self.scratch[..length]);
         }
         let mut sent = 0;
-        while let Some(message) = flowing.relay.next_message(fragment) {
+        while let Some((stream, limit)) = self.permission(&flowing.relay, fragment)
+            && let Some(message) = flowing.relay.next_message(limit)
+        {
             let length = message.bytes.len();
-            let ppid = Ppid(message.ppid);
-            match self.engine.send(
-                self.now,
-                self.association,
-                STREAM,
-                ppid,
-                message.bytes,
-                SendOptions::default(),
-            ) {
+            let (now, ppid) = (self.now, Ppid(message.ppid));
+            let options = SendOptions::default();
+            match self.engine.send(now, self.association, stream, ppid, message.bytes, options) {
                 Ok(()) => {
                     flowing.relay.on_sent(length);
+                    self.note_sent(ppid.0, length);
                     sent += length as u64;
                 }
-                Err(SendError::WouldBlock) => break,
+                Err(SendError::WouldBlock) => {
+                    self.is_full = true;
+                    break;
+                }
                 Err(error) => {
                     tracing::debug!(%error, "a message was refused");
                     flowing.relay.on_send_refused();
@@ -226,6 +286,44 @@ impl Turn<'_> {
             }
         }
         sent
+    }
+
+    /// On which stream the connection may send, and how long a message; none if it is to wait.
+    fn permission(&mut self, relay: &Relay, fragment: usize) -> Option<(StreamId, usize)> {
+        let Place::Lane { trunk, id } = &mut self.place else { return Some((STREAM, fragment)) };
+        // The word that opens a lane, or accepts it, goes before its bytes.
+        if trunk.has_out() && !flush(self.now, self.engine, self.association, trunk) {
+            self.is_full = true;
+            return None;
+        }
+        let stream = StreamId(trunk.stream(*id)?);
+        let unsent = relay.unsent();
+        if unsent == 0 {
+            return Some((stream, fragment));
+        }
+        let room = trunk.send_room(*id);
+        if room == 0 {
+            trunk.on_stopped(*id);
+            return None;
+        }
+        let limit = fragment.min(room);
+        let free = self.engine.send_capacity(self.association);
+        if unsent > SHORT && free < RESERVE + limit {
+            self.engine.notify_when_writable(self.now, self.association);
+            self.is_full = true;
+            return None;
+        }
+        Some((stream, limit))
+    }
+
+    /// The association took a message of the connection.
+    fn note_sent(&mut self, ppid: u32, length: usize) {
+        if let Place::Lane { trunk, id } = &mut self.place {
+            match ppid {
+                PPID_END => trunk.on_end_sent(*id),
+                _ => trunk.on_data_sent(*id, length),
+            }
+        }
     }
 
     /// Does what the relay says; tells whether there was anything.
@@ -237,7 +335,10 @@ impl Turn<'_> {
                 // If the application is gone the socket says so at its next event.
                 Action::EndTcp => drop(flowing.stream.shutdown(std::net::Shutdown::Write)),
                 Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
-                Action::AbortAssociation => self.engine.abort(self.now, self.association, user_abort()),
+                Action::AbortAssociation => match &mut self.place {
+                    Place::Association => self.engine.abort(self.now, self.association, user_abort()),
+                    Place::Lane { trunk, id } => trunk.release(*id),
+                },
                 Action::CloseTcp => drop(disarm_linger(&flowing.stream)),
                 // The socket is armed: closing it resets the connection.
                 Action::ResetTcp => {}

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use base::Carrier;
+use base::{Carrier, Time};
 use control::{
     Association, Check, Connection, Direction, DoctorReport, Explanation, FallbackReason, LearnedRow, Level,
     Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role, ShimState, ShimStep,
@@ -68,29 +68,48 @@ impl Shard {
             bytes_received: known.bytes_received,
             open: direction(known),
             age_s: seconds(self.now.since(known.began)),
-            association: info.map(|_| id.0),
+            association: info.map(|_| self.number_of(id, known)),
         }
     }
 
-    /// Associations have the number of their connection.
-    fn associations(&self) -> Vec<Association> {
-        let all = self.connections.iter().filter_map(|(id, known)| {
-            let info = self.engine.info(known.association)?;
-            Some(self.association(id, known, &info))
-        });
-        all.collect()
+    /// An association has the number of its connection, or one of its own if it is shared.
+    fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
+        let shared = known.lane.and_then(|_| self.trunks.get(known.association));
+        shared.map_or(id, |state| state.number).0
     }
 
-    fn association(&self, id: ConnectionId, known: &Known, info: &AssociationInfo) -> Association {
-        let last_switch = self.last_switch(known.association);
+    fn associations(&self) -> Vec<Association> {
+        let own =
+            self.connections.iter().filter(|(_, known)| known.lane.is_none()).filter_map(|(id, known)| {
+                let info = self.engine.info(known.association)?;
+                Some(self.association(id, known.association, (known.role, known.began), &info, None))
+            });
+        let shared = self.trunks.iter().filter_map(|(association, state)| {
+            let info = self.engine.info(association)?;
+            let users = state.owners.len() as u64;
+            Some(self.association(state.number, association, (state.role(), state.began), &info, Some(users)))
+        });
+        own.chain(shared).collect()
+    }
+
+    fn association(
+        &self,
+        id: ConnectionId,
+        association: AssociationId,
+        (role, began): (Role, Time),
+        info: &AssociationInfo,
+        shared_by: Option<u64>,
+    ) -> Association {
+        let last_switch = self.last_switch(association);
         Association {
             id: id.0,
+            shared_by,
             state: state_text(info.state).to_owned(),
-            shim: shim_of_association(known.role),
+            shim: shim_of_association(role),
             local_port: info.local_port,
             peer_port: info.remote_port,
-            peer_is_sctpify: Peer::of_adaptation(info.adaptation) == Peer::Shim,
-            age_s: seconds(self.now.since(known.began)),
+            peer_is_sctpify: shared_by.is_some() || Peer::of_adaptation(info.adaptation) == Peer::Shim,
+            age_s: seconds(self.now.since(began)),
             bytes_sent: info.counters.bytes_acknowledged,
             bytes_received: info.counters.bytes_received,
             retransmissions: info.counters.data_retransmitted,
@@ -166,6 +185,9 @@ impl Shard {
         if live.iter().any(is_native) {
             notes.push("the peer is a native SCTP program: half-close is not possible with it".to_owned());
         }
+        if reason.is_none() {
+            notes.extend(self.trunk_note(address));
+        }
         Explanation {
             address,
             port,
@@ -177,6 +199,13 @@ impl Shard {
             past: self.history.of(destination),
             notes,
         }
+    }
+
+    /// What connections to the host share, if anything.
+    fn trunk_note(&self, address: IpAddr) -> Option<String> {
+        let mut shared = self.trunks.iter().filter(|(_, state)| state.has_proven(address));
+        let users = shared.next()?.1.owners.len();
+        Some(format!("new connections to this host share an association, which carries {users} now"))
     }
 
     /// What keeps the destination on TCP, or else what is known of its host.

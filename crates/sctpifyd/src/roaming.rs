@@ -18,8 +18,9 @@ impl Shard {
     /// The host's addresses have changed.
     pub(crate) fn follow_addresses(&mut self) {
         self.keep_addresses();
-        let roaming: Vec<AssociationId> =
-            self.connections.iter().filter(|(_, c)| c.roams).map(|(_, c)| c.association).collect();
+        let own = self.connections.iter().filter(|(_, c)| c.roams && c.lane.is_none());
+        let own = own.map(|(_, c)| c.association);
+        let roaming: Vec<AssociationId> = own.chain(self.trunks.iter().map(|(id, _)| id)).collect();
         for association in roaming {
             self.follow_addresses_of(association);
         }
@@ -75,7 +76,9 @@ impl Shard {
         {
             self.learned.lock().note_address(connection.flow.remote().ip(), route.remote);
         }
-        if !self.kept.is_empty() && id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams) {
+        let is_trunk = self.trunks.get(association).is_some();
+        let roams = is_trunk || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
+        if !self.kept.is_empty() && roams {
             self.follow_addresses_of(association);
         }
     }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use control::{Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState};
 use mio::Interest;
+use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
 use sctp::{AbortCause, AssociationId, IncomingInit, InitDecision, Listener};
@@ -20,6 +21,7 @@ use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
+use crate::trunks::{has_room, is_for_trunk};
 
 /// How long the local program's kernel may take to accept.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
@@ -36,6 +38,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) interceptor: &'a mut Interceptor,
     pub(crate) refused: &'a mut u64,
     pub(crate) connections: usize,
+    pub(crate) trunks: usize,
     pub(crate) stopping: bool,
 }
 
@@ -50,11 +53,15 @@ impl Listener for Doorman<'_> {
 }
 
 impl Doorman<'_> {
-    fn decide(&mut self, init: &IncomingInit) -> InitDecision {
+    /// Whether a connection from there may be made to here.
+    pub(crate) fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
         if self.stopping || !is_for_us || self.connections >= CONNECTIONS_MAX {
             return InitDecision::Refuse;
+        }
+        if is_for_trunk(init.local_port, init.adaptation) {
+            return self.decide_trunk(local, remote);
         }
         let (allowed, force_bindall) = {
             let mut book = self.rules.lock();
@@ -77,8 +84,24 @@ impl Doorman<'_> {
     }
 }
 
+impl Doorman<'_> {
+    /// An association that connections may share: each of them is looked at when it comes.
+    fn decide_trunk(&mut self, local: IpAddr, remote: IpAddr) -> InitDecision {
+        let settings = self.rules.settings();
+        if !settings.enable || !settings.streams.is_shared() || !has_room(self.trunks) {
+            return InitDecision::Refuse;
+        }
+        InitDecision::AcceptOn {
+            local_addresses: self.addresses.offered_first(local, remote),
+            outbound_streams: TRUNK_STREAMS,
+            inbound_streams: TRUNK_STREAMS,
+            extensions: timing::TRUNK_EXTENSIONS,
+        }
+    }
+}
+
 /// Whether the program listens on all addresses: then it can be met on loopback too.
-fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, port: u16) -> bool {
+pub(crate) fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, port: u16) -> bool {
     let loopback: IpAddr =
         if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
     let client = SocketAddr::new(loopback, UNLIKELY_PORT);
@@ -101,9 +124,8 @@ impl Shard {
         client: SocketAddr,
         peer: Peer,
     ) {
-        let now = self.now;
-        match self.open_local(association, server, client, peer) {
-            Ok(id) => self.timers.set(now + LISTENER_LIMIT, Timer::Listener(id)),
+        match self.open_local(association, server, client, peer, None) {
+            Ok(id) => self.await_listener(id),
             Err(error) => {
                 tracing::info!(%client, %server, %error, "refused: no local connection");
                 self.refuse(association, &error.to_string());
@@ -111,12 +133,19 @@ impl Shard {
         }
     }
 
-    fn open_local(
+    /// The local program's kernel is to accept in time.
+    pub(crate) fn await_listener(&mut self, id: ConnectionId) {
+        self.timers.set(self.now + LISTENER_LIMIT, Timer::Listener(id));
+    }
+
+    /// Connects to the local program, for an association of the connection's own or for a lane.
+    pub(crate) fn open_local(
         &mut self,
         association: AssociationId,
         server: SocketAddr,
         client: SocketAddr,
         peer: Peer,
+        lane: Option<LaneId>,
     ) -> std::io::Result<ConnectionId> {
         let mut spoofed = self.interceptor.connect_as(client, server)?;
         let flow = FourTuple::new(server, spoofed.client)
@@ -131,6 +160,12 @@ impl Shard {
         let mut connection =
             Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);
         connection.peer = peer;
+        connection.lane = lane;
+        if let Some(lane) = lane
+            && let Some(state) = self.trunks.get_mut(association)
+        {
+            state.owners.insert(lane, id);
+        }
         connection.roams = self.rules.settings().force_bindall
             || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());
         self.connections.insert_as(id, connection);
@@ -148,8 +183,11 @@ impl Shard {
         };
         match outcome {
             Ok(()) => {
-                let association = connection.association;
+                let (association, lane) = (connection.association, connection.lane);
                 connection.set_accepting();
+                if let Some(lane) = lane {
+                    return self.accept_lane(id, association, lane);
+                }
                 let timing = timing::timing(connection.peer, connections);
                 self.engine.set_timing(now, association, timing);
                 self.engine.accept(now, association);
@@ -158,6 +196,14 @@ impl Shard {
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
             Err(error) => self.refuse_connection(id, &error.to_string()),
         }
+    }
+
+    fn accept_lane(&mut self, id: ConnectionId, association: AssociationId, lane: LaneId) {
+        if let Some(state) = self.trunks.get_mut(association) {
+            state.trunk.accept(lane);
+        }
+        self.flush_trunk(association);
+        self.on_server_up(id);
     }
 
     /// The local program's kernel has not accepted in time.
@@ -171,7 +217,15 @@ impl Shard {
     fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.get(id) else { return };
         tracing::info!(flow = %connection.flow, why, "refused");
-        self.refuse(connection.association, why);
+        match connection.lane {
+            None => self.refuse(connection.association, why),
+            Some(lane) => {
+                self.history.counters.accepts_refused += 1;
+                if let Some(state) = self.trunks.get_mut(connection.association) {
+                    state.trunk.refuse(lane, Refusal::NotTaken);
+                }
+            }
+        }
         self.drop_connection(id);
     }
 

@@ -34,6 +34,7 @@ use crate::server::Doorman;
 use crate::supervisor::BEAT;
 use crate::timers::Timers;
 use crate::timing;
+use crate::trunks::{Trunks, is_for_trunk};
 
 /// The target of log lines that tell what the engine does.
 const ENGINE_LOG: &str = "engine";
@@ -63,6 +64,8 @@ pub(crate) enum Timer {
     Race(ConnectionId),
     /// Still no INIT ACK, so that other paths are to be asked?
     HeadStart(ConnectionId),
+    /// No word from the peer about a lane yet, since so many SACKs had come?
+    Lane(ConnectionId, u64),
     /// No COOKIE ACK yet?
     Cookie(ConnectionId),
     /// A released SYN has not arrived?
@@ -77,6 +80,10 @@ pub(crate) enum Timer {
     Probes,
     /// No INIT ACK for a probe yet?
     Probe(AssociationId),
+    /// Is the handshake of a trunk not over yet?
+    TrunkOpening(AssociationId),
+    /// Has a trunk been idle for long enough?
+    TrunkIdle(AssociationId),
 }
 
 /// What other threads ask of the shard.
@@ -121,6 +128,7 @@ pub(crate) struct Shard {
     pub(crate) probes: Probes,
     pub(crate) addresses: AddressBook,
     pub(crate) connections: Connections,
+    pub(crate) trunks: Trunks,
     pub(crate) history: History,
     pub(crate) timers: Timers<Timer>,
     pub(crate) verdicts: Verdicts,
@@ -199,6 +207,7 @@ impl Shard {
             probes: Probes::default(),
             addresses,
             connections: Connections::default(),
+            trunks: Trunks::default(),
             history: History::default(),
             timers: Timers::new(),
             verdicts: Verdicts::default(),
@@ -238,6 +247,7 @@ impl Shard {
         for id in self.connections.ids() {
             self.drop_connection(id);
         }
+        self.abort_trunks();
         self.transmit();
         self.interceptor.tear_down().context("not everything could be taken down")
     }
@@ -317,7 +327,9 @@ impl Shard {
         self.engine.handle_timeout(self.now);
         self.fire_timers();
         self.take_engine_events();
+        more |= self.serve_trunks();
         self.pump_all();
+        self.flush_trunks();
         self.take_engine_events();
         more |= self.transmit();
         self.log_trace();
@@ -380,11 +392,25 @@ impl Shard {
             interceptor: &mut self.interceptor,
             refused: &mut self.history.counters.accepts_refused,
             connections: self.connections.len(),
+            trunks: self.trunks.len(),
             stopping: self.stopping,
         };
         let (now, engine) = (self.now, &mut self.engine);
         self.outlet
             .receive(|route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
+    }
+
+    /// Who decides about connections to local programs.
+    pub(crate) fn doorman(&mut self) -> Doorman<'_> {
+        Doorman {
+            rules: &self.rules,
+            addresses: &self.addresses,
+            interceptor: &mut self.interceptor,
+            refused: &mut self.history.counters.accepts_refused,
+            connections: self.connections.len(),
+            trunks: self.trunks.len(),
+            stopping: self.stopping,
+        }
     }
 
     fn fire_timers(&mut self) {
@@ -399,6 +425,9 @@ impl Shard {
                 Timer::Carriers => self.open_carriers(),
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
+                Timer::Lane(id, sacks) => self.on_lane_late(id, sacks),
+                Timer::TrunkOpening(association) => self.on_trunk_opening_late(association),
+                Timer::TrunkIdle(association) => self.on_trunk_idle(association),
             }
         }
     }
@@ -426,8 +455,14 @@ impl Shard {
     }
 
     fn on_engine_event(&mut self, association: AssociationId, event: Event) {
+        self.on_trunk_event(association, &event);
         let id = self.connections.of_association(association);
         match (event, id) {
+            (Event::Incoming { route, local_port, adaptation, .. }, _)
+                if is_for_trunk(local_port, adaptation) =>
+            {
+                self.on_trunk_incoming(association, route.remote);
+            }
             (Event::Incoming { route, local_port, remote_port, adaptation }, _) => {
                 let server = SocketAddr::new(route.local, local_port);
                 let client = SocketAddr::new(route.remote, remote_port);

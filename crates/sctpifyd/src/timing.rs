@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use relay::{ADAPTATION, Peer};
+use relay::trunk::TRUNK_STREAMS;
+use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
 use rules::Settings;
 use sctp::{
-    AssociationConfig, EndpointConfig, Extension, Extensions, Limits, Multipath, PathScheduler, Timing,
+    AssociationConfig, EndpointConfig, Extension, Extensions, Limits, Multipath, PathScheduler, Scheduler,
+    Timing,
 };
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
@@ -85,6 +87,24 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()
+    }
+}
+
+/// Extensions that trunks use: a long message of one connection lets those of others pass.
+pub(crate) const TRUNK_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Interleaving);
+
+/// Which connection of a trunk sends next: each in turn.
+pub(crate) const TRUNK_SCHEDULER: Scheduler = Scheduler::RoundRobin;
+
+/// What an association that many connections share asks for.
+pub(crate) fn trunk_config(mtu: u16, settings: &Settings) -> AssociationConfig {
+    AssociationConfig {
+        outbound_streams: TRUNK_STREAMS,
+        inbound_streams: TRUNK_STREAMS,
+        adaptation: Some(TRUNK_ADAPTATION),
+        extensions: TRUNK_EXTENSIONS,
+        scheduler: TRUNK_SCHEDULER,
+        ..association_config(mtu, settings)
     }
 }
 

@@ -455,6 +455,11 @@ impl Association {
         Ok(())
     }
 
+    /// The driver waits for room to send.
+    pub(crate) fn notify_when_writable(&mut self) {
+        self.writable_wanted = true;
+    }
+
     /// Changes which stream sends next.
     pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
         self.config.scheduler = scheduler;

@@ -115,20 +115,30 @@ impl Endpoint {
             self.replies.refuse(*route, header, &[Cause::OutOfResource]);
             return None;
         }
+        let mut config = self.config.association.clone();
         match listener.on_init(&init) {
-            InitDecision::Accept { local_addresses } => Some(Terms {
-                tag: self.new_tag(),
-                initial_tsn: self.random.tsn(),
-                tie: None,
-                local_addresses: local_addresses.into(),
-                config: self.config.association.clone(),
-                nonce: self.random.nonce(),
-            }),
+            InitDecision::Accept { local_addresses } => Some(self.new_terms(local_addresses, config)),
+            InitDecision::AcceptOn { local_addresses, outbound_streams, inbound_streams, extensions } => {
+                (config.outbound_streams, config.inbound_streams) = (outbound_streams, inbound_streams);
+                config.extensions = extensions;
+                Some(self.new_terms(local_addresses, config))
+            }
             InitDecision::Refuse => {
                 self.replies.refuse(*route, header, &[]);
                 None
             }
             InitDecision::Ignore => None,
+        }
+    }
+
+    fn new_terms(&mut self, local_addresses: Vec<IpAddr>, config: AssociationConfig) -> Terms {
+        Terms {
+            tag: self.new_tag(),
+            initial_tsn: self.random.tsn(),
+            tie: None,
+            local_addresses: local_addresses.into(),
+            config,
+            nonce: self.random.nonce(),
         }
     }
 

@@ -28,6 +28,7 @@ use crate::config::{AssociationConfig, EndpointConfig, Scheduler, Timing};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
+use crate::extension::Extensions;
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::memory::Pressure;
 use crate::random::Random;
@@ -100,6 +101,17 @@ pub enum InitDecision {
     Accept {
         /// Our addresses; the one the INIT came to may be left out.
         local_addresses: Vec<IpAddr>,
+    },
+    /// The same on terms of its own: what else there is comes from [`EndpointConfig::association`].
+    AcceptOn {
+        /// Our addresses; the one the INIT came to may be left out.
+        local_addresses: Vec<IpAddr>,
+        /// Outbound streams to ask for, 1 to 65,535.
+        outbound_streams: u16,
+        /// Inbound streams to allow, 1 to 65,535.
+        inbound_streams: u16,
+        /// Extensions to offer.
+        extensions: Extensions,
     },
     /// Answer with ABORT: nobody listens on this port.
     Refuse,
@@ -395,6 +407,12 @@ impl Endpoint {
     ) -> Result<(), StreamError> {
         let set = self.with(id, now, |a, _| a.set_stream_weight(stream, weight));
         set.unwrap_or(Err(StreamError::Closed))
+    }
+
+    /// Asks for one [`Event::Writable`] when the send buffer has room again, as a refused [`send`](Self::send) does; for a
+    /// driver that does not use all of the buffer. Without room to wait for it comes with the next acknowledgement.
+    pub fn notify_when_writable(&mut self, now: Time, id: AssociationId) {
+        self.with(id, now, |a, _| a.notify_when_writable());
     }
 
     /// Bytes that [`send`](Self::send) would take now.

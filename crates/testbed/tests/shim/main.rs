@@ -14,5 +14,6 @@ mod mtu;
 mod multipath;
 mod roaming;
 mod states;
+mod streams;
 mod truth;
 mod world;

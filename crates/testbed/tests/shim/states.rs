@@ -99,6 +99,9 @@ fn betas(world: &World) -> &Daemon {
     world.betas.as_ref().unwrap()
 }
 
+/// Each connection has an association of its own.
+const OWN: &str = "streams = \"own\"\n";
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_is_enable_srules_while_it_is_held_and_ready_after_it_fell_back() {
@@ -118,7 +121,7 @@ fn a_connection_is_enable_srules_while_it_is_held_and_ready_after_it_fell_back()
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_is_active_at_its_client_and_native_at_its_server_and_its_association_hidden() {
-    let world = World::new();
+    let world = World::with(OWN, true);
     let _server = serve(&world, "", PORT);
     let _client = Client::connected(&world, PORT, 0);
     assert_eq!(field(&world.alphas, "connections", "state"), ["ACTIVE"]);
@@ -167,7 +170,7 @@ fn tcp_and_sctp_clients_wait_in_the_one_accept_queue_in_the_order_they_came() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn force_bindall_offers_all_addresses_of_the_host_from_the_next_association_on() {
-    let world = World::new();
+    let world = World::with(OWN, true);
     world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
     let _server = serve(&world, &world.link.right_v4().to_string(), PORT);
     // Peer addresses of the latest association.

@@ -72,13 +72,14 @@ impl World {
         command
     }
 
-    /// Waits until neither daemon knows a connection or association, and fails when that never comes.
+    /// Waits until neither daemon knows a connection, or an association but for one that nothing uses, and fails when that
+    /// never comes.
     pub(crate) fn wait_quiet(&self) {
         let is_quiet = |daemon: &Daemon| {
             let status = status(daemon);
-            ["connections", "associations"]
-                .iter()
-                .all(|name| status[*name].as_array().is_some_and(Vec::is_empty))
+            let is_idle = |association: &Value| association["shared_by"] == 0;
+            status["connections"].as_array().is_some_and(Vec::is_empty)
+                && status["associations"].as_array().is_some_and(|all| all.iter().all(is_idle))
         };
         let daemons = || std::iter::once(&self.alphas).chain(&self.betas);
         let quiet = wait_for(QUIET_LIMIT, || daemons().all(is_quiet));
@@ -117,6 +118,7 @@ impl World {
     }
 }
 
+/// What `sctpify status` tells.
 pub(crate) fn status(daemon: &Daemon) -> Value {
     let told = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
     serde_json::from_str(&told.stdout).unwrap()

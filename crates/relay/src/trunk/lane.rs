@@ -1,0 +1,180 @@
+//! One connection on a trunk: how far it has come, what it may send, and what has come and was not read.
+//!
+//! Begin at [`Lane`].
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::message::Generation;
+
+/// Bytes that the peer may send at first on one connection.
+pub const WINDOW_START: usize = 256 * 1024;
+/// The same when little is to spare.
+pub const WINDOW_LEAST: usize = 16 * 1024;
+/// Bytes that may wait to be read of one connection at most: a gigabit over 100 ms.
+pub const WINDOW_MAX: usize = 16 << 20;
+/// Pieces up to this length are copied together while they wait: each would hold on to memory it shares with others.
+const COPIED_MAX: usize = 1024;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// We have asked the peer to open it.
+    Opening,
+    /// The peer asks, and the driver has not decided.
+    Offered,
+    /// Bytes may flow.
+    Open,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) stream: u16,
+    pub(super) generation: Generation,
+    /// Whether this end has opened it.
+    pub(super) is_ours: bool,
+    pub(super) stage: Stage,
+    /// END, RESET or REFUSED was sent, or is about to be.
+    pub(super) has_sent_end: bool,
+    /// The peer's END, RESET or REFUSED came.
+    pub(super) has_got_end: bool,
+    /// Whether the driver has let go of it: what still comes is thrown away.
+    pub(super) is_gone: bool,
+    pub(super) inbox: Inbox,
+    pub(super) sending: Sending,
+}
+
+impl Lane {
+    pub(super) fn new(stream: u16, generation: Generation, is_ours: bool, window: usize) -> Lane {
+        Lane {
+            stream,
+            generation,
+            is_ours,
+            stage: if is_ours { Stage::Opening } else { Stage::Offered },
+            has_sent_end: false,
+            has_got_end: false,
+            is_gone: false,
+            inbox: Inbox::new(window),
+            sending: Sending::default(),
+        }
+    }
+
+    /// Whether both ends have said their last word.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_sent_end && self.has_got_end
+    }
+
+    /// Whether the peer is to hear of credit.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.stage == Stage::Open && !self.has_got_end && !self.is_gone
+    }
+}
+
+/// What this end may send.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    pub(super) sent: u64,
+    pub(super) limit: u64,
+    /// The limit at which the driver was stopped, and the peer told so.
+    pub(super) stopped_at: Option<u64>,
+}
+
+impl Sending {
+    pub(super) fn room(&self) -> usize {
+        usize::try_from(self.limit.saturating_sub(self.sent)).unwrap_or(usize::MAX)
+    }
+}
+
+/// What came and was not read, and what more may come.
+///
+/// Invariant: the peer is never granted more than what was consumed and the window.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pieces: VecDeque<Bytes>,
+    /// Short pieces that came last, together.
+    tail: BytesMut,
+    /// The peer's end came, and was not read.
+    pub(super) has_unread_end: bool,
+    pub(super) received: u64,
+    pub(super) consumed: u64,
+    pub(super) granted: u64,
+    pub(super) window: usize,
+}
+
+impl Inbox {
+    fn new(window: usize) -> Inbox {
+        Inbox {
+            pieces: VecDeque::new(),
+            tail: BytesMut::new(),
+            has_unread_end: false,
+            received: 0,
+            consumed: 0,
+            granted: window as u64,
+            window,
+        }
+    }
+
+    /// Keeps bytes that came; false if they are more than was granted.
+    pub(super) fn push(&mut self, piece: Bytes) -> bool {
+        self.received += piece.len() as u64;
+        if self.received > self.granted {
+            return false;
+        }
+        if piece.len() <= COPIED_MAX && !(self.pieces.is_empty() && self.tail.is_empty()) {
+            self.tail.extend_from_slice(&piece);
+        } else {
+            self.flush_tail();
+            self.pieces.push_back(piece);
+        }
+        true
+    }
+
+    fn flush_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.pieces.push_back(self.tail.split().freeze());
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Bytes> {
+        if self.pieces.is_empty() {
+            self.flush_tail();
+        }
+        self.pieces.pop_front()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pieces = VecDeque::new();
+        self.tail = BytesMut::new();
+        self.has_unread_end = false;
+    }
+
+    /// Bytes that the program has not taken.
+    pub(super) fn unconsumed(&self) -> u64 {
+        self.received - self.consumed
+    }
+
+    /// The program took bytes; whether the peer is to be granted more, which is when half of the window is used up.
+    pub(super) fn consume(&mut self, bytes: usize) -> bool {
+        self.consumed = (self.consumed + bytes as u64).min(self.received);
+        let due = self.consumed + self.window as u64;
+        let is_worth_telling = due.saturating_sub(self.granted) >= self.window as u64 / 2;
+        if is_worth_telling {
+            self.granted = due;
+        }
+        is_worth_telling
+    }
+
+    /// The peer has more than it may send. The window doubles if the program keeps up with it, by at most `spare` bytes;
+    /// returns by how many it grew.
+    pub(super) fn widen(&mut self, spare: usize) -> usize {
+        if self.unconsumed() > self.window as u64 / 2 {
+            return 0;
+        }
+        let more = self.window.min(WINDOW_MAX - self.window).min(spare);
+        self.window += more;
+        self.granted = self.granted.max(self.consumed + self.window as u64);
+        more
+    }
+}

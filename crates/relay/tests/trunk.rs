@@ -1,0 +1,636 @@
+//! Two ends of a trunk over an association that keeps the order of each stream and of nothing else, with a relay for each
+//! end of each lane, driven by random interleavings. Both ends open lanes, and streams are used again and again.
+//!
+//! The applications judge, as with an association of their own: bytes in order, the end exactly once, and never an end in
+//! place of an error; and no lane ever gets what belongs to another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use relay::trunk::{LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk, TrunkFault, WINDOW_START};
+use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role};
+
+/// What happens next; `usize`s choose a side, a lane of it, a stream, or an amount.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Open(usize),
+    /// Flushes what a trunk has to say onto the wire.
+    Flush(usize),
+    /// Delivers the first message of some stream.
+    Deliver(usize, usize),
+    Decide(usize, usize),
+    AppToRelay(usize, usize, usize),
+    RelayToLane(usize, usize),
+    LaneToRelay(usize, usize),
+    RelayToApp(usize, usize, usize),
+    AppResets(usize, usize),
+    TrunkDies,
+}
+
+/// One end of a connection.
+struct End {
+    /// Which connection: its number is also the first byte of all its data.
+    number: usize,
+    is_client: bool,
+    relay: Relay,
+    to_send: Bytes,
+    sent: usize,
+    eof_read: bool,
+    received: Vec<u8>,
+    ends_seen: usize,
+    reset_seen: bool,
+    closed_cleanly: bool,
+    app_reset: bool,
+    released: bool,
+}
+
+/// One host.
+struct Host {
+    trunk: Trunk,
+    ends: BTreeMap<LaneId, End>,
+    /// Lanes opened here that the peer has not answered, and lanes offered that are not decided.
+    asking: BTreeMap<LaneId, usize>,
+    offered: BTreeMap<LaneId, usize>,
+    refused: Vec<usize>,
+}
+
+struct World {
+    hosts: [Host; 2],
+    /// wire[i] leads to host i; by stream.
+    wire: [BTreeMap<u16, VecDeque<(u32, Bytes)>>; 2],
+    fragment: usize,
+    length: usize,
+    opened: usize,
+    is_dead: bool,
+}
+
+fn address(last: u8, port: usize) -> SocketAddr {
+    ([10, 0, 0, last], u16::try_from(port).unwrap()).into()
+}
+
+impl World {
+    fn new(fragment: usize, length: usize) -> World {
+        let host = |side| Host {
+            trunk: Trunk::new(side),
+            ends: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            refused: Vec::new(),
+        };
+        let hosts = [host(Side::Initiator), host(Side::Acceptor)];
+        World { hosts, wire: Default::default(), fragment, length, opened: 0, is_dead: false }
+    }
+
+    fn end(&self, number: usize, is_client: bool) -> End {
+        let seed = number * 2 + usize::from(is_client);
+        let body = (0..self.length * (seed % 3)).map(|n| u8::try_from((n * 7 + seed) % 251).unwrap());
+        let to_send: Bytes = std::iter::once(u8::try_from(number % 251).unwrap()).chain(body).collect();
+        End {
+            number,
+            is_client,
+            relay: Relay::new(Peer::Shim, Role::Acceptor),
+            to_send,
+            sent: 0,
+            eof_read: false,
+            received: Vec::new(),
+            ends_seen: 0,
+            reset_seen: false,
+            closed_cleanly: false,
+            app_reset: false,
+            released: false,
+        }
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Open(side) => self.open(side),
+            Step::Flush(side) => self.flush(side),
+            Step::Deliver(side, n) => self.deliver(side, n),
+            Step::Decide(side, n) => self.decide(side, n),
+            Step::AppToRelay(side, n, amount) => self.on_end(side, n, |end| end.app_to_relay(amount)),
+            Step::RelayToLane(side, n) => self.relay_to_lane(side, n),
+            Step::LaneToRelay(side, n) => self.lane_to_relay(side, n),
+            Step::RelayToApp(side, n, amount) => self.relay_to_app(side, n, amount),
+            Step::AppResets(side, n) => self.on_end(side, n, End::app_resets),
+            Step::TrunkDies => self.die(),
+        }
+        for side in 0..2 {
+            self.settle_ends(side);
+            self.hosts[side].trunk.check_invariants();
+        }
+    }
+
+    fn open(&mut self, side: usize) {
+        if self.is_dead {
+            return;
+        }
+        let (own, other) = if side == 0 { (1, 2) } else { (2, 1) };
+        let host = &mut self.hosts[side];
+        if let Ok(lane) = host.trunk.open(address(own, 1000 + self.opened), address(other, 80)) {
+            host.asking.insert(lane, self.opened);
+            self.opened += 1;
+        }
+    }
+
+    fn flush(&mut self, side: usize) {
+        if self.is_dead {
+            return;
+        }
+        self.hosts[side].trunk.widen_windows();
+        while let Some((stream, ppid, bytes)) = self.hosts[side].trunk.next_out() {
+            self.wire[1 - side].entry(stream).or_default().push_back((ppid, bytes));
+            self.hosts[side].trunk.on_out_sent();
+        }
+    }
+
+    fn deliver(&mut self, side: usize, n: usize) {
+        let waiting: Vec<u16> =
+            self.wire[side].iter().filter(|(_, q)| !q.is_empty()).map(|(s, _)| *s).collect();
+        let Some(stream) = waiting.get(n % waiting.len().max(1)).copied() else { return };
+        let (ppid, bytes) = self.wire[side].get_mut(&stream).unwrap().pop_front().unwrap();
+        let middle = bytes.len() / 2;
+        let pieces = [bytes.slice(..middle), bytes.slice(middle..)];
+        self.hosts[side].trunk.on_message(stream, ppid, pieces, true).unwrap();
+        while let Some((lane, event)) = self.hosts[side].trunk.poll_event() {
+            self.on_event(side, lane, event);
+        }
+    }
+
+    fn on_event(&mut self, side: usize, lane: LaneId, event: LaneEvent) {
+        match event {
+            LaneEvent::Offered { client, .. } => {
+                self.hosts[side].offered.insert(lane, usize::from(client.port()) - 1000);
+            }
+            LaneEvent::Accepted => {
+                let number = self.hosts[side].asking.remove(&lane).expect("an answer to what was asked");
+                let end = self.end(number, true);
+                self.hosts[side].ends.insert(lane, end);
+            }
+            LaneEvent::Refused(reason) => {
+                assert_eq!(reason, Refusal::NotServed);
+                let number = self.hosts[side].asking.remove(&lane).expect("an answer to what was asked");
+                self.hosts[side].refused.push(number);
+                self.hosts[side].trunk.release(lane);
+            }
+            LaneEvent::Reset => {
+                let host = &mut self.hosts[side];
+                if let Some(number) = host.asking.remove(&lane).or_else(|| host.offered.remove(&lane)) {
+                    host.refused.push(number);
+                    host.trunk.release(lane);
+                } else if let Some(end) = host.ends.get_mut(&lane) {
+                    end.relay.on_closed(Closed::Lost);
+                }
+            }
+            LaneEvent::Readable | LaneEvent::Writable => {}
+        }
+    }
+
+    /// Every fourth connection is refused.
+    fn decide(&mut self, side: usize, n: usize) {
+        let Some(lane) = pick(&self.hosts[side].offered, n) else { return };
+        let number = self.hosts[side].offered.remove(&lane).unwrap();
+        if self.is_dead {
+            return;
+        }
+        if number % 4 == 3 {
+            self.hosts[side].trunk.refuse(lane, Refusal::NotServed);
+        } else {
+            self.hosts[side].trunk.accept(lane);
+            let end = self.end(number, false);
+            self.hosts[side].ends.insert(lane, end);
+        }
+    }
+
+    fn on_end(&mut self, side: usize, n: usize, act: impl FnOnce(&mut End)) {
+        if let Some(lane) = pick(&self.hosts[side].ends, n) {
+            act(self.hosts[side].ends.get_mut(&lane).unwrap());
+        }
+    }
+
+    fn relay_to_lane(&mut self, side: usize, n: usize) {
+        let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
+        if self.is_dead {
+            return;
+        }
+        self.flush(side);
+        let Host { trunk, ends, .. } = &mut self.hosts[side];
+        let end = ends.get_mut(&lane).unwrap();
+        let mut limit = self.fragment;
+        if end.relay.unsent() > 0 {
+            limit = limit.min(trunk.send_room(lane));
+            if limit == 0 {
+                return trunk.on_stopped(lane);
+            }
+        }
+        let Some(message) = end.relay.next_message(limit) else { return };
+        end.relay.on_sent(message.bytes.len());
+        match message.ppid {
+            PPID_END => trunk.on_end_sent(lane),
+            _ => trunk.on_data_sent(lane, message.bytes.len()),
+        }
+        // What was sent is on the wire although its stream may be free now.
+        let stream = end.stream(trunk, lane);
+        self.wire[1 - side].entry(stream).or_default().push_back((message.ppid, message.bytes));
+    }
+
+    fn lane_to_relay(&mut self, side: usize, n: usize) {
+        let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
+        let Host { trunk, ends, .. } = &mut self.hosts[side];
+        let relay = &mut ends.get_mut(&lane).unwrap().relay;
+        if !relay.wants_message() {
+            return;
+        }
+        match trunk.recv(lane) {
+            Some(Received::Data(bytes)) => relay.on_message(PPID_DATA, [bytes]),
+            Some(Received::End) => relay.on_message(PPID_END, []),
+            None => relay.on_no_message(),
+        }
+    }
+
+    fn relay_to_app(&mut self, side: usize, n: usize, amount: usize) {
+        let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
+        let Host { trunk, ends, .. } = &mut self.hosts[side];
+        let taken = ends.get_mut(&lane).unwrap().relay_to_app(amount);
+        trunk.on_consumed(lane, taken);
+    }
+
+    fn die(&mut self) {
+        if std::mem::replace(&mut self.is_dead, true) {
+            return;
+        }
+        self.wire = Default::default();
+        for host in &mut self.hosts {
+            host.ends.values_mut().for_each(|end| end.relay.on_closed(Closed::Lost));
+            let open: Vec<(LaneId, usize)> =
+                host.asking.iter().chain(&host.offered).map(|(l, n)| (*l, *n)).collect();
+            for (lane, number) in open {
+                host.refused.push(number);
+                host.trunk.release(lane);
+            }
+            host.asking.clear();
+            host.offered.clear();
+        }
+    }
+
+    /// Does what relays say; lanes whose relay is done are let go of.
+    fn settle_ends(&mut self, side: usize) {
+        let is_dead = self.is_dead;
+        let Host { trunk, ends, .. } = &mut self.hosts[side];
+        for (lane, end) in ends.iter_mut() {
+            if end.relay.has_exchanged_ends() {
+                end.relay.on_closed(Closed::Gracefully);
+            }
+            while let Some(action) = end.relay.next_action() {
+                match action {
+                    Action::EndTcp => end.ends_seen += 1,
+                    Action::ShutDownAssociation => panic!("nobody shuts a trunk down"),
+                    Action::AbortAssociation => trunk.release(*lane),
+                    Action::CloseTcp => end.closed_cleanly = true,
+                    Action::ResetTcp => end.reset_seen = true,
+                }
+            }
+            if end.relay.is_finished() && !std::mem::replace(&mut end.released, true) {
+                trunk.release(*lane);
+            }
+        }
+        if is_dead {
+            while trunk.next_out().is_some() {
+                trunk.on_out_sent();
+            }
+        }
+    }
+
+    /// Lets everything happen that still can.
+    fn settle(&mut self) {
+        for _ in 0..4_000 {
+            for side in 0..2 {
+                self.run(Step::Flush(side));
+                for n in 0..8 {
+                    self.run(Step::Deliver(side, n));
+                    self.run(Step::Decide(side, n));
+                }
+                for n in 0..self.hosts[side].ends.len() {
+                    self.run(Step::AppToRelay(side, n, 5000));
+                    self.run(Step::RelayToLane(side, n));
+                    self.run(Step::LaneToRelay(side, n));
+                    self.run(Step::RelayToApp(side, n, 5000));
+                }
+            }
+            let is_idle = |host: &Host| {
+                host.ends.values().all(|end| end.released)
+                    && host.asking.is_empty()
+                    && host.offered.is_empty()
+            };
+            let is_quiet = self.wire.iter().flat_map(BTreeMap::values).all(VecDeque::is_empty);
+            if is_quiet && self.hosts.iter().all(|host| is_idle(host) && !host.trunk.has_out()) {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    fn check(&self) {
+        for side in 0..2 {
+            let (host, other) = (&self.hosts[side], &self.hosts[1 - side]);
+            assert!(self.is_dead || host.trunk.lanes() == 0, "lanes are left");
+            for end in host.ends.values() {
+                let far =
+                    other.ends.values().find(|e| e.number == end.number && e.is_client != end.is_client);
+                match far {
+                    Some(far) => check_pair(end, far),
+                    None => assert!(end.reset_seen && end.received.is_empty()),
+                }
+            }
+        }
+    }
+}
+
+fn check_pair(end: &End, far: &End) {
+    assert!(far.to_send.starts_with(&end.received), "connection {}: bytes of another", end.number);
+    assert!(end.ends_seen <= 1);
+    if end.ends_seen == 1 {
+        assert_eq!(end.received.len(), far.to_send.len(), "connection {}: cut, yet a clean end", end.number);
+        assert!(!far.app_reset || far.eof_read, "a reset turned into a clean end");
+    }
+    assert!(end.reset_seen != end.closed_cleanly);
+    assert!(!end.closed_cleanly || end.ends_seen == 1);
+}
+
+fn pick<T>(from: &BTreeMap<LaneId, T>, n: usize) -> Option<LaneId> {
+    from.keys().nth(n % from.len().max(1)).copied()
+}
+
+impl End {
+    fn stream(&self, trunk: &Trunk, lane: LaneId) -> u16 {
+        trunk.stream(lane).expect("a lane that is not released")
+    }
+
+    fn app_to_relay(&mut self, n: usize) {
+        if !self.relay.wants_bytes() || self.app_reset || self.eof_read {
+            return;
+        }
+        let n = n.min(self.to_send.len() - self.sent);
+        if n == 0 {
+            self.eof_read = true;
+            return self.relay.on_eof();
+        }
+        self.relay.on_bytes(self.to_send.slice(self.sent..self.sent + n));
+        self.sent += n;
+    }
+
+    /// Returns how many bytes the application took.
+    fn relay_to_app(&mut self, n: usize) -> usize {
+        if !self.relay.has_unwritten() {
+            return 0;
+        }
+        let mut slices = [IoSlice::new(&[]); 4];
+        let filled = self.relay.unwritten(&mut slices);
+        let bytes: Vec<u8> = slices[..filled].iter().flat_map(|s| s.iter().copied()).take(n).collect();
+        assert_eq!(self.ends_seen, 0, "bytes after the end");
+        self.received.extend_from_slice(&bytes);
+        if bytes.is_empty() {
+            self.relay.on_tcp_full()
+        } else {
+            self.relay.on_written(bytes.len())
+        }
+        bytes.len()
+    }
+
+    fn app_resets(&mut self) {
+        if !self.relay.is_finished() {
+            self.app_reset = true;
+            self.relay.on_tcp_error();
+        }
+    }
+}
+
+fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
+    let (side, n) = (0..2usize, 0..8usize);
+    let weight = u32::from(faults);
+    let step = prop_oneof![
+        6 => side.clone().prop_map(Step::Open),
+        10 => side.clone().prop_map(Step::Flush),
+        40 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::Deliver(s, n)),
+        10 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::Decide(s, n)),
+        20 => (side.clone(), n.clone(), 1..5000usize).prop_map(|(s, n, a)| Step::AppToRelay(s, n, a)),
+        30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::RelayToLane(s, n)),
+        30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::LaneToRelay(s, n)),
+        30 => (side.clone(), n.clone(), 0..5000usize).prop_map(|(s, n, a)| Step::RelayToApp(s, n, a)),
+        3 * weight => (side, n).prop_map(|(s, n)| Step::AppResets(s, n)),
+        u32::from(weight > 0) => Just(Step::TrunkDies),
+    ];
+    proptest::collection::vec(step, 0..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn all_bytes_of_all_lanes_arrive_in_order_and_all_ends_are_clean(
+        steps in steps(false), fragment in 16..3000usize, length in 0..3000usize,
+    ) {
+        let mut world = World::new(fragment, length);
+        steps.into_iter().for_each(|step| world.run(step));
+        world.settle();
+        world.check();
+        for end in world.hosts.iter().flat_map(|host| host.ends.values()) {
+            prop_assert!(end.closed_cleanly && end.eof_read);
+        }
+    }
+
+    #[test]
+    fn no_reset_and_no_lost_trunk_looks_like_a_clean_end_and_no_lane_gets_anothers_bytes(
+        steps in steps(true), fragment in 16..3000usize, length in 0..3000usize,
+    ) {
+        let mut world = World::new(fragment, length);
+        steps.into_iter().for_each(|step| world.run(step));
+        world.settle();
+        world.check();
+    }
+
+    #[test]
+    fn no_message_of_a_hostile_peer_does_more_than_end_the_trunk(
+        messages in proptest::collection::vec(message(), 0..200),
+    ) {
+        let mut trunk = Trunk::new(Side::Acceptor);
+        let mut offered = Vec::new();
+        for (n, (stream, message)) in messages.into_iter().enumerate() {
+            let (ppid, bytes) = message.write();
+            if trunk.on_message(stream, ppid, [bytes], true).is_err() {
+                break;
+            }
+            while let Some((lane, event)) = trunk.poll_event() {
+                match event {
+                    LaneEvent::Offered { .. } => offered.push(lane),
+                    LaneEvent::Readable => drop(trunk.recv(lane)),
+                    _ => {}
+                }
+            }
+            match (n % 4, pick_from(&offered, n)) {
+                (0, Some(lane)) => trunk.accept(lane),
+                (1, Some(lane)) => trunk.refuse(lane, Refusal::Busy),
+                (2, _) => drop(trunk.open(address(1, 1), address(2, 2))),
+                _ => trunk.widen_windows(),
+            }
+            trunk.check_invariants();
+        }
+    }
+}
+
+fn pick_from(all: &[LaneId], n: usize) -> Option<LaneId> {
+    all.get(n * 7 % all.len().max(1)).copied()
+}
+
+fn message() -> impl Strategy<Value = (u16, Message)> {
+    use relay::trunk::Generation;
+    let generation = (0..3u32).prop_map(Generation);
+    let kind = prop_oneof![
+        any::<u16>().prop_map(|lanes| Message::Hello { version: 1, lanes }),
+        (generation.clone(), any::<u32>()).prop_map(|(generation, window)| Message::Open {
+            generation,
+            window,
+            client: address(1, 1000),
+            server: address(2, 80),
+        }),
+        (generation.clone(), any::<u32>())
+            .prop_map(|(generation, window)| Message::Accepted { generation, window }),
+        generation.clone().prop_map(|generation| Message::Refused { generation, reason: Refusal::Busy }),
+        (0..2000usize).prop_map(|n| Message::Data(vec![1; n].into())),
+        Just(Message::End),
+        (generation.clone(), any::<u64>())
+            .prop_map(|(generation, limit)| Message::Credit { generation, limit }),
+        (generation.clone(), any::<u64>())
+            .prop_map(|(generation, limit)| Message::Blocked { generation, limit }),
+        generation.prop_map(|generation| Message::Reset { generation }),
+    ];
+    (0..6u16, kind)
+}
+
+/// Two ends that have greeted, and a lane that both have open: opener, its lane, acceptor, its lane.
+fn open_lane() -> (Trunk, LaneId, Trunk, LaneId) {
+    let (mut a, mut b) = (Trunk::new(Side::Initiator), Trunk::new(Side::Acceptor));
+    exchange(&mut a, &mut b);
+    let lane = a.open(address(1, 1000), address(2, 80)).unwrap();
+    exchange(&mut a, &mut b);
+    let (theirs, _) = b.poll_event().unwrap();
+    b.accept(theirs);
+    exchange(&mut a, &mut b);
+    assert_eq!(a.poll_event(), Some((lane, LaneEvent::Accepted)));
+    (a, lane, b, theirs)
+}
+
+fn exchange(a: &mut Trunk, b: &mut Trunk) {
+    for _ in 0..3 {
+        pass(a, b);
+        pass(b, a);
+    }
+}
+
+fn pass(from: &mut Trunk, to: &mut Trunk) {
+    while let Some((stream, ppid, bytes)) = from.next_out() {
+        from.on_out_sent();
+        to.on_message(stream, ppid, [bytes], true).unwrap();
+    }
+}
+
+/// Sends so many bytes of a lane.
+fn send(from: &mut Trunk, lane: LaneId, to: &mut Trunk, bytes: usize) -> Result<(), TrunkFault> {
+    from.on_data_sent(lane, bytes);
+    to.on_message(from.stream(lane).unwrap(), PPID_DATA, [Bytes::from(vec![0; bytes])], true)
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_its_sender_after_one_window() {
+    let (mut a, lane, mut b, _) = open_lane();
+    assert_eq!(a.send_room(lane), WINDOW_START);
+    send(&mut a, lane, &mut b, WINDOW_START).unwrap();
+    a.on_stopped(lane);
+    exchange(&mut a, &mut b);
+    b.widen_windows();
+    exchange(&mut a, &mut b);
+    assert_eq!(a.send_room(lane), 0);
+}
+
+#[test]
+fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_beyond_what_is_to_spare() {
+    let (mut a, lane, mut b, theirs) = open_lane();
+    b.set_spare(WINDOW_START + 100);
+    let mut room = Vec::new();
+    for _ in 0..3 {
+        let bytes = a.send_room(lane);
+        room.push(bytes);
+        send(&mut a, lane, &mut b, bytes).unwrap();
+        a.on_stopped(lane);
+        pass(&mut a, &mut b);
+        while b.recv(theirs).is_some() {}
+        b.on_consumed(theirs, bytes);
+        b.widen_windows();
+        exchange(&mut a, &mut b);
+    }
+    assert_eq!(room, [WINDOW_START, 2 * WINDOW_START, 2 * WINDOW_START + 100]);
+}
+
+#[test]
+fn more_bytes_than_were_granted_are_a_fault() {
+    let (mut a, lane, mut b, _) = open_lane();
+    let fault = send(&mut a, lane, &mut b, WINDOW_START + 1).unwrap_err();
+    assert_eq!(fault, TrunkFault::Overrun { stream: 1, granted: WINDOW_START as u64 });
+}
+
+#[test]
+fn a_reset_that_comes_after_its_stream_was_used_again_concerns_nobody() {
+    let (mut a, lane, mut b, theirs) = open_lane();
+    let reset = Message::Reset { generation: relay::trunk::Generation(1) }.write();
+    let stream = a.stream(lane).unwrap();
+    for (trunk, lane) in [(&mut a, lane), (&mut b, theirs)] {
+        trunk.on_end_sent(lane);
+    }
+    a.on_message(stream, PPID_END, [Bytes::from_static(&[0])], true).unwrap();
+    b.on_message(stream, PPID_END, [Bytes::from_static(&[0])], true).unwrap();
+    a.release(lane);
+    b.release(theirs);
+    while a.poll_event().is_some() || b.poll_event().is_some() {}
+    let again = a.open(address(1, 1001), address(2, 80)).unwrap();
+    assert_eq!(a.stream(again), Some(stream));
+    a.on_message(stream, reset.0, [reset.1], true).unwrap();
+    assert_eq!(a.poll_event(), None);
+    exchange(&mut a, &mut b);
+    assert!(matches!(b.poll_event(), Some((_, LaneEvent::Offered { .. }))));
+}
+
+#[test]
+fn no_lane_is_opened_before_the_greeting_nor_beyond_what_the_peer_allows() {
+    use relay::trunk::OpenError;
+    let mut trunk = Trunk::new(Side::Initiator);
+    assert_eq!(trunk.open(address(1, 1), address(2, 2)), Err(OpenError::NotReady));
+    let (ppid, hello) = Message::Hello { version: 1, lanes: 1 }.write();
+    trunk.on_message(0, ppid, [hello], true).unwrap();
+    trunk.open(address(1, 1), address(2, 2)).unwrap();
+    assert_eq!(trunk.open(address(1, 1), address(2, 2)), Err(OpenError::TooMany(1)));
+}
+
+#[test]
+fn another_version_a_second_greeting_and_a_strangers_stream_are_faults() {
+    let mut trunk = Trunk::new(Side::Initiator);
+    let mut say = |stream, message: Message| {
+        let (ppid, bytes) = message.write();
+        trunk.on_message(stream, ppid, [bytes], true)
+    };
+    assert_eq!(say(0, Message::Hello { version: 2, lanes: 1 }), Err(TrunkFault::Version(2)));
+    say(0, Message::Hello { version: 1, lanes: 1 }).unwrap();
+    let hello = Message::Hello { version: 1, lanes: 1 };
+    assert_eq!(say(0, hello), Err(TrunkFault::Unexpected { stream: 0, kind: "a greeting" }));
+    let open = Message::Open {
+        generation: relay::trunk::Generation(1),
+        window: 1,
+        client: address(1, 1),
+        server: address(2, 2),
+    };
+    let kind = "the opening of a connection";
+    assert_eq!(say(1, open.clone()), Err(TrunkFault::Unexpected { stream: 1, kind }), "a stream of ours");
+    assert_eq!(say(2, open), Ok(()));
+    assert_eq!(say(4, Message::End), Err(TrunkFault::Unexpected { stream: 4, kind: "an end" }));
+}

@@ -1,0 +1,210 @@
+//! Connections as lanes of a trunk: a held SYN is asked for on the trunk, and what the peer asks for is connected to.
+//!
+//! Client: OPEN, then ACCEPTED leads the connection away as an association's being up does elsewhere; whatever else comes
+//! gives the SYN to an association of its own, or to plain TCP where TCP would tell the program the same as the peer did.
+//! Server: the same checks as an INIT meets ([`crate::server::Doorman`]), and the client's address must be one that the trunk has proven
+//! to be the peer's; then the local program is connected to under it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::{Carrier, Route};
+use control::{FallbackReason, Role, ShimState};
+use intercept::{HeldSyn, Verdict};
+use relay::trunk::{LaneEvent, LaneId, Refusal};
+use relay::{ADAPTATION, Closed, Peer};
+use rules::{Failure, Settings};
+use sctp::{AssociationId, IncomingInit, InitDecision};
+
+use crate::client::{COOKIE_LIMIT, Waiting};
+use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
+use crate::server::is_bound_to_all;
+use crate::shard::{Shard, Timer};
+use crate::timing;
+
+impl Shard {
+    /// Asks for the connection on a trunk to its destination, if there is one.
+    pub(crate) fn ride_trunk(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
+        let (local, remote) = (syn.flow.local(), syn.flow.remote());
+        if !settings.streams.is_shared() {
+            return false;
+        }
+        let Some(association) = self.trunks.find(local.ip(), remote) else { return false };
+        let Some(state) = self.trunks.get_mut(association) else { return false };
+        let lane = match state.trunk.open(local, remote) {
+            Ok(lane) => lane,
+            Err(error) => {
+                tracing::debug!(%error, %remote, "not on the trunk");
+                return false;
+            }
+        };
+        let id = self.connections.reserve();
+        state.owners.insert(lane, id);
+        let stage = Stage::Asking(*syn);
+        let mut connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
+        connection.lane = Some(lane);
+        connection.peer = Peer::Shim;
+        self.connections.insert_as(id, connection);
+        self.flush_trunk(association);
+        let (patience, _) = timing::init_patience(settings);
+        let (round_trip, sacks) = self.vital_signs(association);
+        self.timers.set(self.now + patience + round_trip, Timer::Lane(id, sacks));
+        true
+    }
+
+    /// Round-trip time, and how many SACKs came.
+    fn vital_signs(&self, association: AssociationId) -> (Duration, u64) {
+        let Some(info) = self.engine.info(association) else { return Default::default() };
+        let in_use = info.paths.iter().find(|path| path.in_use);
+        (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
+    }
+
+    pub(crate) fn on_lane_event(&mut self, association: AssociationId, lane: LaneId, event: LaneEvent) {
+        if let LaneEvent::Offered { client, server } = event {
+            return self.on_lane_offered(association, lane, client, server);
+        }
+        let Some(id) = self.trunks.get(association).and_then(|state| state.owners.get(&lane)).copied() else {
+            return;
+        };
+        match event {
+            LaneEvent::Accepted => self.on_lane_accepted(id),
+            LaneEvent::Refused(reason) => self.on_lane_refused(id, reason),
+            LaneEvent::Readable | LaneEvent::Writable => {
+                self.ready.insert(id);
+            }
+            LaneEvent::Reset if self.asking(id).is_some() => self.leave_trunk(id),
+            LaneEvent::Reset => self.on_association_closed(id, Closed::Lost),
+            LaneEvent::Offered { .. } => {}
+        }
+    }
+
+    /// The SYN of a connection that waits for the peer's word.
+    fn asking(&self, id: ConnectionId) -> Option<HeldSyn> {
+        match self.connections.get(id)?.stage {
+            Stage::Asking(syn) => Some(syn),
+            _ => None,
+        }
+    }
+
+    fn on_lane_accepted(&mut self, id: ConnectionId) {
+        let Some(syn) = self.asking(id) else { return };
+        if !matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
+            // The application went away: the other side is told by a reset.
+            self.drop_connection(id);
+            return self.judge(&syn, Verdict::Drop);
+        }
+        let association = self.connections.get(id).map(|connection| connection.association);
+        let carrier = association.and_then(|association| self.carrier_of(association));
+        self.history.counters.connects_shared += 1;
+        self.on_client_up(id, syn, Peer::Shim, carrier.unwrap_or(Carrier::Ip));
+    }
+
+    fn carrier_of(&self, association: AssociationId) -> Option<Carrier> {
+        let paths = self.engine.info(association)?.paths;
+        paths.iter().find(|path| path.in_use).map(|path| path.route.carrier)
+    }
+
+    fn on_lane_refused(&mut self, id: ConnectionId, reason: Refusal) {
+        let Some(syn) = self.asking(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
+        let (association, flow) = (connection.association, connection.flow);
+        tracing::debug!(%flow, ?reason, "not on the trunk");
+        if let Some(state) = self.trunks.get_mut(association) {
+            match reason {
+                Refusal::Unproven => state.bar(flow.local().ip()),
+                Refusal::OwnAssociation => state.leave_alone(flow.remote()),
+                Refusal::NotServed | Refusal::NotTaken | Refusal::Busy => {}
+            }
+        }
+        if reason.may_ride_alone() {
+            return self.leave_trunk(id);
+        }
+        let cause = match reason {
+            Refusal::NotTaken => "the program there did not take the connection",
+            _ => "nothing is served there",
+        };
+        let failure = if reason == Refusal::NotServed { Failure::Refused } else { Failure::HandshakeFailed };
+        let cause = FallbackReason::PeerAborted { cause: cause.to_owned() };
+        self.abandon(id, &syn, cause, Some(failure));
+    }
+
+    /// A connection that waits for the peer's word has an association of its own instead.
+    pub(crate) fn leave_trunk(&mut self, id: ConnectionId) {
+        let Some(syn) = self.asking(id) else { return };
+        let Some(shim) = self.connections.get(id).map(Connection::shim) else { return };
+        self.drop_connection(id);
+        let settings = self.rules.settings();
+        if let Err(plain) = self.begin_alone(&syn, &settings, shim) {
+            self.go_plain(&syn, plain);
+        }
+    }
+
+    /// The peer's word has not come in time. As long as the trunk lives it may be the program there that is slow.
+    pub(crate) fn on_lane_late(&mut self, id: ConnectionId, sacks: u64) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if !matches!(connection.stage, Stage::Asking(_)) {
+            return;
+        }
+        let is_heard = self.vital_signs(connection.association).1 > sacks;
+        let end = connection.began + COOKIE_LIMIT;
+        if is_heard && self.now < end {
+            self.timers.set(end, Timer::Lane(id, sacks));
+        } else {
+            tracing::debug!(flow = %connection.flow, "the trunk does not answer");
+            self.leave_trunk(id);
+        }
+    }
+
+    /// A program of the peer's host connects to one here.
+    fn on_lane_offered(
+        &mut self,
+        association: AssociationId,
+        lane: LaneId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) {
+        let outcome = self.admit(association, client, server).and_then(|()| {
+            self.open_local(association, server, client, Peer::Shim, Some(lane)).map_err(|error| {
+                tracing::info!(%client, %server, %error, "refused: no local connection");
+                Refusal::NotTaken
+            })
+        });
+        match outcome {
+            Ok(id) => self.await_listener(id),
+            Err(reason) => {
+                self.history.counters.accepts_refused += 1;
+                if let Some(state) = self.trunks.get_mut(association) {
+                    state.trunk.refuse(lane, reason);
+                }
+            }
+        }
+    }
+
+    /// Whether the connection may be made: what an INIT must meet, and more.
+    fn admit(
+        &mut self,
+        association: AssociationId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<(), Refusal> {
+        if self.stopping || self.connections.len() >= CONNECTIONS_MAX {
+            return Err(Refusal::Busy);
+        }
+        if !self.trunks.get(association).is_some_and(|state| state.has_proven(client.ip())) {
+            return Err(Refusal::Unproven);
+        }
+        let route = Route { local: server.ip(), remote: client.ip(), carrier: Carrier::Ip };
+        let init = IncomingInit {
+            route,
+            local_port: server.port(),
+            remote_port: client.port(),
+            adaptation: Some(ADAPTATION),
+        };
+        if !matches!(self.doorman().decide(&init), InitDecision::Accept { .. }) {
+            return Err(Refusal::NotServed);
+        }
+        let is_for_all = self.rules.settings().force_bindall
+            || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());
+        if is_for_all { Ok(()) } else { Err(Refusal::OwnAssociation) }
+    }
+}

@@ -1,0 +1,444 @@
+//! Trunks: associations that carry many connections between this host and another that runs sctpify.
+//!
+//! The first connection to a host has an association of its own, which shows that sctpify runs there. A trunk is opened in the
+//! background then, and later connections are lanes of it ([`crate::lanes`]). It belongs to no connection: it ends when it
+//! was idle for the time that the setting `trunk_idle_s` says, and only the end that began it ends it for that. When it is
+//! lost every connection on it is reset.
+//!
+//! If both hosts open one at the same time both live, and each host uses the one that was there first. Begin at
+//! [`Shard::want_trunk`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base::Time;
+use control::Role;
+use relay::trunk::{LaneId, Side, TRUNK_STREAMS, Trunk};
+use relay::{Closed, TRUNK_ADAPTATION};
+use rules::Settings;
+use sctp::{AbortCause, AssociationId, Connect, Endpoint, Event, PathState, Ppid};
+use sctp::{SendOptions, StateName, StreamId};
+
+use crate::connection::ConnectionId;
+use crate::shard::{Shard, Timer};
+use crate::timing;
+
+/// The SCTP port of trunks, at the end that takes them. Programs are reached by the ports of their TCP listeners; the
+/// Adaptation Layer Indication tells a trunk from a connection to a program that has this one.
+pub(crate) const TRUNK_PORT: u16 = 9899;
+/// Trunks at once at most.
+const TRUNKS_MAX: usize = 1024;
+/// How long the handshake of a trunk may take: nobody waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a host that refused a trunk is not asked again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(600);
+/// Hosts remembered to have refused at most; beyond that the memory starts anew.
+const REFUSED_MAX: usize = 4096;
+/// Messages taken off one trunk in one turn at most.
+const MESSAGES_PER_TURN: usize = 2048;
+/// Destinations remembered at most that need associations of their own.
+const ALONE_MAX: usize = 1024;
+/// The part of `memory_mib` that may wait for slow programs, as a divisor.
+const WINDOWS_PART: usize = 4;
+
+/// One trunk.
+pub(crate) struct TrunkState {
+    pub(crate) trunk: Trunk,
+    /// Its number in what the daemon shows.
+    pub(crate) number: ConnectionId,
+    pub(crate) began: Time,
+    /// Whose connection each lane is.
+    pub(crate) owners: BTreeMap<LaneId, ConnectionId>,
+    /// This host's addresses that are proven to reach the peer, and the peer's.
+    locals: BTreeSet<IpAddr>,
+    remotes: BTreeSet<IpAddr>,
+    /// Addresses of this host that the peer does not know as ours.
+    barred: BTreeSet<IpAddr>,
+    /// Destinations that need associations of their own.
+    alone: BTreeSet<SocketAddr>,
+    /// Connections that wait for room in the send buffer.
+    waiting: BTreeSet<ConnectionId>,
+    /// Since when it carries nothing.
+    idle_since: Time,
+    side: Side,
+    /// Whether it takes no new connections, for it ends or has ended.
+    is_closing: bool,
+}
+
+/// All trunks.
+#[derive(Default)]
+pub(crate) struct Trunks {
+    all: BTreeMap<AssociationId, TrunkState>,
+    /// Those whose handshake is under way, and to where.
+    opening: BTreeMap<AssociationId, IpAddr>,
+    by_remote: BTreeSet<(IpAddr, AssociationId)>,
+    refused: BTreeMap<IpAddr, Time>,
+    /// Those that may have messages to be taken.
+    readable: BTreeSet<AssociationId>,
+}
+
+impl Trunks {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() + self.opening.len()
+    }
+
+    pub(crate) fn get_mut(&mut self, association: AssociationId) -> Option<&mut TrunkState> {
+        self.all.get_mut(&association)
+    }
+
+    pub(crate) fn get(&self, association: AssociationId) -> Option<&TrunkState> {
+        self.all.get(&association)
+    }
+
+    /// All of them that are up, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AssociationId, &TrunkState)> {
+        self.all.iter().filter(|(_, state)| !state.is_closing).map(|(id, state)| (*id, state))
+    }
+
+    /// The trunk for a connection between these addresses.
+    pub(crate) fn find(&self, local: IpAddr, remote: SocketAddr) -> Option<AssociationId> {
+        let of_remote = self.by_remote.iter().filter(|(ip, _)| *ip == remote.ip()).map(|(_, id)| *id);
+        of_remote.into_iter().find(|id| {
+            self.all.get(id).is_some_and(|state| {
+                state.trunk.is_ready()
+                    && !state.is_closing
+                    && state.locals.contains(&local)
+                    && !state.barred.contains(&local)
+                    && !state.alone.contains(&remote)
+            })
+        })
+    }
+
+    /// Whether a trunk to this host is there or on its way, or was refused lately.
+    fn is_settled(&self, remote: IpAddr, now: Time) -> bool {
+        self.by_remote.iter().any(|(ip, _)| *ip == remote)
+            || self.opening.values().any(|ip| *ip == remote)
+            || self.refused.get(&remote).is_some_and(|until| now < *until)
+    }
+
+    fn refuse(&mut self, remote: IpAddr, now: Time) {
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.clear();
+        }
+        self.refused.insert(remote, now + REFUSED_PAUSE);
+    }
+
+    /// Divides what may wait for slow programs among all trunks.
+    fn share_windows(&mut self, budget: usize) {
+        let used: usize = self.all.values().map(|state| state.trunk.windows()).sum();
+        let spare = budget.saturating_sub(used);
+        for state in self.all.values_mut() {
+            state.trunk.set_spare(spare);
+        }
+    }
+}
+
+impl TrunkState {
+    /// Which end is here.
+    pub(crate) const fn role(&self) -> Role {
+        match self.side {
+            Side::Initiator => Role::Client,
+            Side::Acceptor => Role::Server,
+        }
+    }
+
+    /// Whether the address is proven to be the peer's.
+    pub(crate) fn has_proven(&self, remote: IpAddr) -> bool {
+        self.remotes.contains(&remote)
+    }
+
+    /// The peer does not take connections from this address for ours.
+    pub(crate) fn bar(&mut self, local: IpAddr) {
+        self.barred.insert(local);
+    }
+
+    /// This destination needs associations of its own.
+    pub(crate) fn leave_alone(&mut self, remote: SocketAddr) {
+        if self.alone.len() >= ALONE_MAX {
+            self.alone.clear();
+        }
+        self.alone.insert(remote);
+    }
+
+    /// A connection waits for room in the send buffer.
+    pub(crate) fn wait(&mut self, id: ConnectionId) {
+        self.waiting.insert(id);
+    }
+}
+
+/// Sends what the trunk has to say; whether all of it went.
+pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, trunk: &mut Trunk) -> bool {
+    while let Some((stream, ppid, bytes)) = trunk.next_out() {
+        let sent = engine.send(now, association, StreamId(stream), Ppid(ppid), bytes, SendOptions::default());
+        if sent.is_err() {
+            return false;
+        }
+        trunk.on_out_sent();
+    }
+    true
+}
+
+/// Whether a handshake to this port of ours asks for a trunk.
+pub(crate) fn is_for_trunk(local_port: u16, adaptation: Option<u32>) -> bool {
+    local_port == TRUNK_PORT && adaptation == Some(TRUNK_ADAPTATION)
+}
+
+/// Whether one more may begin.
+pub(crate) fn has_room(trunks: usize) -> bool {
+    trunks < TRUNKS_MAX
+}
+
+impl Shard {
+    /// A connection to a host with sctpify is up: later ones shall share an association.
+    pub(crate) fn want_trunk(&mut self, local: IpAddr, remote: IpAddr) {
+        let settings = self.rules.settings();
+        let is_settled = self.trunks.is_settled(remote, self.now);
+        let is_elsewhere = !remote.is_loopback() && !self.addresses.is_own(remote);
+        let is_wanted = settings.streams.is_shared() && is_elsewhere && !is_settled;
+        if !is_wanted || self.stopping || !has_room(self.trunks.len()) {
+            return;
+        }
+        let connect = Connect {
+            local_port: self.probes.port(),
+            remote_port: TRUNK_PORT,
+            init_routes: self.init_routes(local, remote, &settings),
+            local_addresses: self.addresses.offered_first(local, remote),
+            config: timing::trunk_config(self.addresses.mtu(), &settings),
+        };
+        match self.engine.connect(self.now, connect) {
+            Ok(association) => {
+                self.trunks.opening.insert(association, remote);
+                self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
+            }
+            Err(error) => tracing::debug!(%error, %remote, "no trunk"),
+        }
+    }
+
+    /// A host with sctpify asks for a trunk, and its address is proven.
+    pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, remote: IpAddr) {
+        self.trunks.opening.insert(association, remote);
+        self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
+        self.engine.accept(self.now, association);
+    }
+
+    /// What the engine tells of an association, if that is a trunk.
+    pub(crate) fn on_trunk_event(&mut self, association: AssociationId, event: &Event) {
+        match event {
+            Event::Established { outbound_streams, inbound_streams, .. } => {
+                let streams = (*outbound_streams).min(*inbound_streams);
+                self.on_trunk_established(association, streams);
+            }
+            Event::Closed(_) => self.on_trunk_closed(association),
+            _ if self.trunks.get(association).is_none() => {}
+            Event::Readable => {
+                self.trunks.readable.insert(association);
+            }
+            Event::Writable => self.on_trunk_writable(association),
+            Event::PeerShutdown => self.close_trunk(association),
+            Event::PathChanged { .. } | Event::PeerAddressChange(_) | Event::AddressChange { .. } => {
+                self.learn_proven(association);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_trunk_established(&mut self, association: AssociationId, streams: u16) {
+        let Some(remote) = self.trunks.opening.remove(&association) else { return };
+        let info = self.engine.info(association);
+        let Some(info) = info.filter(|_| streams >= TRUNK_STREAMS) else {
+            self.trunks.refuse(remote, self.now);
+            return self.engine.abort(self.now, association, AbortCause::user("too few streams for a trunk"));
+        };
+        let side = if info.remote_port == TRUNK_PORT { Side::Initiator } else { Side::Acceptor };
+        tracing::info!(%remote, ?side, "connections may share an association");
+        self.history.counters.trunks += 1;
+        let timing = timing::timing(relay::Peer::Shim, 0);
+        self.engine.set_timing(self.now, association, timing);
+        self.engine.set_scheduler(self.now, association, timing::TRUNK_SCHEDULER);
+        let state = TrunkState {
+            trunk: Trunk::new(side),
+            number: self.connections.reserve(),
+            began: self.now,
+            owners: BTreeMap::new(),
+            locals: BTreeSet::new(),
+            remotes: BTreeSet::new(),
+            barred: BTreeSet::new(),
+            alone: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            idle_since: self.now,
+            side,
+            is_closing: false,
+        };
+        self.trunks.all.insert(association, state);
+        self.trunks.readable.insert(association);
+        self.learn_proven(association);
+        self.note_idle(association);
+        self.flush_trunk(association);
+    }
+
+    /// Addresses that a heartbeat or the handshake has proven count from then on.
+    fn learn_proven(&mut self, association: AssociationId) {
+        let Some(info) = self.engine.info(association) else { return };
+        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+        let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
+        let routes: Vec<_> = proven.map(|path| path.route).collect();
+        state.locals = routes.iter().map(|route| route.local).collect();
+        state.remotes = routes.iter().map(|route| route.remote).collect();
+        state.barred.clear();
+        self.trunks.by_remote.retain(|(_, id)| *id != association);
+        self.trunks.by_remote.extend(routes.iter().map(|route| (route.remote, association)));
+    }
+
+    /// The handshake of a trunk takes too long.
+    pub(crate) fn on_trunk_opening_late(&mut self, association: AssociationId) {
+        if let Some(remote) = self.trunks.opening.remove(&association) {
+            self.trunks.refuse(remote, self.now);
+            self.engine.abort(self.now, association, AbortCause::default());
+        }
+    }
+
+    /// Takes what came on the trunks; whether more may be there.
+    pub(crate) fn serve_trunks(&mut self) -> bool {
+        let budget = ((self.rules.settings().memory_mib as usize) << 20) / WINDOWS_PART;
+        self.trunks.share_windows(budget);
+        for association in std::mem::take(&mut self.trunks.readable) {
+            self.serve_trunk(association);
+        }
+        !self.trunks.readable.is_empty()
+    }
+
+    fn serve_trunk(&mut self, association: AssociationId) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(state) = self.trunks.all.get_mut(&association) else { return };
+            let Some(message) = self.engine.recv(self.now, association) else {
+                return self.take_lane_events(association);
+            };
+            let is_whole = message.begin && message.end && !message.aborted;
+            let taken = state.trunk.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole);
+            if let Err(fault) = taken {
+                tracing::warn!(%fault, "a trunk is given up");
+                self.take_lane_events(association);
+                let cause = AbortCause::user(fault.to_string());
+                return self.engine.abort(self.now, association, cause);
+            }
+        }
+        self.trunks.readable.insert(association);
+        self.take_lane_events(association);
+    }
+
+    fn take_lane_events(&mut self, association: AssociationId) {
+        while let Some((lane, event)) =
+            self.trunks.all.get_mut(&association).and_then(|state| state.trunk.poll_event())
+        {
+            self.on_lane_event(association, lane, event);
+        }
+        self.flush_trunk(association);
+    }
+
+    /// Programs were given what came: windows may grow, and what trunks have to say is sent.
+    pub(crate) fn flush_trunks(&mut self) {
+        let is_due = |state: &TrunkState| state.trunk.has_stopped() || state.trunk.has_out();
+        let due = self.trunks.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
+        for association in due.collect::<Vec<_>>() {
+            if let Some(state) = self.trunks.all.get_mut(&association) {
+                state.trunk.widen_windows();
+            }
+            self.flush_trunk(association);
+        }
+    }
+
+    pub(crate) fn flush_trunk(&mut self, association: AssociationId) {
+        if let Some(state) = self.trunks.all.get_mut(&association) {
+            // What does not go now goes when there is room.
+            flush(self.now, &mut self.engine, association, &mut state.trunk);
+        }
+    }
+
+    fn on_trunk_writable(&mut self, association: AssociationId) {
+        self.flush_trunk(association);
+        if let Some(state) = self.trunks.all.get_mut(&association) {
+            self.ready.append(&mut state.waiting);
+        }
+    }
+
+    /// A lane's connection is over.
+    pub(crate) fn release_lane(&mut self, association: AssociationId, lane: LaneId) {
+        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+        state.trunk.release(lane);
+        if let Some(owner) = state.owners.remove(&lane) {
+            state.waiting.remove(&owner);
+        }
+        self.flush_trunk(association);
+        self.note_idle(association);
+    }
+
+    /// If the trunk carries nothing, it may end after a while; if it is over, it is forgotten.
+    fn note_idle(&mut self, association: AssociationId) {
+        let Some(state) = self.trunks.all.get_mut(&association).filter(|s| s.owners.is_empty()) else {
+            return;
+        };
+        state.idle_since = self.now;
+        if self.engine.state(association).is_none_or(|state| state == StateName::Closed) {
+            self.trunks.all.remove(&association);
+        } else if state.side == Side::Initiator {
+            self.timers.set(self.now + idle_limit(&self.rules.settings()), Timer::TrunkIdle(association));
+        }
+    }
+
+    /// The trunk may have been idle for long enough.
+    pub(crate) fn on_trunk_idle(&mut self, association: AssociationId) {
+        let limit = idle_limit(&self.rules.settings());
+        let is_idle = |state: &&TrunkState| {
+            state.owners.is_empty() && self.now.since(state.idle_since) >= limit && !state.is_closing
+        };
+        if self.trunks.get(association).filter(is_idle).is_some() {
+            self.engine.shutdown(self.now, association);
+            self.close_trunk(association);
+        }
+    }
+
+    /// The trunk takes no new connections; those that wait for the peer's word have associations of their own.
+    fn close_trunk(&mut self, association: AssociationId) {
+        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+        state.is_closing = true;
+        let owners: Vec<ConnectionId> = state.owners.values().copied().collect();
+        self.trunks.by_remote.retain(|(_, id)| *id != association);
+        for id in owners {
+            self.leave_trunk(id);
+        }
+    }
+
+    /// The association is over: what came is still given to the programs, then they see a reset.
+    fn on_trunk_closed(&mut self, association: AssociationId) {
+        if let Some(remote) = self.trunks.opening.remove(&association) {
+            self.trunks.refuse(remote, self.now);
+        }
+        while self.trunks.all.contains_key(&association) {
+            self.serve_trunk(association);
+            if !self.trunks.readable.remove(&association) {
+                break;
+            }
+        }
+        self.close_trunk(association);
+        let Some(state) = self.trunks.all.get(&association) else { return };
+        tracing::info!(connections = state.owners.len(), "an association that was shared is over");
+        for id in state.owners.values().copied().collect::<Vec<_>>() {
+            self.on_association_closed(id, Closed::Lost);
+        }
+        self.note_idle(association);
+    }
+
+    /// Ends all trunks, for the daemon stops.
+    pub(crate) fn abort_trunks(&mut self) {
+        let all: Vec<AssociationId> =
+            self.trunks.all.keys().chain(self.trunks.opening.keys()).copied().collect();
+        for association in all {
+            self.engine.abort(self.now, association, AbortCause::user("the daemon stops"));
+        }
+    }
+}
+
+fn idle_limit(settings: &Settings) -> Duration {
+    Duration::from_secs(u64::from(settings.trunk_idle_s))
+}
