@@ -1,5 +1,6 @@
 //! `./x bench shim` and [`./x bench sctp`](sctp).
 //!
+//! [`streams`]: connections that share an association, against plain TCP and against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run; then connect latency through the shim against plain TCP, which `connect` measures
 //! alone.
@@ -13,6 +14,7 @@ mod latency;
 mod pair;
 mod sctp;
 mod stats;
+mod streams;
 
 use crate::tools::output;
 use crate::{Outcome, optimised};
@@ -31,10 +33,11 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => shim(),
         [word] if word == "connect" => connect(),
+        [word] if word == "streams" => streams::run(),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => sctp::run(rest),
         _ => bail!(
-            "usage: ./x bench shim | connect | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | streams | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }
@@ -65,7 +68,7 @@ fn shim() -> Result<Outcome> {
 }
 
 /// What the figures depend on: commit, kernel, processors.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let said = |program: &str, args: &[&str]| {
         let text = output(Command::new(program).args(args).current_dir(crate::tools::root()));
         text.map_or("unknown".to_owned(), |text| text.trim().to_owned())

@@ -4,13 +4,12 @@
 use super::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::percentile;
 use anyhow::{Result, bail, ensure};
+use std::net::IpAddr;
 use std::time::Duration;
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
 /// Round-trip time in ms, and how many connections are made, one after the other.
 const ROUNDS: [(u64, u32); 3] = [(0, 1_000), (20, 200), (100, 100)];
-/// How long all connections of one kind may take.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// Medians, in microseconds.
 struct Row {
@@ -40,14 +39,15 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
 
 fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> Result<Row> {
     let daemons = pair.start_daemons(tools)?;
+    let to = IpAddr::V4(link.right_v4());
     let mut row = Row { tcp_us: 0.0, learned_us: 0.0 };
     for (name, port) in [("tcp", TCP_PORT), ("learned", LEARNED_PORT), ("shim", SHIM_PORT)] {
         let server = pair.serve(&tools.bulk, &["accept", &port.to_string()])?;
         if port == LEARNED_PORT {
-            connect(pair, link, tools, port, 1)?;
+            pair.connect(to, tools, port, 1)?;
         }
         let before = daemons.connects_sctp()?;
-        let micros = connect(pair, link, tools, port, count)?;
+        let micros = pair.connect(to, tools, port, count)?;
         server.stop();
         let rode = daemons.connects_sctp()? - before;
         let expected = if port == SHIM_PORT { u64::from(count) } else { 0 };
@@ -67,12 +67,4 @@ fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> 
     ensure!(learned == u64::from(count), "{learned} of {count} connections were kept on TCP as learned");
     daemons.stop();
     Ok(row)
-}
-
-/// Connects again and again; how long each took, in microseconds.
-fn connect(pair: &Pair, link: &Link, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
-    let mut command = pair.alpha.command(&tools.bulk);
-    command.args(["connect", &format!("{}:{port}", link.right_v4()), &count.to_string()]);
-    let finished = pair.alpha.run("connect", command, LIMIT)?.good()?;
-    Ok(finished.stdout.lines().filter_map(|line| line.parse().ok()).collect())
 }

@@ -5,6 +5,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -18,6 +19,9 @@ pub(crate) const LEARNED_PORT: u16 = 5003;
 pub(crate) const TCP_PORT: u16 = 5001;
 /// How long a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long all connections of one kind may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Programs used by the measurements.
 #[derive(Debug)]
@@ -60,6 +64,14 @@ impl Pair {
         Ok(Daemons { alphas, betas })
     }
 
+    /// Connects from alpha again and again; how long each took, in microseconds.
+    pub(crate) fn connect(&self, to: IpAddr, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
+        let mut command = self.alpha.command(&tools.bulk);
+        command.args(["connect", &format!("{to}:{port}"), &count.to_string()]);
+        let finished = self.alpha.run("connect", command, CONNECT_LIMIT)?.good()?;
+        Ok(finished.stdout.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
     /// Starts `bulk` on beta with these words; it listens when this returns.
     pub(crate) fn serve(&self, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.beta.command(program);
@@ -81,6 +93,27 @@ impl Daemons {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text).context("sctpify status --json printed no JSON")?;
         number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
+    }
+
+    /// Changes a setting of alpha's.
+    pub(crate) fn set(&self, assignment: &str) -> Result<()> {
+        self.alphas.sctpify(&["set", assignment])?.good().map(drop)
+    }
+
+    /// How many connections of alpha rode an association that others share.
+    pub(crate) fn connects_shared(&self) -> Result<u64> {
+        let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
+        let status: Value = serde_json::from_str(&text)?;
+        number(&status, "connects_shared").context("sctpify status --json tells no connects_shared")
+    }
+
+    /// Whether both daemons have an association that connections share.
+    pub(crate) fn have_trunk(&self) -> Result<bool> {
+        let has = |daemon: &Daemon| -> Result<bool> {
+            let status: Value = serde_json::from_str(&daemon.sctpify(&["status", "--json"])?.good()?.stdout)?;
+            Ok(number(&status, "trunks").is_some_and(|trunks| trunks > 0))
+        };
+        Ok(has(&self.alphas)? && has(&self.betas)?)
     }
 
     /// How many connections of alpha were TCP at once, as learned.

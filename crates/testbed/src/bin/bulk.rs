@@ -8,6 +8,9 @@
 //!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"
 //!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
 //!     bulk ping ADDRESS:PORT COUNT SIZE      prints each round trip of SIZE bytes in microseconds
+//!     bulk give PORT                         prints "listening"; sends each connection as many bytes as it asks for, for ever
+//!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  COUNT connections, so many at a time, each asking for SIZE bytes;
+//!                                            prints "COUNT MICROSECONDS"
 //!
 //! The receiver's time runs from its first to its last byte. Knows nothing of SCTP.
 
@@ -38,10 +41,15 @@ fn main() -> Result<()> {
         ["connect", to, count] => connect(to.parse()?, count.parse()?),
         ["connects", to, count] => connects(to.parse()?, count.parse()?),
         ["echo", port] => echo(port.parse()?),
+        ["give", port] => give(port.parse()?),
+        ["fetch", to, count, size, parallel] => {
+            fetch(to.parse()?, count.parse()?, size.parse()?, parallel.parse()?)
+        }
         ["ping", to, count, size] => ping(to.parse()?, count.parse()?, size.parse()?),
         _ => bail!(
             "usage: bulk receive PORT [SECONDS] | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | accept PORT \
-             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE"
+             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE \
+             | give PORT | fetch ADDRESS:PORT COUNT SIZE PARALLEL"
         ),
     }
 }
@@ -117,6 +125,59 @@ fn echo(port: u16) -> Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     while let n @ 1.. = stream.read(&mut buffer)? {
         stream.write_all(&buffer[..n])?;
+    }
+    Ok(())
+}
+
+fn give(port: u16) -> Result<()> {
+    let listener = listen(port)?;
+    loop {
+        let (stream, _) = listener.accept()?;
+        std::thread::spawn(move || give_one(stream));
+    }
+}
+
+/// Reads a size, eight bytes, and sends as many bytes.
+fn give_one(mut stream: TcpStream) -> Result<()> {
+    let mut size = [0; 8];
+    stream.read_exact(&mut size)?;
+    let mut left = usize::try_from(u64::from_be_bytes(size))?;
+    let block = vec![0; READ_BYTES.min(left)];
+    while left > 0 {
+        let step = left.min(block.len());
+        stream.write_all(&block[..step])?;
+        left -= step;
+    }
+    Ok(())
+}
+
+fn fetch(to: SocketAddr, count: u32, size: u64, parallel: u32) -> Result<()> {
+    let start = now();
+    let next = std::sync::atomic::AtomicU32::new(0);
+    let fetch_some = || -> Result<()> {
+        while next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < count {
+            fetch_one(to, size)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..parallel).map(|_| scope.spawn(fetch_some)).collect();
+        all.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked")))
+    })?;
+    println!("{count} {}", start.elapsed().as_micros());
+    Ok(())
+}
+
+fn fetch_one(to: SocketAddr, size: u64) -> Result<()> {
+    let mut stream = connected(to)?;
+    stream.write_all(&size.to_be_bytes())?;
+    let mut buffer = vec![0; READ_BYTES];
+    let mut got = 0;
+    while let n @ 1.. = stream.read(&mut buffer)? {
+        got += n as u64;
+    }
+    if got != size {
+        bail!("{got} bytes instead of {size}");
     }
     Ok(())
 }

@@ -1,0 +1,148 @@
+//! `./x bench streams`: connections that share an association, against plain TCP on the same link in the same run.
+//!
+//! At a round trip of 50 ms: how long connect() takes from the second connection on, and how long a thousand short
+//! connections take in all. Without delay: one bulk stream on the shared association, against one on an association of
+//! its own. The exit status is 0 only when connect() takes at most [`CONNECT_GOAL`] times what TCP takes, and the
+//! thousand connections take less than TCP's.
+
+use super::machine;
+use super::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
+use super::stats::{percentile, spread};
+use crate::{Outcome, optimised};
+use anyhow::{Context, Result, bail, ensure};
+use std::net::IpAddr;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{DelayedLink, Lab, Offloads};
+
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+/// connect() on a shared association may take so many times what plain TCP takes.
+const CONNECT_GOAL: f64 = 1.05;
+/// Connections whose connect() is timed, one after the other.
+const CONNECTS: u32 = 200;
+/// Short connections, and how many of them at a time.
+const SHORT: u32 = 1_000;
+const PARALLEL: u32 = 10;
+/// What each of them asks for, in bytes: less than TCP sends at once at first, and more. The last decides.
+const SIZES: [u32; 3] = [100, 14_000, 65_536];
+/// Runs of the bulk stream, and how long each is, in seconds.
+const BULK_RUNS: usize = 5;
+const BULK_SECONDS: &str = "2";
+/// How long any of this may take.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Runs everything and prints the tables.
+pub(crate) fn run() -> Result<Outcome> {
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench streams`");
+    let tools = Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let lab = Lab::new()?;
+    println!("bench: {}", machine());
+    let (connect, short) = delayed(&lab, &tools)?;
+    bulk(&lab, &tools)?;
+    let left = lab.clear_up();
+    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    println!(
+        "connect(): {connect:.3} x TCP; the goal is {CONNECT_GOAL}. {SHORT} connections: {short:.2} x TCP; the goal is below 1"
+    );
+    Ok(if connect <= CONNECT_GOAL && short < 1.0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Waits until alpha's daemon has an association to share, which its first connection makes it open.
+fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<()> {
+    let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+    pair.connect(to, tools, SHIM_PORT, 1)?;
+    server.stop();
+    let mut outcome = Ok(false);
+    let is_up = wait_for(LIMIT, || {
+        outcome = daemons.have_trunk();
+        !matches!(outcome, Ok(false))
+    });
+    ensure!(is_up && outcome?, "no association to share");
+    Ok(())
+}
+
+/// What was measured on the link with delay, as multiples of TCP: connect(), and the short connections of the last size.
+fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
+    let pair = Pair::new(lab, "-50ms")?;
+    let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2)?;
+    let to = IpAddr::V4(delayed.link.right_v4());
+    let daemons = pair.start_daemons(tools)?;
+    warm_up(&pair, to, tools, &daemons)?;
+    println!("\nround trip 50 ms       TCP          shared       x TCP");
+    let shared = daemons.connects_shared()?;
+    let mut medians = [0.0; 2];
+    for (median, port) in medians.iter_mut().zip([TCP_PORT, SHIM_PORT]) {
+        let server = pair.serve(&tools.bulk, &["accept", &port.to_string()])?;
+        *median = percentile(&pair.connect(to, tools, port, CONNECTS)?, 50) / 1e3;
+        server.stop();
+    }
+    let connect = medians[1] / medians[0];
+    println!("connect() p50, ms      {:<12.2} {:<12.2} {connect:.3}", medians[0], medians[1]);
+    let mut short = 0.0;
+    for size in SIZES {
+        let tcp = fetch(&pair, to, tools, TCP_PORT, size)?;
+        let ours = fetch(&pair, to, tools, SHIM_PORT, size)?;
+        short = ours / tcp;
+        println!("{SHORT} x {size:<6} bytes, s  {tcp:<12.2} {ours:<12.2} {short:.3}");
+    }
+    let rode = daemons.connects_shared()? - shared;
+    let expected = u64::from(CONNECTS) + u64::from(SHORT) * SIZES.len() as u64;
+    if rode != expected {
+        bail!(
+            "{rode} of {expected} connections shared an association; fallbacks: {}",
+            daemons.recent_fallbacks()?
+        );
+    }
+    daemons.stop();
+    Ok((connect, short))
+}
+
+/// Seconds that the short connections took, ten at a time.
+fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result<f64> {
+    let server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
+    let mut command = pair.alpha.command(&tools.bulk);
+    let (target, numbers) = (format!("{to}:{port}"), [SHORT, size, PARALLEL].map(|n| n.to_string()));
+    command.args(["fetch", &target]).args(numbers);
+    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+    server.stop();
+    let micros = told.split_whitespace().last().context("fetch told nothing")?;
+    Ok(micros.parse::<f64>()? / 1e6)
+}
+
+/// One bulk stream, by turns as plain TCP, on an association of its own and on the shared one.
+fn bulk(lab: &Lab, tools: &Tools) -> Result<()> {
+    let pair = Pair::new(lab, "-bulk")?;
+    let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+    let to = IpAddr::V4(link.right_v4());
+    let daemons = pair.start_daemons(tools)?;
+    warm_up(&pair, to, tools, &daemons)?;
+    let kinds = [("tcp", TCP_PORT, "shared"), ("own", SHIM_PORT, "own"), ("shared", SHIM_PORT, "shared")];
+    let mut all = [(); 3].map(|()| Vec::new());
+    for _ in 0..BULK_RUNS {
+        for (samples, (name, port, streams)) in all.iter_mut().zip(kinds) {
+            daemons.set(&format!("streams={streams}"))?;
+            let shared = daemons.connects_shared()?;
+            samples.push(gbit_per_s(&pair, to, tools, port)?);
+            let rode = daemons.connects_shared()? - shared;
+            ensure!(rode == u64::from(name == "shared"), "{name}: {rode} connections shared an association");
+        }
+    }
+    println!("\nbulk, 64 KiB writes    Gbit/s, median (range)   x own association");
+    let own = percentile(&all[1], 50);
+    for (samples, (name, ..)) in all.iter().zip(kinds) {
+        println!("{name:<22} {:<24} {:.2}", spread(samples), percentile(samples, 50) / own);
+    }
+    daemons.stop();
+    Ok(())
+}
+
+fn gbit_per_s(pair: &Pair, to: IpAddr, tools: &Tools, port: u16) -> Result<f64> {
+    let server = pair.serve(&tools.bulk, &["receive", &port.to_string()])?;
+    let mut sender = pair.alpha.command(&tools.bulk);
+    sender.args(["send", &format!("{to}:{port}"), BULK_SECONDS, "65536"]);
+    pair.alpha.run("sender", sender, LIMIT)?.good()?;
+    let told = server.finish(LIMIT)?.good()?.stdout;
+    let last = told.lines().last().and_then(|line| line.split_once(' '));
+    let (bytes, micros) = last.context("the receiver told nothing")?;
+    Ok(bytes.parse::<f64>()? * 8.0 / 1e3 / micros.parse::<f64>()?)
+}
