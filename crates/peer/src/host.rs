@@ -54,6 +54,8 @@ pub struct Host {
     /// Packets sent and received since the last wait began.
     packets: usize,
     awake: Awake,
+    /// Whether the kernel hands over each packet alone: over IP, that is.
+    come_singly: bool,
 }
 
 /// Lets INITs in that ask for the one port.
@@ -151,6 +153,7 @@ impl Host {
             is_lively: false,
             packets: 0,
             awake: Awake::default(),
+            come_singly: options.carrier == CarrierKind::Ip,
         })
     }
 

@@ -1,4 +1,7 @@
-//! Waiting without a poll: in a receiving call, or awake. For hosts with one socket, while packets keep coming.
+//! Waiting without a poll: in a receiving call, awake, or in a nap. For hosts with one socket, while packets keep coming.
+//!
+//! Over IP each packet comes alone and would wake this program, which costs both ends more than to receive it; so in a bulk
+//! transfer it first naps. More packets then share a turn and a SACK.
 //!
 //! Begin with [`Host::may_wait_in_receiving`].
 
@@ -8,6 +11,10 @@ use anyhow::{Context, Result};
 use base::{Ecn, Route, Time};
 use netio::{Carriers, PATIENCE, Received};
 use std::io;
+use std::time::Duration;
+
+/// How long to nap; the kernel may double it. Of what may be late it is little: SACKs have 200 ms (RFC 9260 section 6.2).
+const NAP: Duration = Duration::from_micros(50);
 
 impl Host {
     /// Whether a receiving call may be the wait: a packet is expected soon, nothing else is, and no timer before the call
@@ -17,17 +24,21 @@ impl Host {
         self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
     }
 
-    /// Waits in a receiving call, awake at first if that may be, where there is but one socket; false if there are more.
-    pub(super) fn receive_waiting(&mut self, may_be_awake: bool) -> Result<bool> {
+    /// Waits in a receiving call where there is but one socket; false if there are more. Where few packets come awake at
+    /// first, where many come one by one napping at first.
+    pub(super) fn receive_waiting(&mut self, is_sparse: bool) -> Result<bool> {
         if !self.carriers.is_lone() {
             return Ok(false);
         }
-        if may_be_awake && self.awake.is_worth_it() {
+        if is_sparse && self.awake.is_worth_it() {
             let came = self.receive_awake()?;
             self.awake.note(came);
             if came {
                 return Ok(true);
             }
+        }
+        if !is_sparse && self.come_singly {
+            std::thread::sleep(NAP);
         }
         self.receive_at_once(|carriers, f| carriers.recv_waiting(f))?;
         Ok(true)
