@@ -94,6 +94,7 @@ impl Place {
         let pair = Pair::new(lab, &format!("-{name}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
         use_cubic(&pair, &link)?;
+        widen_ports(&pair)?;
         Ok(Place { pair, link })
     }
 }
@@ -106,6 +107,15 @@ fn use_cubic(pair: &Pair, link: &Link) -> Result<()> {
     let subnet = routes.split_whitespace().next().context("the link has no route")?;
     let route = ["route", "change", subnet, "dev", &name, "proto", "kernel", "scope", "link", "src", &source];
     pair.alpha.ip(&[&route[..], &["congctl", "cubic"]].concat())?;
+    Ok(())
+}
+
+/// Lets programs on alpha connect from nearly all ports. Each closed connection keeps its own for a minute, the kernel
+/// prefers every other one, and the nearer that it is to the end of them the longer it looks for one.
+fn widen_ports(pair: &Pair) -> Result<()> {
+    let mut command = pair.alpha.command("sysctl");
+    command.args(["-qw", "net.ipv4.ip_local_port_range=10000 65535"]);
+    pair.alpha.run("sysctl", command, LIMIT)?.good()?;
     Ok(())
 }
 

@@ -17,11 +17,14 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
+use nix::sys::socket::{self, Backlog};
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use testbed::process::now;
 
+/// Connections that wait to be accepted: as many as a new network namespace allows (net.core.somaxconn).
+const BACKLOG: i32 = 4096;
 /// Size of the receiver's reads.
 const READ_BYTES: usize = 1 << 18;
 
@@ -57,6 +60,8 @@ fn main() -> Result<()> {
 fn listen(port: u16) -> Result<TcpListener> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .with_context(|| format!("cannot listen on {port}"))?;
+    // Rust asks for 128: a server that the scheduler keeps waiting for 5 ms then loses SYNs, each of which costs a second.
+    socket::listen(&listener, Backlog::new(BACKLOG)?)?;
     println!("listening");
     Ok(listener)
 }
