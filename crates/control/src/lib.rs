@@ -38,7 +38,7 @@ pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
 pub use frame::{write_request, write_response};
 pub use learned::{LearnedRow, LearnedState, load_learned, save_learned};
-pub use reason::FallbackReason;
+pub use reason::{FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
 pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, with_name_server};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};

@@ -63,6 +63,13 @@ pub enum FallbackReason {
         /// How it failed.
         cause: String,
     },
+    /// A key is shared with the destination, and the handshake did not prove it.
+    KeyNotProved {
+        /// For whom this host has the key: a prefix, or "all hosts".
+        key_for: String,
+        /// What came instead.
+        found: KeyFault,
+    },
     /// A limit of the daemon was reached.
     LimitReached {
         /// Which one: "associations", "held connections".
@@ -75,6 +82,27 @@ pub enum FallbackReason {
         /// What failed.
         error: String,
     },
+}
+
+/// How a handshake shows that two hosts do not have the same key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyFault {
+    /// The peer answered INIT, and not what was signed with our key: it has another key, or none for this host.
+    Unanswered,
+    /// The peer offers no authentication.
+    PeerHasNone,
+}
+
+impl fmt::Display for KeyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyFault::Unanswered => {
+                "the peer did not answer what our key signed, so it has another key or none"
+            }
+            KeyFault::PeerHasNone => "the peer offers no authentication",
+        })
+    }
 }
 
 impl FallbackReason {
@@ -128,6 +156,9 @@ impl fmt::Display for FallbackReason {
             }
             R::AssociationFailed { cause } => {
                 write!(f, "the association failed while it was set up: {cause}")
+            }
+            R::KeyNotProved { key_for, found } => {
+                write!(f, "{found} (setting peer_keys, the key for {key_for})")
             }
             R::LimitReached { limit } => write!(f, "the daemon is at its limit of {limit}"),
             R::DaemonStopping => f.write_str("sctpifyd is stopping"),

@@ -60,6 +60,9 @@ pub struct Counters {
     pub accepts: u64,
     /// Connections of peers refused, by rule or because nothing listens.
     pub accepts_refused: u64,
+    /// Attempts of peers to begin an association with another key than ours, or none (setting `peer_keys`).
+    #[serde(default)]
+    pub wrong_keys: u64,
     /// Bytes taken from local programs and acknowledged by peers.
     pub bytes_sent: u64,
     /// Bytes given to local programs.

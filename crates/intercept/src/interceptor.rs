@@ -120,6 +120,15 @@ impl Interceptor {
         &mut self.listeners
     }
 
+    /// Shows the kernel that the queue is being served. Without this for two seconds new SYNs pass as plain TCP; right
+    /// after set-up there are twenty.
+    ///
+    /// # Errors
+    /// Those of nf_tables; SYNs pass then.
+    pub fn show_life(&mut self) -> io::Result<()> {
+        nft::renew(&mut self.owner).map_err(|refusal| refusal.error)
+    }
+
     /// Leads the connection into the private namespace from its next packet on. The change is in force when
     /// this returns; diverting twice is no error.
     pub fn divert(&mut self, flow: &FourTuple) -> Result<(), DivertError> {

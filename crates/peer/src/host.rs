@@ -333,6 +333,7 @@ fn auth_config(hmac: u8) -> AuthConfig {
         hmac: if hmac == 1 { HmacAlgorithm::Sha1 } else { HmacAlgorithm::Sha256 },
         keys: [(1, bytes::Bytes::from_static(b"sctpify golden key"))].into(),
         active_key: 1,
+        ..AuthConfig::default()
     }
 }
 

@@ -68,6 +68,11 @@ impl IpNet {
         }
     }
 
+    /// How many bits of the address all hosts of the network share.
+    pub const fn prefix_len(self) -> u8 {
+        self.prefix_len
+    }
+
     /// The network of this address alone.
     pub fn host(address: IpAddr) -> IpNet {
         let address = normalise(address);

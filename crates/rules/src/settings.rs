@@ -173,6 +173,10 @@ pub struct Settings {
     pub loopback: bool,
     /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
     pub manual_mark: u32,
+    /// The file with the keys shared with other hosts; empty for none.
+    pub peer_keys: String,
+    /// Whether hosts that have a key must prove it.
+    pub peer_key_required: bool,
     /// Whether the daemon gives up the capabilities that it does not need.
     pub confine_capabilities: bool,
     /// Whether the daemon is kept to the system calls that it needs.
@@ -207,6 +211,8 @@ impl Default for Settings {
             multipath: Multipath::Off,
             loopback: false,
             manual_mark: 0,
+            peer_keys: String::new(),
+            peer_key_required: true,
             confine_capabilities: true,
             confine_system_calls: true,
             confine_files: true,
@@ -235,6 +241,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Nothing, or a URL that begins with one of these.
     Url(&'static [&'static str]),
+    /// Nothing, or the path of a file from the root on.
+    Path,
 }
 
 impl fmt::Display for Kind {
@@ -244,6 +252,7 @@ impl fmt::Display for Kind {
             Kind::Number { min, max, unit: "" } => write!(f, "{min} to {max}"),
             Kind::Number { min, max, unit } => write!(f, "{min} to {max} {unit}"),
             Kind::Word(words) => f.write_str(&words.join(", ")),
+            Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
             Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }
     }
@@ -433,6 +442,28 @@ pub const SETTINGS: &[Setting] = &[
         write: |s, v| put(&mut s.manual_mark, v.parse().ok()),
     },
     Setting {
+        name: "peer_keys",
+        kind: Kind::Path,
+        doc: "The file with the keys that this host shares with other sctpify hosts. Each line has an address, a prefix or * \
+              for all hosts, and behind blanks a key of at least 16 bytes, as it stands or as hex:00ff.... Nobody but root may \
+              read the file. With a host that a line names an association begins only if both ends prove that they have the \
+              same key, and what is sent on it is signed (RFC 4895), not encrypted. `sctpify reload` reads the file again; \
+              associations that are up keep their key.",
+        needs_restart: true,
+        read: |s| s.peer_keys.clone(),
+        write: |s, v| put(&mut s.peer_keys, is_path(v).then(|| v.to_owned())),
+    },
+    Setting {
+        name: "peer_key_required",
+        kind: Kind::Bool,
+        doc: "With 1 hosts that peer_keys names get no association without their key. With 0, meant for the time until all \
+              hosts of a group have theirs, those without any key are still let in, and a network that strips the proof away \
+              goes unnoticed.",
+        needs_restart: false,
+        read: |s| number(s.peer_key_required),
+        write: |s, v| put(&mut s.peer_key_required, parse_bool(v)),
+    },
+    Setting {
         name: "confine_capabilities",
         kind: Kind::Bool,
         doc: "With 1 the daemon gives up all capabilities but CAP_NET_ADMIN and CAP_NET_RAW once it has been set up, and can \
@@ -520,6 +551,14 @@ const STORES: &[&str] = &["redis://", "redis+unix://"];
 /// The longest URL, in bytes.
 const URL_BYTES_MAX: usize = 512;
 
+/// Longest path that is taken.
+const PATH_BYTES_MAX: usize = 4096;
+
+fn is_path(value: &str) -> bool {
+    let is_absolute = value.starts_with('/') && value.len() <= PATH_BYTES_MAX;
+    value.is_empty() || (is_absolute && !value.contains(char::is_control))
+}
+
 fn is_store(value: &str) -> bool {
     let is_url =
         STORES.iter().any(|scheme| value.starts_with(scheme)) && value.chars().all(|c| c.is_ascii_graphic());
@@ -582,7 +621,7 @@ impl Setting {
     fn is_in_range(&self, value: &str) -> bool {
         match self.kind {
             Kind::Number { min, max, .. } => value.parse::<u32>().is_ok_and(|n| (min..=max).contains(&n)),
-            Kind::Bool | Kind::Word(_) | Kind::Url(_) => true,
+            Kind::Bool | Kind::Word(_) | Kind::Url(_) | Kind::Path => true,
         }
     }
 }

@@ -110,6 +110,11 @@ impl Agreed {
         if extensions.has(Extension::Interleaving) && !peer.i_forward_tsn {
             extensions = extensions.without(Extension::PartialReliability);
         }
+        if config.auth.required && !extensions.has(Extension::Auth) {
+            return Err(Cause::UserInitiatedAbort(
+                b"a key is required here, and the peer offers no authentication",
+            ));
+        }
         let key_vectors = match &offer.auth {
             Some(auth) if extensions.has(Extension::Auth) => {
                 Some(KeyVectors { local: auth.key_vector(), peer: peer.auth.key_vector()? })

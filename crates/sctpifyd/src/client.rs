@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
-use control::{FallbackReason, Role, ShimState, ShimStep};
+use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
 use intercept::{Arrival, ClientState, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings};
@@ -26,6 +26,10 @@ use crate::timing;
 
 /// How long the handshake may take after INIT ACK.
 pub(crate) const COOKIE_LIMIT: Duration = Duration::from_secs(3);
+/// The same where a key is shared: a peer with another one does not answer.
+const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
+/// A peer that wants a key says no more than that.
+const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its setting peer_keys)";
 /// How long a released SYN may take to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 /// How long a diversion outlives its connection: the application's TIME-WAIT.
@@ -213,7 +217,7 @@ impl Shard {
             remote_port: remote.port(),
             init_routes: self.init_routes(local.ip(), remote.ip(), settings),
             local_addresses: self.addresses.offered_first(local.ip(), remote.ip()),
-            config: timing::association_config(self.addresses.mtu(), settings),
+            config: self.rules.keyed(remote.ip(), timing::association_config(self.addresses.mtu(), settings)),
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {
             ConnectError::TooMany(_) => limit("associations"),
@@ -254,7 +258,9 @@ impl Shard {
         connection.rtt_us =
             Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_elsewhere);
         if matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
-            self.timers.set(self.now + COOKIE_LIMIT, Timer::Cookie(id));
+            let has_key = self.rules.keys().whose(syn.flow.remote().ip()).is_some();
+            let limit = if has_key { KEYED_COOKIE_LIMIT } else { COOKIE_LIMIT };
+            self.timers.set(self.now + limit, Timer::Cookie(id));
             return;
         }
         // The application went away: nobody is to accept a ghost on the other side.
@@ -282,8 +288,12 @@ impl Shard {
         let Some(Stage::Cookie(syn)) = self.connections.get(id).map(|connection| &connection.stage) else {
             return;
         };
-        let (syn, cause) = (*syn, "no COOKIE ACK came".to_owned());
-        self.abandon(id, &syn, FallbackReason::AssociationFailed { cause }, Some(Failure::HandshakeFailed));
+        let syn = *syn;
+        let reason = match self.rules.keys().whose(syn.flow.remote().ip()) {
+            Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
+            None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
+        };
+        self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed));
     }
 
     /// ABORT first, then the SYN is released as plain TCP.
@@ -309,11 +319,16 @@ impl Shard {
         let stage = self.connections.get(id).map(|connection| &connection.stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
         let failure = evidence(reason, was_answered);
+        let keyed = self.rules.keys().whose(syn.flow.remote().ip());
         let reason = match reason {
             CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },
             CloseReason::Unreachable(what) => {
                 FallbackReason::IcmpUnreachable { message: unreachable_text(*what).to_owned() }
             }
+            CloseReason::Aborted(_) if keyed.is_some() => FallbackReason::KeyNotProved {
+                key_for: keyed.unwrap_or_default(),
+                found: KeyFault::PeerHasNone,
+            },
             other => FallbackReason::AssociationFailed { cause: format!("{other:?}") },
         };
         self.abandon(id, &syn, reason, failure);

@@ -78,7 +78,7 @@ impl Shard {
             remote_port: to.port(),
             init_routes: self.init_routes(local, to.ip(), settings),
             local_addresses: self.addresses.offered_first(local, to.ip()),
-            config: timing::association_config(self.addresses.mtu(), settings),
+            config: self.rules.keyed(to.ip(), timing::association_config(self.addresses.mtu(), settings)),
         };
         let association = self.engine.connect(self.now, connect).map_err(|error| {
             tracing::debug!(%error, %to, "no probe");

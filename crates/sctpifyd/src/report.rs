@@ -188,6 +188,9 @@ impl Shard {
         if reason.is_none() {
             notes.extend(self.trunk_note(address));
         }
+        if let Some(whose) = self.rules.keys().whose(address) {
+            notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));
+        }
         Explanation {
             address,
             port,
@@ -231,6 +234,11 @@ impl Shard {
             }
         });
         checks.extend(confinement::checks(&self.confinement));
+        let keys = self.rules.keys().len();
+        if keys > 0 {
+            let how = if self.rules.settings().peer_key_required { "required" } else { "not required" };
+            checks.push(Check::ok("peer keys", format!("{keys} keys, {how}")));
+        }
         checks.push(match self.addresses.usable().len() {
             0 => Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address"),
             1 => {

@@ -2,28 +2,32 @@
 //!
 //! Invariant: what is in force is what the files say; a change that cannot be written is not made.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, FileError};
 use rules::{Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
+use sctp::{AssociationConfig, AuthConfig};
 
 use crate::clock::today;
+use crate::peer_keys::PeerKeys;
 
 /// A handle to the one rulebook.
 #[derive(Clone)]
 pub(crate) struct RulesStore {
     book: Arc<Mutex<Rulebook>>,
+    keys: Arc<Mutex<PeerKeys>>,
     args: Arc<DaemonArgs>,
 }
 
 impl RulesStore {
     /// Loads settings and rules; missing files are the defaults.
-    pub(crate) fn load(args: &DaemonArgs) -> Result<RulesStore, FileError> {
+    pub(crate) fn load(args: &DaemonArgs) -> anyhow::Result<RulesStore> {
         let settings = settings(args)?;
         let table = control::load_rules(&args.rules_file())?;
+        let keys = Arc::new(Mutex::new(PeerKeys::load(&settings.peer_keys)?));
         let book = Arc::new(Mutex::new(Rulebook::new(settings, table)));
-        Ok(RulesStore { book, args: Arc::new(args.clone()) })
+        Ok(RulesStore { book, keys, args: Arc::new(args.clone()) })
     }
 
     /// The rulebook, locked. Held for moments only: the shard waits for it.
@@ -73,12 +77,33 @@ impl RulesStore {
         self.set(name, if policy.is_enable() { "1" } else { "0" }).map(|_| ())
     }
 
-    /// Reads both files again; if one is wrong, all stays as it was.
+    /// How associations with this host are authenticated; none without a key for it.
+    pub(crate) fn auth_for(&self, peer: IpAddr) -> Option<AuthConfig> {
+        let is_required = self.settings().peer_key_required;
+        self.keys().auth_for(peer, is_required)
+    }
+
+    /// The configuration of an association with this host, with its key if there is one.
+    pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
+        match self.auth_for(peer) {
+            Some(auth) => AssociationConfig { auth, ..config },
+            None => config,
+        }
+    }
+
+    /// The keys shared with other hosts, locked.
+    pub(crate) fn keys(&self) -> MutexGuard<'_, PeerKeys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads all files again; if one is wrong, all stays as it was.
     pub(crate) fn reload(&self) -> Result<(), StoreError> {
         let settings = settings(&self.args)?;
+        let keys = PeerKeys::load(&settings.peer_keys).map_err(|e| StoreError::Refused(e.to_string()))?;
         let mut table = control::load_rules(&self.args.rules_file())?;
         let mut book = self.lock();
         table.keep_hits_of(&book.table);
+        *self.keys() = keys;
         book.settings = settings;
         book.table = table;
         Ok(())

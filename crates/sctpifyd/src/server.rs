@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use base::Route;
 use bytes::Bytes;
 use control::{Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState};
@@ -14,7 +15,7 @@ use mio::Interest;
 use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
-use sctp::{AbortCause, AssociationId, IncomingInit, InitDecision, Listener};
+use sctp::{AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Listener};
 
 use crate::addresses::AddressBook;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
@@ -37,6 +38,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) addresses: &'a AddressBook,
     pub(crate) interceptor: &'a mut Interceptor,
     pub(crate) refused: &'a mut u64,
+    pub(crate) wrong_keys: &'a mut u64,
     pub(crate) connections: usize,
     pub(crate) trunks: usize,
     pub(crate) stopping: bool,
@@ -49,6 +51,16 @@ impl Listener for Doorman<'_> {
             *self.refused += 1;
         }
         decision
+    }
+
+    fn auth_for(&mut self, peer: IpAddr) -> Option<AuthConfig> {
+        self.rules.auth_for(peer)
+    }
+
+    fn on_unauthenticated(&mut self, route: &Route) {
+        *self.wrong_keys += 1;
+        let whose = self.rules.keys().whose(route.remote).unwrap_or_default();
+        tracing::warn!(peer = %route.remote, key_for = whose, "refused: the peer has another key, or none (peer_keys)");
     }
 }
 

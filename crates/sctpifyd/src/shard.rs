@@ -265,12 +265,15 @@ impl Shard {
         }
     }
 
-    /// Shows the supervisor that this loop turns.
+    /// Shows the supervisor, and the kernel, that this loop turns.
     fn beat(&mut self) {
         if self.now < self.next_beat {
             return;
         }
         self.next_beat = self.now + BEAT;
+        if let Err(error) = self.interceptor.show_life() {
+            tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
+        }
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.
             let _ = out.write_all(b".").and_then(|()| out.flush());
@@ -391,6 +394,7 @@ impl Shard {
             addresses: &self.addresses,
             interceptor: &mut self.interceptor,
             refused: &mut self.history.counters.accepts_refused,
+            wrong_keys: &mut self.history.counters.wrong_keys,
             connections: self.connections.len(),
             trunks: self.trunks.len(),
             stopping: self.stopping,
@@ -407,6 +411,7 @@ impl Shard {
             addresses: &self.addresses,
             interceptor: &mut self.interceptor,
             refused: &mut self.history.counters.accepts_refused,
+            wrong_keys: &mut self.history.counters.wrong_keys,
             connections: self.connections.len(),
             trunks: self.trunks.len(),
             stopping: self.stopping,

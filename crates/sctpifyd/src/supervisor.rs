@@ -32,6 +32,9 @@ const WORKER: &str = "worker";
 pub(crate) const BEAT: Duration = Duration::from_millis(250);
 /// Silence after which the worker counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(2);
+/// What a worker gets on top, in case it was this process that did not run: after a stop of the whole service, or of the
+/// whole machine, its beats come only now.
+const GRACE: Duration = Duration::from_millis(500);
 /// Silence allowed until the first heartbeat, while the worker sets up.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -99,7 +102,8 @@ fn watch(worker: &mut Child) -> Result<bool> {
     loop {
         let timeout = PollTimeout::try_from(limit)?;
         match poll(&mut [PollFd::new(beats.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) => return Ok(true),
+            Ok(0) if limit == GRACE => return Ok(true),
+            Ok(0) => limit = GRACE,
             Ok(_) if beats.read(&mut bytes)? == 0 => return Ok(false),
             Ok(_) => limit = HUNG_AFTER,
             Err(nix::errno::Errno::EINTR) => {}

@@ -204,7 +204,7 @@ impl Shard {
             remote_port: TRUNK_PORT,
             init_routes: self.init_routes(local, remote, &settings),
             local_addresses: self.addresses.offered_first(local, remote),
-            config: timing::trunk_config(self.addresses.mtu(), &settings),
+            config: self.rules.keyed(remote, timing::trunk_config(self.addresses.mtu(), &settings)),
         };
         match self.engine.connect(self.now, connect) {
             Ok(association) => {

@@ -116,6 +116,12 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[kind]);
     }
 
+    /// Goes on only with TCP, and while `set` has the protocol's number.
+    pub(super) fn is_tcp_in_set(&mut self, set: &str) {
+        self.is_tcp();
+        self.is_in_set(set);
+    }
+
     /// Goes on only with packets of the address family (2 IPv4, 10 IPv6).
     pub(super) fn is_family(&mut self, family: u8) {
         self.load(Meta::Family);

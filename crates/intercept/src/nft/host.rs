@@ -1,7 +1,8 @@
 //! The host's table: the queue rule, the diversion rules, the mark for what comes back.
 //!
 //! - Chain `q` (output, −155) holds each first SYN that does not go out by `lo` (unless the configuration includes that) and
-//!   does not carry the daemon's own mark. It is a chain of its own because an accepted packet goes on at the *next* hook.
+//!   does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its own
+//!   because an accepted packet goes on at the *next* hook.
 //! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
 //! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
 //!   veth crossing.
@@ -10,6 +11,7 @@
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
 use super::expressions::{Base, Expressions};
+use super::pulse::{ALIVE, add_alive_set};
 use super::{
     BaseChain, Batch, DELRULE, FAMILY_INET, GETTABLE, NEWSET, NEWTABLE, Refusal, SUBSYSTEM, TABLE, add_chain,
     add_rule,
@@ -25,7 +27,7 @@ const DENY_CHAIN: BaseChain = BaseChain { name: "deny", kind: "filter", hook: 3,
 
 /// The part of the batch that makes the table.
 pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET)";
-const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
+pub(super) const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
 const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
 const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
 const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
@@ -91,6 +93,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for set in [&FLOWS4, &FLOWS6] {
         add_set(&mut batch, set, config.set_size);
     }
+    add_alive_set(&mut batch);
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN] {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
@@ -173,7 +176,7 @@ fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
 }
 
 fn queue_rule(rule: &mut Expressions<'_>, config: &Config, form: QueueForm) {
-    rule.is_tcp();
+    rule.is_tcp_in_set(ALIVE);
     rule.is_first_syn();
     rule.is_mark_not(config.marks, config.marks.own);
     if !config.loopback {

@@ -6,6 +6,7 @@
 mod elements;
 mod expressions;
 mod host;
+mod pulse;
 mod shim;
 
 use std::io;
@@ -16,6 +17,7 @@ use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
 
 pub(crate) use elements::{add_flow, delete_flow};
 pub(crate) use host::{TABLE_PART, create_host_table, owner_port, start_queueing, stop_queueing};
+pub(crate) use pulse::renew;
 pub(crate) use shim::create_shim_table;
 
 /// The name of the nf_tables table in both namespaces. None of its rules is about SCTP.

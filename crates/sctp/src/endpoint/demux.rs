@@ -43,9 +43,9 @@ impl Endpoint {
         match first.chunk_type {
             ChunkType::INIT => self.on_init_packet(now, route, &parsed, &first, listener),
             //= rfc9260#8.4-5
-            ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, &first, None),
+            ChunkType::COOKIE_ECHO => self.on_cookie_echo(now, route, &parsed, (&first, None), listener),
             ChunkType::AUTH if let Some(echo) = cookie_echo_behind(&parsed) => {
-                self.on_cookie_echo(now, route, &parsed, &echo, Some(&first));
+                self.on_cookie_echo(now, route, &parsed, (&echo, Some(&first)), listener);
             }
             //= rfc9260#8.5.1-2 8.5.1-3
             _ if parsed.header.tag.0 == 0 => self.on_dropped(route, DropReason::BadTag),

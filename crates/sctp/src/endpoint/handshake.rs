@@ -115,7 +115,7 @@ impl Endpoint {
             self.replies.refuse(*route, header, &[Cause::OutOfResource]);
             return None;
         }
-        let mut config = self.config.association.clone();
+        let mut config = self.config_for(route.remote, listener);
         match listener.on_init(&init) {
             InitDecision::Accept { local_addresses } => Some(self.new_terms(local_addresses, config)),
             InitDecision::AcceptOn { local_addresses, outbound_streams, inbound_streams, extensions } => {
@@ -139,6 +139,15 @@ impl Endpoint {
             local_addresses: local_addresses.into(),
             config,
             nonce: self.random.nonce(),
+        }
+    }
+
+    /// What a new association with this host begins with.
+    fn config_for(&self, peer: IpAddr, listener: &mut dyn Listener) -> AssociationConfig {
+        let config = self.config.association.clone();
+        match listener.auth_for(peer) {
+            Some(auth) => AssociationConfig { auth, ..config },
+            None => config,
         }
     }
 
@@ -358,8 +367,8 @@ impl Endpoint {
         now: Time,
         route: &Route,
         packet: &Packet<'_>,
-        echo: &RawChunk<'_>,
-        auth: Option<&RawChunk<'_>>,
+        (echo, auth): (&RawChunk<'_>, Option<&RawChunk<'_>>),
+        listener: &mut dyn Listener,
     ) {
         let header = packet.header;
         // RFC 9260 section 5.1.5, steps 1 to 4: ports and tag are part of what was signed.
@@ -370,7 +379,9 @@ impl Endpoint {
                 return self.on_dropped(route, DropReason::BadCookie);
             }
         };
-        if !self.is_authentic(&cookie, auth) {
+        let config = self.config_for(cookie.route.remote, listener);
+        if !self.is_authentic(&cookie, auth, &config) {
+            listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);
         }
         let by_tag = self.slots.by_tag(cookie.local_tag);
@@ -395,7 +406,7 @@ impl Endpoint {
             return self.on_spent_cookie(now, route, &packet.header, existing);
         }
         //= rfc9260#5.1.5-3
-        if let Some(id) = self.place_cookie(now, route, &cookie, existing) {
+        if let Some(id) = self.place_cookie(now, route, &cookie, existing, config) {
             let is_authenticated = auth.is_some();
             let begin =
                 //= rfc4895#6.3-9
@@ -423,12 +434,12 @@ impl Endpoint {
     /// RFC 4895 section 6.3: an AUTH chunk before a COOKIE ECHO is verified by the random numbers "obtained from
     /// the COOKIE-ECHO chunk", since the association may not be there yet, or be an older one.
     //= rfc4895#6.3-8
-    fn is_authentic(&self, cookie: &Cookie, auth: Option<&RawChunk<'_>>) -> bool {
+    fn is_authentic(&self, cookie: &Cookie, auth: Option<&RawChunk<'_>>, fresh: &AssociationConfig) -> bool {
         let Some(vectors) = &cookie.key_vectors else { return auth.is_none() };
         let config = match self.slots.by_tag(cookie.local_tag).and_then(|id| self.slots.get(id)) {
             Some(Slot::Opening(opening)) => &opening.config,
             Some(Slot::Association(association)) => association.config(),
-            Some(Slot::Finished) | None => &self.config.association,
+            Some(Slot::Finished) | None => fresh,
         };
         let keys = Auth::new(vectors.clone(), &config.auth);
         match auth {
@@ -454,8 +465,9 @@ impl Endpoint {
         route: &Route,
         cookie: &Cookie,
         existing: Option<AssociationId>,
+        config: AssociationConfig,
     ) -> Option<AssociationId> {
-        let Some(id) = existing else { return self.begin_from_cookie(now, cookie) };
+        let Some(id) = existing else { return self.begin_from_cookie(now, cookie, config) };
         let (local, peer) = self.known_tags(id)?;
         let ties_match = peer.is_some_and(|peer| cookie.tie == Some(self.cookies.tie((local, peer))));
         match (local == cookie.local_tag, peer == Some(cookie.peer_tag)) {
@@ -470,18 +482,23 @@ impl Endpoint {
             // B: both sides opened at once; the peer's INIT came after ours had gone out.
             (true, false) => self.collide(now, id, cookie),
             // A: the peer has restarted.
-            (false, false) if ties_match => self.restart(now, route, id, cookie),
+            (false, false) if ties_match => self.restart(now, route, id, cookie, config),
             // C and all others: late, or a stranger's.
             (false, _) => None,
         }
     }
 
-    fn begin_from_cookie(&mut self, now: Time, cookie: &Cookie) -> Option<AssociationId> {
+    fn begin_from_cookie(
+        &mut self,
+        now: Time,
+        cookie: &Cookie,
+        config: AssociationConfig,
+    ) -> Option<AssociationId> {
         if !self.has_room() {
             self.replies.refuse(cookie.route, cookie.answer_header(), &[Cause::OutOfResource]);
             return None;
         }
-        let mut association = self.build(now, cookie, self.config.association.clone());
+        let mut association = self.build(now, cookie, config);
         association.announce();
         let id = self.slots.insert(Slot::Association(Box::new(association)));
         self.record_birth(id);
@@ -522,6 +539,7 @@ impl Endpoint {
         route: &Route,
         id: AssociationId,
         cookie: &Cookie,
+        config: AssociationConfig,
     ) -> Option<AssociationId> {
         let closing = self.with(id, now, |a, _| a.resend_shutdown_ack());
         if closing == Some(true) {
@@ -532,7 +550,7 @@ impl Endpoint {
         self.with(id, now, |a, _| a.on_restart());
         //= rfc9260#5.2.4-5 7.2.5-1
         self.slots.forget_names(id);
-        self.begin_from_cookie(now, cookie)
+        self.begin_from_cookie(now, cookie, config)
     }
 }
 

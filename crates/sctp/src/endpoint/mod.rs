@@ -29,6 +29,7 @@ use crate::cookie::CookieJar;
 use crate::error::{ConnectError, SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::extension::Extensions;
+use crate::extension::auth::AuthConfig;
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::memory::Pressure;
 use crate::random::Random;
@@ -79,6 +80,16 @@ pub struct Connect {
 pub trait Listener {
     /// An INIT for a new association came; nothing is kept of it yet.
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision;
+
+    /// How a new association with this host is authenticated; `None`: as [`EndpointConfig::association`] says. Asked at its
+    /// INIT and again at its COOKIE ECHO.
+    fn auth_for(&mut self, _peer: IpAddr) -> Option<AuthConfig> {
+        None
+    }
+
+    /// A COOKIE ECHO that came by this route was dropped, for it was not signed, or with another key. Its sender only waits,
+    /// as RFC 4895 section 6.3 wants it.
+    fn on_unauthenticated(&mut self, _route: &Route) {}
 }
 
 /// An INIT that asks for a new association.

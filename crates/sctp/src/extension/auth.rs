@@ -58,6 +58,10 @@ pub struct AuthConfig {
     pub keys: BTreeMap<u16, Bytes>,
     /// The number of the key to send with; it must be one of `keys`, or 0.
     pub active_key: u16,
+    /// Whether a peer that offers no authentication is refused: its INIT or INIT ACK is answered with ABORT. Together with
+    /// COOKIE ECHO and COOKIE ACK among `chunks`, and a key other than the empty one, nobody without the key gets an
+    /// association.
+    pub required: bool,
 }
 
 impl HmacAlgorithm {

@@ -166,6 +166,23 @@ fn a_cookie_echo_that_must_be_authenticated_comes_behind_auth_or_not_at_all() {
 }
 
 #[test]
+fn where_a_key_is_required_a_peer_that_offers_no_authentication_is_refused_by_either_end() {
+    let mut keyed = asking_for(&[ChunkType::COOKIE_ECHO, ChunkType::COOKIE_ACK], b"key");
+    keyed.auth.required = true;
+    for (a, b) in [(AssociationConfig::default(), keyed.clone()), (keyed, AssociationConfig::default())] {
+        let mut t = world(6, LinkConfig::default(), b);
+        t.connect_with(a, Conversation::default());
+        t.world.run_for(seconds(1));
+        let closed = t.events(t.a).into_iter().find_map(|event| match event {
+            Event::Closed(reason) => Some(format!("{reason:?}")),
+            _ => None,
+        });
+        assert!(closed.as_ref().is_some_and(|reason| reason.contains("a key is required")), "{closed:?}");
+        assert_eq!(t.world.host(t.b).endpoint.associations().count(), 0);
+    }
+}
+
+#[test]
 fn an_abort_that_must_be_authenticated_is() {
     let config = asking_for(&[ChunkType::ABORT], b"key");
     let mut t = world(7, LinkConfig::default(), config.clone());

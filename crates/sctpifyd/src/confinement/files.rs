@@ -25,7 +25,8 @@ pub(super) struct Reach {
 
 impl Reach {
     /// The daemon's own directories; `asks_names` where it must resolve names.
-    pub(super) fn of_worker(args: &DaemonArgs, asks_names: bool) -> Reach {
+    /// `keys` is the file with keys, if any.
+    pub(super) fn of_worker(args: &DaemonArgs, asks_names: bool, keys: &str) -> Reach {
         let replace = AccessFs::ReadFile
             | AccessFs::ReadDir
             | AccessFs::WriteFile
@@ -41,6 +42,9 @@ impl Reach {
         }
         reach.below.push((directory_of(&args.control), AccessFs::RemoveFile.into()));
         reach.below.push((OWN_PROC.into(), AccessFs::ReadFile | AccessFs::ReadDir));
+        if !keys.is_empty() {
+            reach.below.push((directory_of(Path::new(keys)), AccessFs::ReadFile.into()));
+        }
         if asks_names {
             reach.below.extend(NAMES.map(|path| (path.into(), AccessFs::ReadFile | AccessFs::ReadDir)));
         }

@@ -35,7 +35,9 @@ impl Confinement {
             capabilities: settings
                 .confine_capabilities
                 .then_some(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW),
-            files: settings.confine_files.then(|| files::Reach::of_worker(args, asks_names)),
+            files: settings
+                .confine_files
+                .then(|| files::Reach::of_worker(args, asks_names, &settings.peer_keys)),
             system_calls: settings.confine_system_calls.then(|| Filters::of_worker(asks_names)),
         }
     }

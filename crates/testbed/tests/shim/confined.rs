@@ -25,7 +25,7 @@ fn is_everywhere(process: u32, line: &str, value: &str) {
     assert_eq!(of_threads(process, line), BTreeSet::from([value.to_owned()]), "{line} of {process}");
 }
 
-fn worker_of(host: &Host, daemon: &Daemon) -> u32 {
+pub(crate) fn worker_of(host: &Host, daemon: &Daemon) -> u32 {
     let all = cpu::processes(host, "sctpifyd").unwrap();
     all.into_iter().find(|id| *id != daemon.id()).unwrap()
 }

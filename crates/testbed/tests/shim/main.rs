@@ -6,7 +6,9 @@
 mod birth;
 mod confined;
 mod deaths;
+mod faults;
 mod forgery;
+mod keys;
 mod learned;
 mod load;
 mod loopback;

@@ -9,13 +9,13 @@ use testbed::{Host, Offloads, Process};
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// A transfer that lasts long enough to be moved, begun and on its way.
-struct Transfer {
+pub(crate) struct Transfer {
     receiver: Process,
     sender: Process,
 }
 
 impl Transfer {
-    fn begin(world: &World) -> Transfer {
+    pub(crate) fn begin(world: &World) -> Transfer {
         let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
         let send = world.client(BULK, &["send", &world.target(), "8", "65536"]);
         let sender = world.alpha.spawn("sender", send).unwrap();
@@ -24,7 +24,7 @@ impl Transfer {
     }
 
     /// All that was sent has arrived, until the end.
-    fn end(self, world: &World) {
+    pub(crate) fn end(self, world: &World) {
         self.sender.finish(LIMIT).unwrap().good().unwrap();
         let told = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
         assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");

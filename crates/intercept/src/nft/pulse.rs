@@ -1,0 +1,75 @@
+//! A sign of life in the kernel's own keeping: the set `alive` has one element, which must be renewed.
+//!
+//! While it is there SYNs are queued. A daemon that is stopped, or hangs, renews nothing, and from [`LAPSE`] on new
+//! connections pass the queue by as plain TCP, whoever else may be stopped too.
+
+use netlink_packet_core::NLM_F_CREATE;
+
+use super::host::SET_PART;
+use super::{Batch, DATA_VALUE, DELSETELEM, LIST_ELEMENT, NEWSET, NEWSETELEM, Refusal, TABLE};
+use crate::netlink::{Message, Netlink};
+
+/// The set's name.
+pub(super) const ALIVE: &str = "alive";
+/// For how long one sign of life counts, in milliseconds.
+pub(crate) const LAPSE_MS: u64 = 2000;
+/// How long the first one counts, while whoever set up gets going.
+const START_MS: u64 = 20_000;
+
+const PART: &str = "sign of life in an nftables set";
+/// IPPROTO_TCP: what is queued is also the key.
+const TCP: u8 = 6;
+
+/// Adds the set and the first sign of life.
+pub(super) fn add_alive_set(batch: &mut Batch<'_>) {
+    const TIMEOUT: u32 = 0x10;
+    const INET_PROTO: u32 = 12;
+    const ID: u32 = 3;
+    batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
+        message.string(1, TABLE);
+        message.string(2, ALIVE);
+        message.number(3, TIMEOUT);
+        message.number(4, INET_PROTO);
+        message.number(5, size_of_val(&TCP) as u32);
+        message.nested(9, |description| description.number(1, 1));
+        message.number(10, ID);
+    });
+    add_element(batch, START_MS);
+}
+
+/// Shows for another [`LAPSE_MS`] that somebody takes SYNs out of the queue.
+pub(crate) fn renew(owner: &mut Netlink) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
+    batch.add(PART, DELSETELEM, 0, element);
+    add_element(&mut batch, LAPSE_MS);
+    match batch.commit() {
+        // It has lapsed.
+        Err(refusal) if refusal.error.raw_os_error() == Some(libc::ENOENT) => {
+            let mut batch = Batch::new(owner);
+            add_element(&mut batch, LAPSE_MS);
+            batch.commit()
+        }
+        outcome => outcome,
+    }
+}
+
+fn add_element(batch: &mut Batch<'_>, ms: u64) {
+    batch.add(PART, NEWSETELEM, NLM_F_CREATE, |message| element_for(message, Some(ms)));
+}
+
+fn element(message: &mut Message) {
+    element_for(message, None);
+}
+
+fn element_for(message: &mut Message, ms: Option<u64>) {
+    message.string(1, TABLE);
+    message.string(2, ALIVE);
+    message.nested(3, |elements| {
+        elements.nested(LIST_ELEMENT, |element| {
+            element.nested(1, |value| value.attribute(DATA_VALUE, &[TCP]));
+            if let Some(ms) = ms {
+                element.attribute(4, &ms.to_be_bytes());
+            }
+        });
+    });
+}

@@ -1,0 +1,171 @@
+//! What docs/faults.md promises when parts of a host fail that are not the network: a process stands still, others change
+//! the firewall.
+
+use crate::confined::worker_of;
+use crate::roaming::Transfer;
+use crate::world::{BULK, PORT, World};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::time::Duration;
+use testbed::Host;
+use testbed::process::{now, wait_for};
+
+/// The longest that a connect may take when the worker stops just then: two and a half seconds until the supervisor has
+/// killed it, and the second after which the application's kernel sends its SYN again.
+const HANG_LIMIT: Duration = Duration::from_secs(5);
+/// When a connect counts as hanging for ever.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+/// After this the kernel has noticed by itself that nobody takes SYNs.
+const LAPSE: Duration = Duration::from_millis(2_300);
+/// What a connect of plain TCP may take here, with the start of the program.
+const PLAIN_LIMIT: Duration = Duration::from_millis(500);
+
+fn signal(process: u32, signal: Signal) {
+    kill(Pid::from_raw(process.try_into().unwrap()), signal).unwrap();
+}
+
+/// One connect from alpha to beta; how long it took.
+fn connect(world: &World) -> Duration {
+    let start = now();
+    let command = world.client(BULK, &["connect", &world.target(), "1"]);
+    world.alpha.run("connect", command, CONNECT_LIMIT).unwrap().good().unwrap();
+    start.elapsed()
+}
+
+/// A world where connects succeed and ride SCTP.
+fn working() -> (World, testbed::Process) {
+    let world = World::new();
+    let server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
+    (world, server)
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_worker_that_stands_still_delays_connects_for_seconds_and_is_then_killed() {
+    let (mut world, _server) = working();
+    signal(worker_of(&world.alpha, &world.alphas), Signal::SIGSTOP);
+    let took = connect(&world);
+    assert!(took < HANG_LIMIT, "{took:?}");
+    assert!(connect(&world) < PLAIN_LIMIT);
+    assert!(world.alphas.log().contains("no sign of life"), "{}", world.alphas.log());
+    assert!(!world.alphas.is_running());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_supervisor_that_stands_still_is_not_felt() {
+    let (world, _server) = working();
+    signal(world.alphas.id(), Signal::SIGSTOP);
+    std::thread::sleep(LAPSE);
+    assert!(connect(&world) < PLAIN_LIMIT);
+    assert_eq!(world.connects_sctp(), 2);
+}
+
+/// A debugger, a frozen cgroup: there is nobody left to kill the worker.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn where_both_stand_still_the_kernel_lets_new_connections_pass_and_later_all_goes_on() {
+    let (world, _server) = working();
+    world.alphas.signal(Signal::SIGSTOP).unwrap();
+    std::thread::sleep(LAPSE);
+    let took = connect(&world);
+    assert!(took < PLAIN_LIMIT, "{took:?}");
+    std::thread::sleep(LAPSE);
+    world.alphas.signal(Signal::SIGCONT).unwrap();
+    let rides_again = || {
+        connect(&world);
+        world.connects_sctp() == 2
+    };
+    assert!(wait_for(CONNECT_LIMIT, rides_again), "{}", world.alphas.log());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_transfer_outlives_a_standstill_of_the_daemon() {
+    let world = World::new();
+    let transfer = Transfer::begin(&world);
+    world.alphas.signal(Signal::SIGSTOP).unwrap();
+    std::thread::sleep(LAPSE * 2);
+    world.alphas.signal(Signal::SIGCONT).unwrap();
+    transfer.end(&world);
+}
+
+/// While a transfer goes on something happens to both hosts; the transfer arrives whole, and the next connection rides
+/// SCTP too.
+fn nothing_is_felt_of(what: impl Fn(&World, &Host)) {
+    let world = World::new();
+    let transfer = Transfer::begin(&world);
+    for host in [&world.alpha, &world.beta] {
+        what(&world, host);
+    }
+    transfer.end(&world);
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_flush_of_all_nftables_rules_is_not_felt() {
+    nothing_is_felt_of(|_, host| {
+        host.tool("nft", &["flush", "ruleset"]).unwrap();
+    });
+}
+
+/// What firewalld and nftables.service do: everything of theirs anew, in one transaction.
+const RELOADED: &str = "
+flush ruleset
+table inet firewall {
+ chain input {
+  type filter hook input priority 10; policy drop;
+  ct state established,related accept
+  iifname lo accept
+  udp dport 9899 accept
+  tcp dport 7000 accept
+  meta l4proto { icmp, ipv6-icmp } accept
+ }
+}
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_firewall_that_is_loaded_anew_with_the_port_open_is_not_felt() {
+    nothing_is_felt_of(|_, host| {
+        let file = host.dir().unwrap().join("firewall.nft");
+        std::fs::write(&file, RELOADED).unwrap();
+        host.tool("nft", &["-f", file.to_str().unwrap()]).unwrap();
+    });
+}
+
+/// conntrack -F, as conntrack(8) does it.
+const FLUSH_CONNTRACK: &str = "
+import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+s.send(struct.pack('=IHHII', 20, 1 << 8 | 2, 5, 1, 0) + struct.pack('=BBH', 0, 0, 0))
+assert struct.unpack_from('=i', s.recv(4096), 16)[0] == 0
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_flush_of_connection_tracking_behind_a_firewall_is_not_felt() {
+    nothing_is_felt_of(|_, host| {
+        let file = host.dir().unwrap().join("firewall.nft");
+        std::fs::write(&file, RELOADED).unwrap();
+        host.tool("nft", &["-f", file.to_str().unwrap()]).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        host.tool("python3", &["-c", FLUSH_CONNTRACK]).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_interface_that_goes_down_for_a_second_is_survived() {
+    nothing_is_felt_of(|world, host| {
+        let name = world.link.name();
+        host.ip(&["link", "set", &name, "down"]).unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        host.ip(&["link", "set", &name, "up"]).unwrap();
+    });
+}

@@ -1,0 +1,129 @@
+//! Hosts that share a key, and hosts that do not have it.
+
+use crate::world::{BULK, LIMIT, PORT, World, status};
+use nix::sys::signal::Signal;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Host, Process};
+
+const KEY: &str = "a secret of more than sixteen bytes";
+const OTHER: &str = "another secret, as long as the first";
+/// Chunk types, as tshark prints them.
+const DATA: &str = "0";
+const COOKIE_ECHO: &str = "10";
+const AUTH: &str = "15";
+/// The longest that a connect may wait for a peer with another key: a second after INIT ACK.
+const MISMATCH_LIMIT: Duration = Duration::from_secs(3);
+
+fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
+    let Some(key) = key else { return };
+    let file = host.dir().unwrap().join("sctpifyd/keys");
+    std::fs::write(&file, format!("10.77.0.0/16 {key}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    daemon.sctpify(&["set", &format!("peer_keys={}", file.display())]).unwrap().good().unwrap();
+    daemon.sctpify(&["reload"]).unwrap().good().unwrap();
+}
+
+fn world(alpha: Option<&str>, beta: Option<&str>) -> (World, Process) {
+    let world = World::new();
+    give_key(&world.alpha, &world.alphas, alpha);
+    give_key(&world.beta, world.betas.as_ref().unwrap(), beta);
+    let server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    (world, server)
+}
+
+fn connect(world: &World) {
+    let command = world.client(BULK, &["connect", &world.target(), "1"]);
+    let told = world.alpha.run("connect", command, LIMIT).unwrap().good().unwrap();
+    assert!(told.elapsed < MISMATCH_LIMIT, "{:?}", told.elapsed);
+}
+
+/// How often beta met a peer without its key, once it has been met.
+fn wrong_keys(world: &World) -> bool {
+    let betas = world.betas.as_ref().unwrap();
+    let counted = || status(betas)["counters"]["wrong_keys"].as_u64().unwrap() > 0;
+    wait_for(LIMIT, counted) && betas.log().contains("another key")
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn with_one_key_connections_ride_sctp_and_each_data_chunk_is_signed() {
+    let (world, _server) = world(Some(KEY), Some(KEY));
+    let file = world.beta.dir().unwrap().join("keyed.pcap");
+    let mut tcpdump = world.beta.command("tcpdump");
+    tcpdump.args(["--immediate-mode", "-U", "-i", &world.link.name(), "-w"]).arg(&file);
+    let mut tcpdump = world.beta.spawn("tcpdump", tcpdump).unwrap();
+    tcpdump.wait_until("capture", LIMIT, |process| process.stderr().contains("listening on")).unwrap();
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+    world.wait_quiet();
+    tcpdump.signal(Signal::SIGINT).unwrap();
+    tcpdump.finish(LIMIT).unwrap();
+    let args = ["-n", "-r", file.to_str().unwrap(), "-Y", "sctp", "-T", "fields", "-e", "sctp.chunk_type"];
+    let packets = world.beta.tool("tshark", &args).unwrap();
+    let unsigned = |line: &&str| {
+        let chunks: Vec<&str> = line.split(',').collect();
+        let auth = chunks.iter().position(|c| *c == AUTH).unwrap_or(usize::MAX);
+        chunks.iter().position(|c| [DATA, COOKIE_ECHO].contains(c)).is_some_and(|at| at < auth)
+    };
+    assert!(packets.lines().filter(|line| line.contains(AUTH)).count() > 2, "{packets}");
+    assert_eq!(packets.lines().find(unsigned), None, "{packets}");
+    let told = world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
+    assert!(told.contains("10.77.0.0/16"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_peer_with_another_key_gets_no_association_and_both_sides_say_why() {
+    let (world, _server) = world(Some(OTHER), Some(KEY));
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 0);
+    let reason = world.fallbacks()[0]["reason"].take();
+    assert_eq!((&reason["kind"], &reason["found"]), (&"key_not_proved".into(), &"unanswered".into()));
+    assert!(wrong_keys(&world));
+    let logs = world.alphas.log() + &world.betas.as_ref().unwrap().log();
+    assert!(!logs.contains(KEY) && !logs.contains(OTHER), "a secret in a log");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_peer_without_a_key_opens_nothing() {
+    let (world, _server) = world(None, Some(KEY));
+    let command = world.client(BULK, &["connect", &world.target(), "1"]);
+    world.alpha.run("connect", command, LIMIT).unwrap().good().unwrap();
+    assert_eq!(world.connects_sctp(), 0);
+    assert!(wrong_keys(&world));
+    assert!(world.fallbacks()[0]["reason"]["cause"].as_str().unwrap().contains("may require a key"));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_client_with_a_key_takes_no_server_without() {
+    let (world, _server) = world(Some(KEY), None);
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 0);
+    assert_eq!(world.fallbacks()[0]["reason"]["kind"], "key_not_proved");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_key_that_is_not_required_yet_keeps_nobody_out() {
+    let (world, _server) = world(None, Some(KEY));
+    let betas = world.betas.as_ref().unwrap();
+    betas.sctpify(&["set", "peer_key_required=0"]).unwrap().good().unwrap();
+    connect(&world);
+    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_file_of_keys_that_others_may_read_is_refused() {
+    let world = World::with("", false);
+    let file = world.alpha.dir().unwrap().join("sctpifyd/keys");
+    std::fs::write(&file, format!("* {KEY}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    world.alphas.sctpify(&["set", &format!("peer_keys={}", file.display())]).unwrap().good().unwrap();
+    let told = world.alphas.sctpify(&["reload"]).unwrap();
+    assert!(!told.status.success() && (told.stdout + &told.stderr).contains("chmod 600"));
+}
