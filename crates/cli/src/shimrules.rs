@@ -97,6 +97,10 @@ pub struct Shimrules {
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 
+    /// With -A of a remote-enable rule: its connections ride SCTP or fail; they never fall back to TCP
+    #[arg(long)]
+    pub require: bool,
+
     /// The number of the rule to delete, as -L shows it
     #[arg(value_name = "NUMBER")]
     pub number: Option<usize>,
@@ -147,6 +151,9 @@ pub(crate) fn run(args: &Shimrules) -> Result<(), CliError> {
 fn request(args: &Shimrules) -> Result<Request, CliError> {
     let has_spec =
         args.address.is_some() || args.ports.is_some() || args.name.is_some() || args.comment.is_some();
+    if args.require && !args.add {
+        return Err(usage("--require goes with -A"));
+    }
     if has_spec && !(args.add || args.delete) {
         return Err(usage("-d, -P, --name and --comment go with -A or -D"));
     }
@@ -198,8 +205,9 @@ fn selector(args: &Shimrules, has_spec: bool) -> Result<RuleSelector, CliError> 
 }
 
 fn rule(args: &Shimrules) -> Result<Rule, CliError> {
-    let Shimrules { address, ports, name, comment, .. } = args;
-    let rule = Rule { address: *address, ports: *ports, name: name.clone(), comment: comment.clone() };
+    let Shimrules { address, ports, name, comment, require, .. } = args;
+    let (name, comment) = (name.clone(), comment.clone());
+    let rule = Rule { address: *address, ports: *ports, name, comment, require: *require };
     rule.check().map_err(|e| usage(&e.to_string()))?;
     Ok(rule)
 }
@@ -254,7 +262,7 @@ fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
         let rule = &row.rule;
         let mut cells = vec![
             row.chain.to_string(),
-            row.policy.to_string(),
+            if rule.require { "require".to_owned() } else { row.policy.to_string() },
             row.number.to_string(),
             rule.address.map_or_else(|| "any".into(), |a| a.to_string()),
             rule.ports.map_or_else(|| "any".into(), |p| p.to_string()),

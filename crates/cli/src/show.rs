@@ -237,6 +237,7 @@ fn path_role(p: &Path) -> &'static str {
 
 fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     let verdict = match e.verdict {
+        Verdict::SctpOnly => "SCTP or nothing: a rule requires it",
         Verdict::SctpThenTcp => "SCTP is tried first, then TCP",
         Verdict::Tcp => "plain TCP",
     };

@@ -36,6 +36,8 @@ pub struct Explanation {
 pub enum Verdict {
     /// SCTP, and TCP if the peer does not answer in time.
     SctpThenTcp,
+    /// SCTP, and an error if the peer does not answer in time: a rule requires it.
+    SctpOnly,
     /// Plain TCP at once.
     Tcp,
 }

@@ -70,6 +70,11 @@ pub enum FallbackReason {
         /// What came instead.
         found: KeyFault,
     },
+    /// A rule requires SCTP, so the connection failed.
+    Required {
+        /// Why it did not ride SCTP.
+        cause: Box<FallbackReason>,
+    },
     /// A limit of the daemon was reached.
     LimitReached {
         /// Which one: "associations", "held connections".
@@ -160,6 +165,7 @@ impl fmt::Display for FallbackReason {
             R::KeyNotProved { key_for, found } => {
                 write!(f, "{found} (setting peer_keys, the key for {key_for})")
             }
+            R::Required { cause } => write!(f, "refused, for a rule requires SCTP: {cause}"),
             R::LimitReached { limit } => write!(f, "the daemon is at its limit of {limit}"),
             R::DaemonStopping => f.write_str("sctpifyd is stopping"),
             R::LocalError { error } => write!(f, "something failed on this host: {error}"),

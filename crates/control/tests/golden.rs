@@ -17,6 +17,7 @@ fn rule() -> Rule {
         ports: Some("1:1024".parse().unwrap()),
         name: Some("low".into()),
         comment: Some("the \"low\" ports".into()),
+        require: false,
     }
 }
 

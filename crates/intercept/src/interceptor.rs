@@ -20,7 +20,7 @@ use crate::flow::{FourTuple, canonical};
 use crate::links;
 use crate::namespace::{self, Namespace};
 use crate::netlink::Netlink;
-use crate::nft;
+use crate::nft::{self, Guard};
 use crate::queue::SynQueue;
 use crate::sockets::{self, Listener, SpoofedConnection};
 use crate::sysctl::{self, SavedSysctls};
@@ -33,6 +33,7 @@ pub struct Interceptor {
     /// The table's owner.
     owner: Netlink,
     diagnosis: Diagnosis,
+    guards: Vec<Guard>,
     listeners: Vec<Listener>,
     queue: SynQueue,
     datagrams: Vec<DatagramListener>,
@@ -61,7 +62,17 @@ impl Interceptor {
             SetUpError::needing(refusal.part, "make the nftables rule that queues", refusal.error)
         })?;
         let config = config.clone();
-        Ok(Interceptor { config, owner, diagnosis, listeners, queue, datagrams, host, namespace })
+        Ok(Interceptor {
+            config,
+            owner,
+            diagnosis,
+            guards: Vec::new(),
+            listeners,
+            queue,
+            datagrams,
+            host,
+            namespace,
+        })
     }
 
     /// Sets up interception in the network namespace `at`, which nothing leaves but through us from then on: a SYN that is
@@ -90,11 +101,13 @@ impl Interceptor {
     /// Takes everything away: SYNs that are held pass as plain TCP, rules, links and the namespace go, sysctls
     /// are put back.
     pub fn tear_down(mut self) -> Result<(), TearDownError> {
+        let guard = self.guard(&[]);
         let queue = self.release();
         // Before the veth goes, so that the reset of a connection nobody accepted still reaches its application.
         self.listeners.clear();
         let host = self.host.undo();
-        queue.map_err(TearDownError::step("release all held SYNs")).and(host)
+        let guard = guard.map_err(TearDownError::step("let plain TCP pass again"));
+        queue.map_err(TearDownError::step("release all held SYNs")).and(guard).and(host)
     }
 
     fn release(&mut self) -> io::Result<()> {
@@ -127,6 +140,29 @@ impl Interceptor {
     /// Those of nf_tables; SYNs pass then.
     pub fn show_life(&mut self) -> io::Result<()> {
         nft::renew(&mut self.owner).map_err(|refusal| refusal.error)
+    }
+
+    /// Refuses plain TCP to these destinations from now on, in place of those before. That outlives the daemon when it is
+    /// killed; [`Interceptor::tear_down`] ends it.
+    ///
+    /// # Errors
+    /// Those of nf_tables; ENOENT where the kernel has no `reject`.
+    pub fn guard(&mut self, guards: &[Guard]) -> io::Result<()> {
+        guards.clone_into(&mut self.guards);
+        nft::set_guards(&mut self.owner, &self.config, guards).map_err(|refusal| refusal.error)
+    }
+
+    /// Restores what others have removed of the part of [`Interceptor::guard`] that outlives the daemon; tells whether they
+    /// have.
+    ///
+    /// # Errors
+    /// Those of nf_tables.
+    pub fn restore_guard(&mut self) -> io::Result<bool> {
+        if self.guards.is_empty() || nft::has_lasting(&mut self.owner)? {
+            return Ok(false);
+        }
+        nft::set_lasting(&mut self.owner, &self.config, &self.guards).map_err(|refusal| refusal.error)?;
+        Ok(true)
     }
 
     /// Leads the connection into the private namespace from its next packet on. The change is in force when

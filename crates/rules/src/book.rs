@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Chain, IpNet, Outcome, Policy, RuleMatch, RulesTable, Settings, UnixMs, print_rule};
+use crate::{Chain, IpNet, Outcome, Policy, PortRange, RuleMatch, RulesTable, Settings, UnixMs, print_rule};
 
 /// Settings and table, and the decisions made from them.
 ///
@@ -49,14 +49,32 @@ pub enum Because {
         name: Option<String>,
         /// Whether it names a single host: then it is an order, which nothing that was learned overrules.
         names_host: bool,
+        /// Whether its connections must not fall back to TCP.
+        require: bool,
     },
 }
 
 impl Decision {
-    /// Whether a rule that names a single host decided: nothing that was learned overrules it.
+    /// Whether a rule that names a single host decided, or one that requires SCTP: nothing that was learned overrules it.
     pub const fn is_order(&self) -> bool {
-        matches!(self.because, Because::Rule { names_host: true, .. })
+        matches!(self.because, Because::Rule { names_host: true, .. } | Because::Rule { require: true, .. })
     }
+
+    /// Whether the connection rides SCTP or fails.
+    pub const fn is_required(&self) -> bool {
+        matches!(self.because, Because::Rule { require: true, .. })
+    }
+}
+
+/// What a firewall has to know of rules that require SCTP, in the order it is to be looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guarded {
+    /// The destinations; `None` is any.
+    pub address: Option<IpNet>,
+    /// Their ports; `None` is any.
+    pub ports: Option<PortRange>,
+    /// Whether plain TCP is refused there; else it passes, whatever follows.
+    pub is_refused: bool,
 }
 
 const fn slot(chain: Chain) -> usize {
@@ -93,10 +111,32 @@ impl Rulebook {
             return Decision { policy: Policy::Disable, because: Because::DisabledGlobally };
         }
         let default = self.default_policy(chain);
-        match self.table.find(chain, default.opposite(), address, port) {
+        let exception = self.table.find(chain, default.opposite(), address, port);
+        // A rule that requires SCTP says more than a default that allows it.
+        let required =
+            || self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.require);
+        match exception.or_else(required) {
             Some(found) => Decision { policy: found.policy, because: Because::from(found) },
             None => Decision { policy: default, because: Because::Default(chain) },
         }
+    }
+
+    /// The rules that decide whether a destination is required to ride SCTP; none if no rule requires that.
+    pub fn guarded(&self) -> Vec<Guarded> {
+        let guard = |policy: Policy| {
+            self.table.list(Some(Chain::Remote), Some(policy)).map(|found| Guarded {
+                address: found.rule.address,
+                ports: found.rule.ports,
+                is_refused: found.rule.require,
+            })
+        };
+        let is_default = self.default_policy(Chain::Remote).is_enable();
+        let exceptions = guard(Policy::Disable).filter(|_| is_default);
+        let mut all: Vec<Guarded> = exceptions.chain(guard(Policy::Enable)).collect();
+        // What passes behind the last refusal passes anyway.
+        let length = all.iter().rposition(|g| g.is_refused).map_or(0, |last| last + 1);
+        all.truncate(if self.settings.enable { length } else { 0 });
+        all
     }
 
     /// Counts what became of a connection, for the rule that decided about it.
@@ -136,6 +176,7 @@ impl From<RuleMatch<'_>> for Because {
             text: print_rule(found.rule),
             name: found.rule.name.clone(),
             names_host: found.rule.address.is_some_and(IpNet::is_host),
+            require: found.rule.require,
         }
     }
 }
@@ -233,5 +274,30 @@ mod tests {
         book.settings.enable = false;
         let decision = decide(&mut book, Chain::Local, "10.0.0.1", 22);
         assert_eq!(decision, Decision { policy: Policy::Disable, because: Because::DisabledGlobally });
+    }
+
+    const REQUIRED: &str =
+        "-A -c remote -p enable -d 10.0.0.0/8 -P 22 --require\n-A -c remote -p enable -P 22\n";
+
+    #[test]
+    fn a_rule_that_requires_sctp_decides_whatever_the_default_is_and_is_an_order() {
+        let mut book = book(REQUIRED);
+        for default in [false, true] {
+            book.settings.default_remote_enable = default;
+            let decision = decide(&mut book, Chain::Remote, "10.0.0.1", 22);
+            assert!(decision.is_required() && decision.is_order(), "{decision:?}");
+            assert!(!decide(&mut book, Chain::Remote, "192.0.2.1", 22).is_required());
+        }
+    }
+
+    #[test]
+    fn a_firewall_hears_what_comes_before_the_last_rule_that_requires_sctp() {
+        let mut book = book(&format!("-A -c remote -p disable -d 10.1.0.0/16\n{REQUIRED}"));
+        let refused = |book: &Rulebook| book.guarded().iter().map(|g| g.is_refused).collect::<Vec<_>>();
+        assert_eq!(refused(&book), [true]);
+        book.settings.default_remote_enable = true;
+        assert_eq!(refused(&book), [false, true], "exceptions to the default come first");
+        book.settings.enable = false;
+        assert_eq!(refused(&book), []);
     }
 }

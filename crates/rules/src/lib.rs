@@ -23,7 +23,7 @@ mod settings;
 mod table;
 mod tally;
 
-pub use book::{Because, Decision, Rulebook};
+pub use book::{Because, Decision, Guarded, Rulebook};
 pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED, OTHERS_MAX};
 pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table};
 pub use nearest::nearest;

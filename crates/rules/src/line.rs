@@ -85,7 +85,8 @@ const ADDRESS: &str = "-d";
 const PORTS: &str = "-P";
 const NAME: &str = "--name";
 const COMMENT: &str = "--comment";
-const OPTION_NAMES: [&str; 8] = [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT];
+const REQUIRE: &str = "--require";
+const OPTION_NAMES: [&str; 9] = [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE];
 
 #[derive(Default)]
 struct Fields {
@@ -137,6 +138,11 @@ impl Fields {
             POLICY => put(&mut self.policy, option, value()?.parse::<Policy>()?),
             ADDRESS => put(&mut self.rule.address, option, value()?.parse::<IpNet>()?),
             PORTS => put(&mut self.rule.ports, option, value()?.parse::<PortRange>()?),
+            REQUIRE if self.rule.require => Err(LineError::Twice(option)),
+            REQUIRE => {
+                self.rule.require = true;
+                Ok(())
+            }
             NAME => put(&mut self.rule.name, option, value()?),
             _ => put(&mut self.rule.comment, option, value()?),
         }
@@ -166,7 +172,7 @@ fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
         let rest = word.strip_prefix(option)?;
         match rest {
             "" => Some((option, None)),
-            _ if option == ADD || option == DELETE => None,
+            _ if [ADD, DELETE, REQUIRE].contains(&option) => None,
             _ if option.starts_with("--") => rest.strip_prefix('=').map(|value| (option, Some(value))),
             _ => Some((option, Some(rest))),
         }
@@ -220,6 +226,7 @@ pub fn print_rule(rule: &Rule) -> String {
     let mut parts = Vec::new();
     parts.extend(rule.address.map(|a| format!("{ADDRESS} {a}")));
     parts.extend(rule.ports.map(|p| format!("{PORTS} {p}")));
+    parts.extend(rule.require.then(|| REQUIRE.to_owned()));
     parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
     parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));
     parts.join(" ")

@@ -68,6 +68,11 @@ impl IpNet {
         }
     }
 
+    /// The network's first address.
+    pub const fn address(self) -> IpAddr {
+        self.address
+    }
+
     /// How many bits of the address all hosts of the network share.
     pub const fn prefix_len(self) -> u8 {
         self.prefix_len

@@ -38,6 +38,11 @@ impl PortRange {
         Ok(PortRange { first, last })
     }
 
+    /// The first and the last.
+    pub const fn ends(self) -> (u16, u16) {
+        (self.first, self.last)
+    }
+
     /// Whether `port` is one of them.
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)

@@ -147,6 +147,9 @@ pub struct Rule {
     /// A note for people; at most [`MAX_COMMENT_BYTES`].
     #[serde(default)]
     pub comment: Option<String>,
+    /// Whether its connections ride SCTP or fail: they never fall back to TCP. For remote-enable rules only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require: bool,
 }
 
 /// A name or comment that cannot be kept.

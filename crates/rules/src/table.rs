@@ -59,6 +59,9 @@ pub enum TableError {
     /// [`MAX_RULES`] reached.
     #[error("the table is full: it holds at most {MAX_RULES} rules; delete one, or write a wider prefix")]
     Full,
+    /// Only connections to elsewhere that may ride SCTP can be required to.
+    #[error("--require goes with remote-enable rules only")]
+    RequireElsewhere,
     /// No rule with this match.
     #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists what is there")]
     NoSuchRule(Chain, Policy),
@@ -108,6 +111,9 @@ impl RulesTable {
     /// When the table is full or the rule cannot be kept.
     pub fn add(&mut self, chain: Chain, policy: Policy, rule: Rule) -> Result<Added, TableError> {
         rule.check()?;
+        if rule.require && (chain, policy) != (Chain::Remote, Policy::Enable) {
+            return Err(TableError::RequireElsewhere);
+        }
         let full = self.len() >= MAX_RULES;
         let rules = &mut self.chains[slot(chain, policy)];
         if let Some(i) = rules.iter().position(|r| r.rule.has_same_match(&rule)) {

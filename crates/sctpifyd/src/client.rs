@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
-use intercept::{Arrival, ClientState, FourTuple, HeldSyn, Verdict};
+use intercept::{Arrival, ClientState, Denial, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
@@ -431,8 +431,14 @@ impl Shard {
     fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
         let destination = syn.flow.remote();
         self.udp_peers.forget(destination.ip());
+        let reason = self.told(destination, reason);
+        let is_refused = matches!(reason, FallbackReason::Required { .. });
         self.history.fell_back(destination, micros(tried.held), tried.shim, reason);
-        self.release_syn(syn);
+        if is_refused && self.outside.is_some() {
+            self.judge(syn, Verdict::Deny(Denial::HostUnreachable));
+        } else {
+            self.release_syn(syn);
+        }
         self.rules.record(Chain::Remote, destination, Outcome::Tcp(failure));
         let settings = self.rules.settings();
         if let Some(failure) = failure.filter(|_| settings.learn) {

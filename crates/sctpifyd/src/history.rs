@@ -39,7 +39,8 @@ impl History {
         reason: FallbackReason,
     ) {
         self.counters.connects_fallback += 1;
-        tracing::info!(%destination, held_us, %reason, "plain TCP");
+        let what = if matches!(reason, FallbackReason::Required { .. }) { "refused" } else { "plain TCP" };
+        tracing::info!(%destination, held_us, %reason, "{what}");
         let fallback = Fallback { when_unix_ms: unix_ms(), destination, held_us, state, reason };
         self.remember(destination, PastAttempt::Tcp(fallback));
     }

@@ -30,6 +30,7 @@ mod peer_keys;
 mod probes;
 mod pump;
 mod report;
+mod requiring;
 mod roaming;
 mod rules_store;
 mod server;

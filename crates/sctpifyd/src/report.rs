@@ -194,7 +194,11 @@ impl Shard {
         Explanation {
             address,
             port,
-            verdict: if reason.is_none() { Verdict::SctpThenTcp } else { Verdict::Tcp },
+            verdict: match reason {
+                None if decision.is_required() => Verdict::SctpOnly,
+                None => Verdict::SctpThenTcp,
+                Some(_) => Verdict::Tcp,
+            },
             because: decision.because.to_string(),
             reason,
             learned,

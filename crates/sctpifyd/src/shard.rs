@@ -18,6 +18,7 @@ use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
 use mio::{Events, Interest, Poll, Token, Waker};
 use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
+use rules::Guarded;
 use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord};
 
 use crate::addresses::AddressBook;
@@ -147,6 +148,8 @@ pub(crate) struct Shard {
     pub(crate) switches: BTreeMap<AssociationId, Time>,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
+    /// What the kernel was told of rules that require SCTP; none until it was told anything.
+    pub(crate) guarded: Vec<Guarded>,
     /// What this process has given up; nothing until that is told.
     pub(crate) confinement: control::Confinement,
     /// The queue may hold SYNs that were not taken yet.
@@ -220,6 +223,7 @@ impl Shard {
             switches: BTreeMap::new(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
+            guarded: Vec::new(),
             confinement: control::Confinement::default(),
             has_syns: true,
             has_arrivals: true,
@@ -236,6 +240,7 @@ impl Shard {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
         self.timers.set(self.now, Timer::Probes);
+        self.forget_old_guard();
         self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         while !self.stopping {
             self.wait(&mut events, more)?;
@@ -274,6 +279,7 @@ impl Shard {
         if let Err(error) = self.interceptor.show_life() {
             tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
         }
+        self.follow_required();
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.
             let _ = out.write_all(b".").and_then(|()| out.flush());

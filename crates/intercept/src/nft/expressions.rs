@@ -28,6 +28,8 @@ pub(super) enum Meta {
 enum Comparison {
     Equal = 0,
     NotEqual = 1,
+    AtMost = 3,
+    AtLeast = 5,
 }
 
 /// Where `payload` counts from.
@@ -126,6 +128,21 @@ impl<'m> Expressions<'m> {
     pub(super) fn is_family(&mut self, family: u8) {
         self.load(Meta::Family);
         self.compare(Comparison::Equal, &[family]);
+    }
+
+    /// Goes on only if the bytes just loaded begin with the first `prefix` bits of `network`, whose other bits are zero.
+    pub(super) fn is_within(&mut self, network: &[u8], prefix: u8) {
+        let bits = |index: usize| usize::from(prefix).saturating_sub(8 * index).min(8) as u32;
+        let mask: Vec<u8> =
+            (0..network.len()).map(|i| 0xff_u8.checked_shl(8 - bits(i)).unwrap_or(0)).collect();
+        self.bitwise(&mask, &vec![0; network.len()]);
+        self.compare(Comparison::Equal, network);
+    }
+
+    /// Goes on only if the bytes just loaded, as a number, are neither less than `first` nor more than `last`.
+    pub(super) fn is_between(&mut self, first: &[u8], last: &[u8]) {
+        self.compare(Comparison::AtLeast, first);
+        self.compare(Comparison::AtMost, last);
     }
 
     /// Goes on only with packets that begin a connection: SYN set, and not FIN, RST or ACK.

@@ -5,6 +5,7 @@
 
 mod elements;
 mod expressions;
+mod guard;
 mod host;
 mod pulse;
 mod shim;
@@ -16,6 +17,8 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
 use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
 
 pub(crate) use elements::{add_flow, delete_flow};
+pub use guard::Guard;
+pub(crate) use guard::{has_lasting, set as set_guards, set_lasting};
 pub(crate) use host::{TABLE_PART, create_host_table, owner_port, start_queueing, stop_queueing};
 pub(crate) use pulse::renew;
 pub(crate) use shim::create_shim_table;
@@ -32,6 +35,7 @@ const SUBSYSTEM: u16 = 10;
 
 const NEWTABLE: u16 = 0;
 const GETTABLE: u16 = 1;
+const DELTABLE: u16 = 2;
 const NEWCHAIN: u16 = 3;
 const NEWRULE: u16 = 6;
 const DELRULE: u16 = 8;
@@ -128,9 +132,20 @@ fn add_rule(
     chain: &str,
     fill: impl FnOnce(&mut expressions::Expressions<'_>),
 ) {
+    add_rule_to(batch, TABLE, part, chain, fill);
+}
+
+/// The same in a table of this name.
+fn add_rule_to(
+    batch: &mut Batch<'_>,
+    table: &str,
+    part: &'static str,
+    chain: &str,
+    fill: impl FnOnce(&mut expressions::Expressions<'_>),
+) {
     use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
     batch.add(part, NEWRULE, NLM_F_CREATE | NLM_F_APPEND, |message| {
-        message.string(1, TABLE);
+        message.string(1, table);
         message.string(2, chain);
         message.nested(4, |list| fill(&mut expressions::Expressions::new(list)));
     });
@@ -148,9 +163,14 @@ struct BaseChain {
 
 /// Adds a base chain that accepts what its rules do not decide.
 fn add_chain(batch: &mut Batch<'_>, part: &'static str, chain: &BaseChain) {
+    add_chain_to(batch, TABLE, part, chain);
+}
+
+/// The same in a table of this name.
+fn add_chain_to(batch: &mut Batch<'_>, table: &str, part: &'static str, chain: &BaseChain) {
     const ACCEPT: u32 = 1;
     batch.add(part, NEWCHAIN, netlink_packet_core::NLM_F_CREATE, |message| {
-        message.string(1, TABLE);
+        message.string(1, table);
         message.string(3, chain.name);
         message.nested(4, |hook| {
             hook.number(1, chain.hook);

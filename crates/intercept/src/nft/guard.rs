@@ -1,0 +1,106 @@
+//! Destinations that plain TCP must not reach.
+//!
+//! First SYNs to them that are not diverted are answered with "host unreachable": behind the queue and the diversion, so
+//! whatever let them pass (a verdict, a full queue, a daemon that stands still or is dead) they end here. The same chain
+//! stands twice: in the owned table, where nobody else can take it away, and in a table without an owner, which outlives
+//! the daemon.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REQUEST};
+
+use super::expressions::{Base, Expressions};
+use super::{
+    BaseChain, Batch, DELRULE, DELTABLE, FAMILY_INET, GETTABLE, NEWTABLE, Refusal, SUBSYSTEM, TABLE,
+    add_chain_to, add_rule_to,
+};
+use crate::config::Config;
+use crate::netlink::{Message, Netlink};
+
+pub(super) const GUARD_CHAIN: BaseChain =
+    BaseChain { name: "guard", kind: "filter", hook: 3, priority: -148 };
+/// The table that stays.
+const LASTING_TABLE: &str = "sctpify-require";
+const PART: &str = "nftables rule that refuses plain TCP (CONFIG_NFT_REJECT_INET)";
+const HOST_UNREACHABLE: u8 = 2;
+
+/// What becomes of plain TCP to some destinations. The first that speaks of a connection decides; what none speaks of
+/// passes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guard {
+    /// The network's address and prefix length; `None` is every destination.
+    pub network: Option<(IpAddr, u8)>,
+    /// The first and last port; `None` is every port.
+    pub ports: Option<(u16, u16)>,
+    /// Whether plain TCP is refused; else it passes.
+    pub is_refused: bool,
+}
+
+/// Puts these guards in the place of those before, in both tables.
+pub(crate) fn set(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
+    batch.add(PART, DELRULE, 0, |message| {
+        message.string(1, TABLE);
+        message.string(2, GUARD_CHAIN.name);
+    });
+    add_guards(&mut batch, TABLE, config, guards);
+    batch.commit()?;
+    set_lasting(owner, config, guards)
+}
+
+/// The table without an owner alone; none where there is nothing to guard.
+pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
+    let name = |message: &mut Message| message.string(1, LASTING_TABLE);
+    // Made if it is not there, so that it can be taken away in any case.
+    batch.add(PART, NEWTABLE, NLM_F_CREATE, name);
+    batch.add(PART, DELTABLE, 0, name);
+    if !guards.is_empty() {
+        batch.add(PART, NEWTABLE, NLM_F_CREATE, name);
+        add_chain_to(&mut batch, LASTING_TABLE, PART, &GUARD_CHAIN);
+        add_guards(&mut batch, LASTING_TABLE, config, guards);
+    }
+    batch.commit()
+}
+
+/// Whether the table without an owner is there.
+pub(crate) fn has_lasting(netlink: &mut Netlink) -> io::Result<bool> {
+    let sequence = netlink.next_sequence();
+    let mut message = Message::new(SUBSYSTEM << 8 | GETTABLE, NLM_F_REQUEST, sequence);
+    message.netfilter_head(FAMILY_INET, 0);
+    message.string(1, LASTING_TABLE);
+    match netlink.ask(message, |_, _| Some(())) {
+        Ok(found) => Ok(found.is_some()),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn add_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &[Guard]) {
+    for guard in guards {
+        add_rule_to(batch, table, PART, GUARD_CHAIN.name, |rule| guard_rule(rule, config, guard));
+    }
+}
+
+fn guard_rule(rule: &mut Expressions<'_>, config: &Config, guard: &Guard) {
+    const FIRST_REGISTER: u32 = 8;
+    rule.is_tcp();
+    rule.is_first_syn();
+    rule.is_mark_not(config.marks, config.marks.shim);
+    rule.goes_out_not_by("lo");
+    if let Some((address, prefix)) = guard.network {
+        let (family, offset, bytes) = match address {
+            IpAddr::V4(v4) => (libc::AF_INET, 16, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (libc::AF_INET6, 24, v6.octets().to_vec()),
+        };
+        rule.is_family(family as u8);
+        rule.payload(FIRST_REGISTER, Base::Network, offset, bytes.len() as u32);
+        rule.is_within(&bytes, prefix);
+    }
+    if let Some((first, last)) = guard.ports {
+        rule.payload(FIRST_REGISTER, Base::Transport, 2, 2);
+        rule.is_between(&first.to_be_bytes(), &last.to_be_bytes());
+    }
+    if guard.is_refused { rule.reject_by_icmp(HOST_UNREACHABLE) } else { rule.accept() }
+}

@@ -1,0 +1,62 @@
+//! Rules that require SCTP: plain TCP to their destinations is refused by the kernel, whatever becomes of this process.
+//!
+//! The rules table may change at any time, and others may remove what we gave the kernel: both are looked at with each
+//! beat of the loop. Invariant: what the kernel refuses is what the rules said a beat ago.
+
+use std::net::SocketAddr;
+
+use control::FallbackReason;
+use intercept::Guard;
+use rules::{Chain, Guarded};
+
+use crate::shard::Shard;
+
+impl Shard {
+    /// At the start: what a killed daemon left, the rules may not say any more.
+    pub(crate) fn forget_old_guard(&mut self) {
+        if self.rules.lock().guarded().is_empty()
+            && let Err(error) = self.interceptor.guard(&[])
+        {
+            tracing::warn!(%error, "what an earlier daemon refused may still be refused");
+        }
+    }
+
+    /// Gives the kernel what has changed.
+    pub(crate) fn follow_required(&mut self) {
+        let wanted = self.rules.lock().guarded();
+        let outcome = if wanted == self.guarded {
+            self.interceptor.restore_guard()
+        } else {
+            let guards: Vec<Guard> = wanted.iter().map(guard).collect();
+            self.interceptor.guard(&guards).map(|()| false)
+        };
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                "somebody removed the firewall rules of rules with --require: they are there again"
+            ),
+            Err(error) => {
+                tracing::error!(%error, "rules with --require: plain TCP is not refused by the kernel");
+            }
+        }
+        self.guarded = wanted;
+    }
+
+    /// Whether a rule requires that connections there ride SCTP.
+    pub(crate) fn is_required(&self, to: SocketAddr) -> bool {
+        self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required()
+    }
+
+    /// The reason as it is told: where SCTP is required the connection is refused.
+    pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
+        if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
+    }
+}
+
+fn guard(guarded: &Guarded) -> Guard {
+    Guard {
+        network: guarded.address.map(|net| (net.address(), net.prefix_len())),
+        ports: guarded.ports.map(rules::PortRange::ends),
+        is_refused: guarded.is_refused,
+    }
+}

@@ -1,0 +1,117 @@
+//! Destinations that must be reached by SCTP: where they cannot be, a connect fails at once, whatever else has failed.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use nix::sys::signal::Signal;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Programs};
+
+/// Connects, and prints how that ends.
+const CONNECT: &str = "
+import errno, socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+    print('connected')
+except OSError as error:
+    print(errno.errorcode.get(error.errno, error))
+";
+/// The race timer, and the start of a program.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(3);
+
+fn connect(world: &World, server: &str) -> String {
+    let args = ["-c", CONNECT, server, &PORT.to_string()];
+    let told = world.alpha.run("connect", world.client("python3", &args), LIMIT).unwrap().good().unwrap();
+    assert!(told.elapsed < REFUSAL_LIMIT, "{:?}", told.elapsed);
+    told.stdout.trim().to_owned()
+}
+
+/// Beta has a listener, and a daemon or none; alpha's rule for it requires SCTP.
+fn requiring(at_beta: bool) -> (World, testbed::Process) {
+    let world = World::with("", at_beta);
+    let server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let rule = ["-A", "-c", "remote", "-p", "enable", "-P", &PORT.to_string(), "--require"];
+    world.alphas.shimrules(&rule).unwrap().good().unwrap();
+    assert!(wait_for(LIMIT, || guards(&world) == 2), "no rule in the kernel");
+    (world, server)
+}
+
+/// How many tables of alpha refuse plain TCP.
+fn guards(world: &World) -> usize {
+    world.alpha.tool("nft", &["list", "ruleset"]).unwrap().matches("reject").count()
+}
+
+fn servers(world: &World) -> [String; 2] {
+    [world.link.right_v4().to_string(), world.link.right_v6().to_string()]
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_required_destination_with_sctp_is_reached() {
+    let (world, _server) = requiring(true);
+    for server in servers(&world) {
+        assert_eq!(connect(&world, &server), "connected");
+    }
+    assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
+    let told = world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
+    assert!(told.contains("a rule requires it"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn one_without_sctp_is_unreachable_and_what_was_learned_does_not_change_that() {
+    let (world, _server) = requiring(false);
+    for server in servers(&world) {
+        for _ in 0..2 {
+            assert_eq!(connect(&world, &server), "EHOSTUNREACH");
+        }
+    }
+    assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_killed_daemon_leaves_it_unreachable_until_the_next_one() {
+    let (mut world, _server) = requiring(true);
+    let server = world.link.right_v4().to_string();
+    world.alphas.signal(Signal::SIGKILL).unwrap();
+    assert!(wait_for(LIMIT, || !world.alphas.is_running()));
+    assert_eq!(connect(&world, &server), "EHOSTUNREACH");
+    world.alphas = Daemon::restart(&world.alpha, &Programs::find().unwrap()).unwrap();
+    assert!(wait_for(LIMIT, || connect(&world, &server) == "connected"));
+    assert!(world.connects_sctp() > 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_worker_that_stands_still_lets_nothing_pass() {
+    let (world, _server) = requiring(true);
+    world.alphas.signal(Signal::SIGSTOP).unwrap();
+    std::thread::sleep(Duration::from_millis(2_300));
+    assert_eq!(connect(&world, &world.link.right_v4().to_string()), "EHOSTUNREACH");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn what_others_flush_is_restored_and_nothing_passes_meanwhile() {
+    let (world, _server) = requiring(false);
+    world.alpha.tool("nft", &["flush", "ruleset"]).unwrap();
+    assert_eq!(connect(&world, &world.link.right_v4().to_string()), "EHOSTUNREACH");
+    assert!(wait_for(LIMIT, || guards(&world) == 2));
+    assert!(world.alphas.log().contains("they are there again"));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn without_the_rule_or_the_daemon_plain_tcp_passes_again() {
+    let (world, _server) = requiring(false);
+    let server = world.link.right_v4().to_string();
+    let rule = ["-A", "-c", "remote", "-p", "enable", "-P", &PORT.to_string(), "--require"];
+    world.alphas.shimrules(&["-D", "-c", "remote", "-p", "enable", "-P", &PORT.to_string()]).unwrap();
+    assert!(wait_for(LIMIT, || guards(&world) == 0));
+    assert_eq!(connect(&world, &server), "connected");
+    world.alphas.shimrules(&rule).unwrap().good().unwrap();
+    assert!(wait_for(LIMIT, || guards(&world) == 2));
+    let World { alphas, .. } = world;
+    alphas.stop();
+    assert_eq!(world.alpha.tool("nft", &["list", "tables"]).unwrap(), "");
+}
