@@ -127,6 +127,18 @@ impl Association {
                 self.paths.get_mut(path).probe_now(ctx.now);
             }
         }
+        if self.copies.take_silence() {
+            self.probe_active(ctx.now);
+        }
+    }
+
+    /// One of the active paths may be dead: heartbeats tell which, one per path and RTO (RFC 9260 section 8.3).
+    fn probe_active(&mut self, now: Time) {
+        for path in self.paths.indices() {
+            if self.paths.get(path).state() == PathState::Active {
+                self.paths.get_mut(path).probe_now(now);
+            }
+        }
     }
 
     /// Packets wait to be copied, but for the window, or for the pacer.

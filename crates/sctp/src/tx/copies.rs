@@ -16,6 +16,10 @@ use smallvec::SmallVec;
 use super::Seq;
 use crate::path::PathIndex;
 
+/// Copies that are settled in a row while the peer reports no duplicate, after which a path may be dead: of two arrivals the
+/// second is one.
+const SILENT_MAX: usize = 8;
+
 /// Chunks that may wait for room to be copied to a path; beyond, the oldest goes without.
 const WAITING_MAX: usize = 256;
 
@@ -50,6 +54,8 @@ pub(crate) struct CopyAcks {
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     lanes: Vec<Lane>,
+    /// Copies that were settled since the peer last reported a duplicate; none if it never has.
+    silent: Option<usize>,
 }
 
 impl Copies {
@@ -102,7 +108,7 @@ impl Copies {
     ) -> CopyAcks {
         let mut acks = CopyAcks::default();
         let Some(lane) = self.lanes.get_mut(path.0) else { return acks };
-        let mut freed = 0;
+        let (mut freed, mut settled) = (0, 0);
         lane.sent.retain(|copy| {
             let age = now - copy.sent_at;
             let could_have_come = srtt.is_none_or(|srtt| age >= srtt * 3 / 4);
@@ -118,11 +124,26 @@ impl Copies {
             } else {
                 return true;
             }
+            settled += 1;
             freed += copy.length;
             false
         });
         lane.flight -= freed;
+        self.silent = match duplicates {
+            [] => self.silent.map(|silent| silent + settled),
+            _ => Some(0),
+        };
         acks
+    }
+
+    /// Whether one of two paths may be dead: many chunks arrived and none of them twice. While the other brings everything
+    /// nothing else tells. (Where there are three, the other two go on making duplicates.) Once told it counts anew.
+    pub(crate) fn take_silence(&mut self) -> bool {
+        let is_silent = self.silent.is_some_and(|silent| silent >= SILENT_MAX);
+        if is_silent {
+            self.silent = Some(0);
+        }
+        is_silent
     }
 
     /// Paths with chunks that wait to be copied to them.
@@ -155,6 +176,26 @@ mod tests {
         assert_eq!(copies.flight(PATH), 100);
         let acks = copies.settle(PATH, SRTT, &[Seq(3)], |_| true, MS(25));
         assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (100, 0, 0));
+    }
+
+    /// Copies a chunk and settles it as acknowledged in time, with those duplicates.
+    fn settle_one(copies: &mut Copies, duplicates: &[Seq]) {
+        copies.wish(Seq(4), PATH);
+        copies.on_sent(PATH, 100, MS(0));
+        copies.settle(PATH, SRTT, duplicates, |_| true, MS(30));
+    }
+
+    #[test]
+    fn many_chunks_of_which_none_came_twice_are_a_silence_with_peers_that_report_duplicates() {
+        let mut copies = one();
+        (0..2 * SILENT_MAX).for_each(|_| settle_one(&mut copies, &[]));
+        assert!(!copies.take_silence(), "this peer may never report any");
+        settle_one(&mut copies, &[Seq(9)]);
+        (1..SILENT_MAX).for_each(|_| settle_one(&mut copies, &[]));
+        assert!(!copies.take_silence());
+        settle_one(&mut copies, &[]);
+        assert!(copies.take_silence());
+        assert!(!copies.take_silence());
     }
 
     #[test]

@@ -404,3 +404,29 @@ fn a_dead_path_among_redundant_ones_is_noticed_and_comes_back() {
     t.world.run_for(seconds(200));
     assert_eq!(state(&t), PathState::Active);
 }
+
+/// Seconds until one of two redundant paths that is cut, the quicker or the slower one, is not active any more.
+fn seconds_until_noticed(cut: usize) -> u64 {
+    let mut t = busy(1, &[link(20, 20), link(20, 40)], &config(ALL, 1 << 20));
+    t.world.run_for(seconds(3));
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[cut], true));
+    let is_noticed = |t: &Two| {
+        let info = t.info(t.a);
+        info.paths.iter().filter(|p| p.packets_sent > 100).any(|p| p.state != PathState::Active)
+    };
+    (1..=300)
+        .find(|_| {
+            t.world.run_for(seconds(1));
+            is_noticed(&t)
+        })
+        .expect("the death is noticed")
+}
+
+#[test]
+fn the_death_of_a_redundant_path_is_noticed_by_what_it_no_longer_carries() {
+    for cut in [0, 1] {
+        let noticed = seconds_until_noticed(cut);
+        assert!(noticed <= 5, "path {cut}: {noticed} s");
+    }
+}
