@@ -10,8 +10,8 @@ use std::time::Duration;
 use base::{Route, Time};
 use bytes::Bytes;
 use sctp::{
-    AbortCause, AssociationConfig, AssociationId, Connect, PathError, Ppid, Reliability, SendOptions,
-    StreamId, Timing, Unreachable,
+    AbortCause, AssociationConfig, AssociationId, Connect, PathError, PathOptions, Ppid, Reliability,
+    SendOptions, StreamId, Timing, Unreachable,
 };
 
 use crate::input::Input;
@@ -38,7 +38,9 @@ struct Story {
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let config = config(&mut input);
-    let sides = [Side::new(1, &config), Side::new(2, &config)];
+    let mut sides = [Side::new(1, &config), Side::new(2, &config)];
+    // With a second path each, that schedulers have a choice.
+    sides.iter_mut().zip([4, 5]).for_each(|(side, last)| side.addresses.push(address(last)));
     let under_way = [VecDeque::new(), VecDeque::new()];
     let now = Time::from_millis(1);
     let mut story = Story { sides, under_way, ids: Vec::new(), now, config, opened: 0 };
@@ -145,7 +147,7 @@ impl Story {
             local_port: input.pick(&[PORTS.0, PORTS.1, 1]),
             remote_port: input.pick(&[PORTS.1, PORTS.0]),
             init_routes: vec![Route { local, remote, carrier: base::Carrier::Ip }],
-            local_addresses: vec![local],
+            local_addresses: self.sides[side].addresses.clone(),
             config: self.config.clone(),
         };
         _ = self.sides[side].endpoint.connect(self.now, connect);
@@ -186,12 +188,17 @@ impl Story {
         let Some(id) = self.id(input) else { return };
         let endpoint = &mut self.sides[side].endpoint;
         let stream = StreamId(u16::from(input.byte() & 0x4f));
-        match input.below(4) {
+        match input.below(5) {
             0 => endpoint.set_scheduler(self.now, id, input.pick(&SCHEDULERS)),
             1 => _ = endpoint.set_stream_priority(self.now, id, stream, input.byte().into()),
             2 => {
                 let weight = NonZeroU16::new(input.word()).unwrap_or(NonZeroU16::MIN);
                 _ = endpoint.set_stream_weight(self.now, id, stream, weight);
+            }
+            3 => {
+                let options = PathOptions { weight: NonZeroU16::new(input.word()), ..PathOptions::default() };
+                let remote = address(1 + input.below(5));
+                _ = endpoint.set_path_options(self.now, id, remote, options);
             }
             _ => {
                 let rto = Duration::from_millis(1 + u64::from(input.byte()));

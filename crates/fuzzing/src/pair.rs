@@ -17,7 +17,7 @@ use sctp::{
 use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoing, Reading, Record, World};
 
 use crate::input::Input;
-use crate::side::{SCHEDULERS, WILLING, extensions, reconfigure};
+use crate::side::{MULTIPATHS, SCHEDULERS, WILLING, extensions, reconfigure};
 
 /// Steps of one story.
 const STEPS_MAX: usize = 300;
@@ -109,6 +109,7 @@ fn config(input: &mut Input<'_>) -> AssociationConfig {
             CongestionAlgorithm::Rfc9260,
             CongestionAlgorithm::LossTolerant,
         ]),
+        multipath: input.pick(&MULTIPATHS),
         ..AssociationConfig::default()
     }
 }

@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use base::{Carrier, Ecn, Route, Time};
 use sctp::{
     AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, Extension, Extensions,
-    IncomingInit, InitDecision, Listener, ReconfigPolicy, Scheduler, StreamDirection, StreamId,
+    IncomingInit, InitDecision, Listener, Multipath, PathScheduler, ReconfigPolicy, Scheduler,
+    StreamDirection, StreamId,
 };
 use wire::{ChecksumMode, Packet};
 
@@ -30,6 +31,14 @@ pub(crate) const SCHEDULERS: [Scheduler; 6] = [
     Scheduler::Priority,
     Scheduler::FairBandwidth,
     Scheduler::WeightedFair,
+];
+
+/// Whether data goes by one path or by all of them.
+pub(crate) const MULTIPATHS: [Multipath; 4] = [
+    Multipath::Off,
+    Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
+    Multipath::Concurrent { scheduler: PathScheduler::Weighted },
+    Multipath::Concurrent { scheduler: PathScheduler::Redundant },
 ];
 
 const EXTENSIONS: [Extension; 5] = [
@@ -66,6 +75,8 @@ pub(crate) fn reconfigure(endpoint: &mut Endpoint, now: Time, id: AssociationId,
 pub(crate) struct Side {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: IpAddr,
+    /// That one, and others that it offers.
+    pub(crate) addresses: Vec<IpAddr>,
     /// Events of the last call of [`settle`](Self::settle).
     pub(crate) events: Vec<(AssociationId, Event)>,
     /// Packets that wait to be carried.
@@ -74,11 +85,11 @@ pub(crate) struct Side {
     pub(crate) accepts: bool,
 }
 
-struct Anybody(IpAddr);
+struct Anybody<'a>(&'a [IpAddr]);
 
-impl Listener for Anybody {
+impl Listener for Anybody<'_> {
     fn on_init(&mut self, _: &IncomingInit) -> InitDecision {
-        InitDecision::Accept { local_addresses: vec![self.0] }
+        InitDecision::Accept { local_addresses: self.0.to_vec() }
     }
 }
 
@@ -91,6 +102,7 @@ pub(crate) fn config(input: &mut Input<'_>) -> AssociationConfig {
         receive_buffer: input.pick(&[100_000, 10_000, 3000]),
         inbound_streams: 64,
         outbound_streams: input.pick(&[16, 64, 1]),
+        multipath: input.pick(&MULTIPATHS),
         reconfig: WILLING,
         ..AssociationConfig::default()
     }
@@ -111,6 +123,7 @@ impl Side {
         Side {
             endpoint: Endpoint::new(Time::ZERO, config, [last; 32]),
             address: address(last),
+            addresses: vec![address(last)],
             events: Vec::new(),
             sent: Vec::new(),
             accepts: true,
@@ -122,7 +135,7 @@ impl Side {
             local_port: PORTS.0,
             remote_port: PORTS.1,
             init_routes: vec![Route { local: self.address, remote: to, carrier: Carrier::Ip }],
-            local_addresses: vec![self.address],
+            local_addresses: self.addresses.clone(),
             config: config.clone(),
         };
         self.endpoint.connect(now, connect).expect("the first association")
@@ -131,7 +144,7 @@ impl Side {
     /// A packet arrives; `route` is that of its sender.
     pub(crate) fn arrive(&mut self, now: Time, route: Route, packet: &[u8]) {
         let route = Route { local: route.remote, remote: route.local, carrier: route.carrier };
-        let mut listener = Anybody(self.address);
+        let mut listener = Anybody(&self.addresses);
         self.endpoint.handle_datagram(now, &route, Ecn::NotEct, packet, &mut listener);
         self.settle(now);
     }

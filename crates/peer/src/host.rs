@@ -322,6 +322,7 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
         extensions,
         auth: options.auth.map(auth_config).unwrap_or_default(),
         reconfig: ReconfigPolicy::default().everything(),
+        multipath: options.multipath.into(),
         ..AssociationConfig::default()
     }
 }

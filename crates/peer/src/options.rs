@@ -2,6 +2,7 @@
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sctp::{Multipath, PathScheduler};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
@@ -25,6 +26,9 @@ pub struct Options {
     /// Send IP packets by the kernel's own way only, even where nobody filters them.
     #[arg(long)]
     pub no_shortcuts: bool,
+    /// Whether several paths carry what we send at once, and which takes the next packet.
+    #[arg(long, value_enum, default_value = "off")]
+    pub multipath: MultipathKind,
     /// RTO of 50 ms to 2 s, a path fails at the second timeout: for tests that cut one.
     #[arg(long)]
     pub short_timers: bool,
@@ -46,6 +50,31 @@ pub struct Options {
     /// What to do.
     #[command(subcommand)]
     pub mode: Mode,
+}
+
+/// How paths share what we send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MultipathKind {
+    /// One at a time.
+    Off,
+    /// All at once, the quickest first.
+    LowestRtt,
+    /// All at once, in equal parts.
+    Weighted,
+    /// Every one of them carries everything.
+    Redundant,
+}
+
+impl From<MultipathKind> for Multipath {
+    fn from(kind: MultipathKind) -> Multipath {
+        let concurrent = |scheduler| Multipath::Concurrent { scheduler };
+        match kind {
+            MultipathKind::Off => Multipath::Off,
+            MultipathKind::LowestRtt => concurrent(PathScheduler::LowestRtt),
+            MultipathKind::Weighted => concurrent(PathScheduler::Weighted),
+            MultipathKind::Redundant => concurrent(PathScheduler::Redundant),
+        }
+    }
 }
 
 /// What carries SCTP packets.

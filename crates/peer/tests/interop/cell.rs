@@ -38,6 +38,8 @@ pub(crate) enum Paths {
     One,
     /// Two; the first falls silent in mid-transfer.
     FirstOfTwoCut,
+    /// Two; ours, the client, sends by both at once.
+    Shared(Sharing),
     /// One; the client resets and adds streams in mid-transfer; ours also resets the association.
     StreamsReset,
     /// One; messages travel in I-DATA.
@@ -48,6 +50,15 @@ pub(crate) enum Paths {
     GivenUp(Limit),
     /// One, on which routers mark packets in both directions as having met congestion.
     Marked,
+}
+
+/// How two paths share what is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// In equal parts.
+    Weighted,
+    /// Both carry everything.
+    Redundant,
 }
 
 /// When messages are given up.
@@ -149,6 +160,8 @@ impl Cell {
             Paths::GivenUp(Limit::InterleavedLifetime) => "goes_on_behind_interleaved_messages_given_up_by",
             Paths::GivenUp(Limit::Retransmissions) => "goes_on_behind_messages_not_sent_again_by",
             Paths::GivenUp(Limit::Priority) => "goes_on_behind_messages_of_less_priority_of",
+            Paths::Shared(Sharing::Weighted) => "takes_data_by_two_paths_at_once_from",
+            Paths::Shared(Sharing::Redundant) => "takes_all_data_twice_from",
             Paths::Marked => "hears_and_tells_of_congestion_marks_with",
         };
         format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
@@ -169,6 +182,7 @@ impl Cell {
                 self.transfer(world, if has_kernel { &WHOLE } else { &PIECES }, "in I-DATA")?
             }
             Paths::SecondAdded => self.transfer(world, &SIGNED, "under AUTH")?,
+            Paths::Shared(_) => self.transfer(world, &MARKED, "by both paths")?,
             Paths::GivenUp(limit) => self.posted(world, limit, mended.0)?,
             Paths::Marked => {
                 let _marks = world.mark_packets_of_ours()?;
@@ -177,9 +191,9 @@ impl Cell {
         };
         let types = world.judge(first, port[0]).context("packets of the first path")?;
         self.judge_types(&types)?;
-        if matches!(self.paths, Paths::FirstOfTwoCut | Paths::SecondAdded) {
+        if matches!(self.paths, Paths::FirstOfTwoCut | Paths::SecondAdded | Paths::Shared(_)) {
             let types = world.judge(second, port[1]).context("packets of the second path")?;
-            let wanted = if self.paths == Paths::FirstOfTwoCut { "0" } else { "5" };
+            let wanted = if self.paths == Paths::SecondAdded { "5" } else { "0" };
             ensure!(has(&types, wanted), "no chunk of type {wanted} on the second path, only {types}");
         }
         Ok(remark)
@@ -188,7 +202,7 @@ impl Cell {
     /// Whether the chunks on the first path are those that the cell is about.
     fn judge_types(&self, types: &str) -> Result<()> {
         let (wanted, unwanted): (&[&str], &[&str]) = match self.paths {
-            Paths::One | Paths::FirstOfTwoCut => (&["0"], &[]),
+            Paths::One | Paths::FirstOfTwoCut | Paths::Shared(_) => (&["0"], &[]),
             Paths::StreamsReset => (&["130"], &[]),
             Paths::Interleaved => (&["64"], &["0"]),
             Paths::SecondAdded => (&["15", "128", "193"], &[]),
@@ -209,9 +223,12 @@ impl Cell {
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         world.kernel_over_udp(self.carrier == Carrier::Udp)?;
         let timers = match self.paths {
-            Paths::One | Paths::StreamsReset | Paths::Interleaved | Paths::SecondAdded | Paths::Marked => {
-                "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000"
-            }
+            Paths::One
+            | Paths::StreamsReset
+            | Paths::Interleaved
+            | Paths::SecondAdded
+            | Paths::Shared(_)
+            | Paths::Marked => "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000",
             Paths::FirstOfTwoCut | Paths::GivenUp(_) => {
                 "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500"
             }

@@ -14,10 +14,10 @@ mod commands;
 mod run;
 mod world;
 
-use cell::{Carrier, Cell, Limit, Paths, Stack};
+use cell::{Carrier, Cell, Limit, Paths, Sharing, Stack};
 
-/// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, with I-DATA, with messages
-/// that are given up, and (the kernel) with ECN; and
+/// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, with I-DATA, by two paths
+/// at once, with messages that are given up, and (the kernel) with ECN; and
 /// two controls without ours.
 fn matrix() -> Vec<Cell> {
     use Stack::{Kernel, Ours, Usrsctp};
@@ -37,6 +37,10 @@ fn matrix() -> Vec<Cell> {
         {
             cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
             cells.push(Cell { client: other, server: Ours, carrier: Carrier::Raw, paths });
+        }
+        for sharing in [Sharing::Weighted, Sharing::Redundant] {
+            let paths = Paths::Shared(sharing);
+            cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
         }
         // Linux does not say that it takes I-FORWARD TSN: nothing that we send in I-DATA is given up for it.
         cells
