@@ -8,6 +8,7 @@
 mod bench;
 mod check;
 mod compliance;
+mod deb;
 mod demo;
 mod doctor;
 mod fuzz;
@@ -60,6 +61,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "`fuzz [TARGET ...] [SECONDS]`: fuzz the engine; `fuzz keep`: choose the inputs to commit",
         fuzz::run,
     ),
+    ("deb", "`deb [--bins DIR]`: a Debian package in target/deb", deb::run),
     ("man", "write the manual pages of all programs to target/man", man),
     ("doctor", "what this host lacks, and how to get it", doctor::run),
 ];

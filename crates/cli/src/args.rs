@@ -60,9 +60,24 @@ pub enum Command {
     ///
     /// Connections that ride SCTP get an error; new ones are plain TCP. Without a daemon there is nothing to do,
     /// and that is no error.
-    Down,
+    Down {
+        /// First leave new connections to TCP, and wait for the live ones to end
+        #[arg(long)]
+        drain: bool,
+        /// How long to wait for them at most, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "drain")]
+        wait: u64,
+    },
     /// Show connections, associations, listeners and the latest fallbacks
-    Status,
+    Status {
+        /// Print Markdown, to be pasted into a report
+        #[arg(long, conflicts_with = "json")]
+        markdown: bool,
+    },
+    /// Show paths, rates and events on the terminal, live; Ctrl-C ends
+    Top(WatchArgs),
+    /// Print the status as JSON again and again, one object a line
+    Watch(WatchArgs),
     /// Show the paths of all associations
     Paths,
     /// Say what would happen to a connection to HOST:PORT, and why
@@ -168,6 +183,18 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// How often `sctpify top` and `sctpify watch` look.
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    /// Between two looks, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
+    pub interval: u64,
+
+    /// How many looks; without it, until stopped
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
 }
 
 /// What `sctpify config` does.

@@ -5,12 +5,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use control::{Done, Request, Response, SettingsReport, default_config_text, load_config, print_config};
 use rules::{Settings, normalise};
 
 use crate::session::{Session, unexpected};
-use crate::{CliError, Command, ConfigCommand, Sctpify, daemon, doctor, man, run, show};
+use crate::{CliError, Command, ConfigCommand, Sctpify, WatchArgs, daemon, doctor, live, man, run, show};
 
 /// Runs one command.
 pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
@@ -19,8 +20,14 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Up(up) => daemon::up(session, up),
         Command::Run(run) => return run::run(run),
         Command::Enter { uid, gid, command } => match run::enter(*uid, *gid, command)? {},
-        Command::Down => daemon::down(session),
-        Command::Status => ask_and_show(session, &Request::Status),
+        Command::Down { drain, wait } => daemon::down(session, drain.then(|| Duration::from_secs(*wait))),
+        Command::Status { markdown: true } => {
+            let answer = session.ask(&Request::Status)?;
+            session.print(&answer, show::markdown)
+        }
+        Command::Status { markdown: false } => ask_and_show(session, &Request::Status),
+        Command::Top(watch) => live::top(session, rhythm(watch)),
+        Command::Watch(watch) => live::watch(session, rhythm(watch)),
         Command::Paths => ask_and_show(session, &Request::Paths),
         Command::Explain { destination } => explain(session, destination),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
@@ -36,6 +43,10 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         }
     };
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn rhythm(args: &WatchArgs) -> live::Rhythm {
+    live::Rhythm { interval_ms: args.interval, count: args.count }
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {

@@ -136,8 +136,26 @@ pub(crate) fn end_of(log: &Path) -> String {
     last.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Stops the daemon; returns when its process and its socket are gone.
-pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
+/// Leaves new connections to TCP and waits until the live ones are over, `limit` at most.
+fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
+    session.ask(&Request::Drain)?;
+    let mut left = 0;
+    let is_dry = look_until(limit, LOOK_EVERY, || match session.ask(&Request::Status) {
+        Ok(Response::Status(status)) => {
+            left = status.connections.len();
+            (left == 0).then_some(())
+        }
+        // It was stopped meanwhile.
+        _ => Some(()),
+    });
+    if is_dry.is_none() {
+        eprintln!("{left} connections are still there after {} s and are cut", limit.as_secs());
+    }
+    Ok(())
+}
+
+/// Stops the daemon; returns when its process and its socket are gone. With `patience`, live connections may end before.
+pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(), CliError> {
     let pid = match running_pid(session) {
         Ok(pid) => pid,
         Err(CliError::NoDaemon(_)) => {
@@ -145,6 +163,9 @@ pub(crate) fn down(session: Session<'_>) -> Result<(), CliError> {
         }
         Err(other) => return Err(other),
     };
+    if let Some(limit) = patience {
+        drain(session, limit)?;
+    }
     let processes: Vec<u32> = [Some(pid), supervisor_of(pid)].into_iter().flatten().collect();
     match session.ask(&Request::Shutdown) {
         Ok(_) | Err(CliError::Client(ClientError::Closed { .. })) => {}

@@ -16,6 +16,7 @@ mod daemon;
 mod doctor;
 mod error;
 mod kernel;
+mod live;
 mod man;
 mod run;
 mod session;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::{Command, ConfigCommand, RunArgs, Sctpify, UpArgs};
+pub use args::{Command, ConfigCommand, RunArgs, Sctpify, UpArgs, WatchArgs};
 pub use error::CliError;
 pub use man::{completions, write_man_pages};
 pub use shimrules::Shimrules;

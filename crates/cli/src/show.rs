@@ -62,6 +62,28 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     fallbacks(out, &s.recent_fallbacks)
 }
 
+/// Prints the status as Markdown: what the text says as a list, what it shows as tables in code.
+pub(crate) fn markdown(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
+    let mut text = Vec::new();
+    self::answer(&mut text, answer)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut in_code = false;
+    for line in text.lines() {
+        let is_row = line.starts_with("  ");
+        if is_row != in_code {
+            writeln!(out, "```")?;
+            in_code = is_row;
+        }
+        match line {
+            row if is_row => writeln!(out, "{}", &row[2..])?,
+            "" => writeln!(out)?,
+            title if title.ends_with(':') => writeln!(out, "### {}\n", title.trim_end_matches(':'))?,
+            fact => writeln!(out, "- {fact}")?,
+        }
+    }
+    if in_code { writeln!(out, "```") } else { Ok(()) }
+}
+
 fn section(out: &mut dyn Write, title: &str, table: &Table) -> io::Result<()> {
     if table.is_empty() {
         return writeln!(out, "\n{title}: none");

@@ -44,6 +44,7 @@ pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, with
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
 pub use response::{SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
+pub use status::Switch;
 pub use status::{
     Association, Connection, Counters, Direction, Fallback, Listener, OpenCarrier, Path, PathState,
     PathsReport,

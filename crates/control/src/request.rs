@@ -88,6 +88,9 @@ pub enum Request {
     Reload,
     /// Stops the daemon; answered by [`crate::Response::Done`] before it goes.
     Shutdown,
+    /// Leaves new connections to TCP from now on, so that the daemon can be stopped once the live ones are over; answered by
+    /// [`crate::Response::Done`].
+    Drain,
     /// What the daemon finds lacking; answered by [`crate::Response::Doctor`].
     Doctor {
         /// Look at the way to this peer too.
@@ -115,6 +118,7 @@ impl Request {
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
+            Request::Drain => false,
         }
     }
 }

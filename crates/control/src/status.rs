@@ -30,6 +30,12 @@ pub struct Status {
     pub listeners: Vec<Listener>,
     /// The last connections that fell back to TCP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
+    /// The last times that data took another path, latest first.
+    #[serde(default)]
+    pub recent_switches: Vec<Switch>,
+    /// Whether new connections are left to TCP because the daemon is to be stopped.
+    #[serde(default)]
+    pub draining: bool,
     /// What the daemon has given up since it was set up.
     #[serde(default)]
     pub confinement: Confinement,
@@ -258,6 +264,23 @@ pub struct Fallback {
     pub state: ShimState,
     /// Why.
     pub reason: FallbackReason,
+}
+
+/// One time that data took another path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Switch {
+    /// When, in milliseconds since 1970.
+    pub when_unix_ms: u64,
+    /// The association, by [`Association::id`]; none if it was no connection's any more.
+    pub association: Option<u64>,
+    /// Our address of the path that was left; none if the kernel chose it.
+    pub from_local: Option<IpAddr>,
+    /// The peer's address of the path that was left.
+    pub from_remote: IpAddr,
+    /// Our address of the path that is used now; none if the kernel chooses it.
+    pub to_local: Option<IpAddr>,
+    /// The peer's address of the path that is used now.
+    pub to_remote: IpAddr,
 }
 
 /// The paths of all associations.

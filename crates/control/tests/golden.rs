@@ -113,6 +113,15 @@ fn status() -> Status {
             because: "rule 1 of local-enable: -P 22".into(),
         }],
         recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
+        recent_switches: vec![Switch {
+            when_unix_ms: 1_700_000_000_000,
+            association: Some(1),
+            from_local: Some("10.0.1.1".parse().unwrap()),
+            from_remote: "10.0.1.2".parse().unwrap(),
+            to_local: None,
+            to_remote: "10.0.2.2".parse().unwrap(),
+        }],
+        draining: false,
         confinement: Confinement {
             capabilities: Measure::InForce { left: "net_admin, net_raw".into() },
             system_calls: Measure::Off,
@@ -178,6 +187,7 @@ fn requests() -> Vec<Request> {
         Request::Forget { address: "10.1.2.3".parse().unwrap() },
         Request::Reload,
         Request::Shutdown,
+        Request::Drain,
         Request::Doctor { peer: None },
         Request::Doctor { peer: Some("2001:db8::2".parse().unwrap()) },
     ]
@@ -281,6 +291,7 @@ fn only_questions_are_read_only() {
         "default_set",
         "reload",
         "shutdown",
+        "drain",
         "rule_auto_en",
         "rule_auto_dis",
         "forget",

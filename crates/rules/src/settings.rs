@@ -157,6 +157,8 @@ pub struct Settings {
     pub carriers: Carriers,
     /// Memory that all associations together may hold, in MiB; 16 to 1048576.
     pub memory_mib: u32,
+    /// The TCP port of 127.0.0.1 that serves the page and the metrics; 0 for none.
+    pub page_port: u16,
     /// Whether destinations that have no SCTP are learned.
     pub learn: bool,
     /// Failures in a row that disable a destination which has worked within a day; 1 to 100.
@@ -203,6 +205,7 @@ impl Default for Settings {
             udp_port: 9899,
             carriers: Carriers::Both,
             memory_mib: 512,
+            page_port: 0,
             learn: true,
             learned_failures: 3,
             learned_hold_s: 60,
@@ -358,6 +361,16 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.memory_mib.to_string(),
         write: |s, v| put(&mut s.memory_mib, v.parse().ok()),
+    },
+    Setting {
+        name: "page_port",
+        kind: Kind::Number { min: 0, max: 65_535, unit: "" },
+        doc: "The TCP port of 127.0.0.1 at which a web page shows what goes on (/) and Prometheus finds it as numbers \
+              (/metrics); 0 for none. It can only be read, by every user of this host; requests that name another host than \
+              localhost or 127.0.0.1 are refused.",
+        needs_restart: true,
+        read: |s| s.page_port.to_string(),
+        write: |s, v| put(&mut s.page_port, v.parse().ok()),
     },
     Setting {
         name: "learn",

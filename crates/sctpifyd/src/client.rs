@@ -169,7 +169,7 @@ impl Shard {
             return Err(Plain::ByRule);
         }
         let (settings, step, is_order) = self.ask_rules(syn)?;
-        if self.stopping {
+        if self.stopping || self.draining {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
         if self.outside.is_none() && !self.addresses.is_own(local.ip()) {
@@ -357,7 +357,8 @@ impl Shard {
         self.history.succeeded(syn.flow.remote(), setup_us);
         self.judge(&syn, Verdict::Accept);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
-        if peer == Peer::Shim {
+        // In an enclosed namespace the program's address is not the wire's, which lanes of a trunk could not tell.
+        if peer == Peer::Shim && self.outside.is_none() {
             self.want_trunk(syn.flow.local().ip(), syn.flow.remote().ip());
         }
     }

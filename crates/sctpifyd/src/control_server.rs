@@ -45,7 +45,7 @@ pub(crate) struct ControlServer {
 
 /// What answers need.
 #[derive(Clone)]
-struct Desk {
+pub(crate) struct Desk {
     rules: RulesStore,
     learned: LearnedStore,
     shard: Handle,
@@ -75,6 +75,11 @@ impl ControlServer {
         let listener =
             listener.with_context(|| format!("cannot make the control socket {}", path.display()))?;
         Ok(ControlServer { listener, desk: Desk { rules, learned, shard, served: Arc::default() } })
+    }
+
+    /// Where answers come from, for others who ask.
+    pub(crate) fn desk(&self) -> Desk {
+        self.desk.clone()
     }
 
     /// Serves until the process ends.
@@ -122,12 +127,24 @@ impl Desk {
         }
     }
 
+    /// Answers a question that changes nothing.
+    pub(crate) fn look(&self, request: Request) -> Response {
+        match request.is_read_only() {
+            true => self.answer_any(request),
+            false => Response::error(ErrorCode::NotPermitted, "this way one may look but not change"),
+        }
+    }
+
     fn answer(&self, caller: Uid, request: Request) -> Response {
         let may_change = caller.is_root() || caller == geteuid();
         if !request.is_read_only() && !may_change {
             let text = format!("user {caller} may look but not change: run this as root");
             return Response::error(ErrorCode::NotPermitted, text);
         }
+        self.answer_any(request)
+    }
+
+    fn answer_any(&self, request: Request) -> Response {
         match request {
             Request::Settings => Response::Settings(SettingsReport::all(&self.rules.settings())),
             Request::Get { name } => self.get(&name),
@@ -150,9 +167,11 @@ impl Desk {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
             }
-            Request::Status | Request::Paths | Request::Explain { .. } | Request::Doctor { .. } => {
-                self.ask_shard(request)
-            }
+            Request::Drain
+            | Request::Status
+            | Request::Paths
+            | Request::Explain { .. }
+            | Request::Doctor { .. } => self.ask_shard(request),
         }
     }
 

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState};
+use base::Route;
+use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState, Switch};
 
 use crate::clock::unix_ms;
 
@@ -13,13 +14,14 @@ use crate::clock::unix_ms;
 const KEPT: usize = 512;
 /// Past attempts that `explain` shows at most.
 const EXPLAINED: usize = 5;
-/// Fallbacks that `status` shows at most.
+/// Fallbacks, and switches, that `status` shows at most.
 const SHOWN: usize = 32;
 
 /// The last attempts, latest first, and the sums of all.
 #[derive(Default)]
 pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
+    switches: VecDeque<Switch>,
     pub(crate) counters: Counters,
 }
 
@@ -58,6 +60,26 @@ impl History {
             PastAttempt::Sctp { .. } => None,
         });
         fallbacks.take(SHOWN).collect()
+    }
+
+    /// Data of an association took another path.
+    pub(crate) fn switched(&mut self, association: Option<u64>, from: &Route, to: &Route) {
+        self.counters.path_switches += 1;
+        self.switches.truncate(SHOWN - 1);
+        let local = |route: &Route| Some(route.local).filter(|ip| !ip.is_unspecified());
+        self.switches.push_front(Switch {
+            when_unix_ms: unix_ms(),
+            association,
+            from_local: local(from),
+            from_remote: from.remote,
+            to_local: local(to),
+            to_remote: to.remote,
+        });
+    }
+
+    /// The last switches, latest first.
+    pub(crate) fn switches(&self) -> Vec<Switch> {
+        self.switches.iter().copied().collect()
     }
 
     fn remember(&mut self, destination: SocketAddr, attempt: PastAttempt) {

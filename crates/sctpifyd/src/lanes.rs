@@ -187,7 +187,7 @@ impl Shard {
         client: SocketAddr,
         server: SocketAddr,
     ) -> Result<(), Refusal> {
-        if self.stopping || self.connections.len() >= CONNECTIONS_MAX {
+        if self.stopping || self.draining || self.connections.len() >= CONNECTIONS_MAX {
             return Err(Refusal::Busy);
         }
         if !self.trunks.get(association).is_some_and(|state| state.has_proven(client.ip())) {

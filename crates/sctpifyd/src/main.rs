@@ -26,6 +26,7 @@ mod lanes;
 mod learned_store;
 mod listeners;
 mod outside;
+mod page;
 mod peer_keys;
 mod probes;
 mod pump;

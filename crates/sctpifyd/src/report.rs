@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{
-    Association, Check, Connection, Direction, DoctorReport, Explanation, FallbackReason, LearnedRow, Level,
-    Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role, ShimState, ShimStep,
+    Association, Check, Connection, Direction, DoctorReport, Done, Explanation, FallbackReason, LearnedRow,
+    Level, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role, ShimState, ShimStep,
     Status, Verdict, Via,
 };
 use relay::Peer;
@@ -28,6 +28,10 @@ impl Shard {
                 Response::Explanation(Box::new(self.explain(*address, *port)))
             }
             Request::Doctor { .. } => Response::Doctor(self.doctor()),
+            Request::Drain => {
+                self.draining = true;
+                Response::Done(Done::new("new connections are plain TCP; live ones go on"))
+            }
             _ => Response::Status(Box::new(self.status())),
         }
     }
@@ -49,6 +53,8 @@ impl Shard {
             carriers: self.outlet.report(),
             listeners: self.listeners(),
             recent_fallbacks: self.history.fallbacks(),
+            recent_switches: self.history.switches(),
+            draining: self.draining,
             confinement: self.confinement.clone(),
         }
     }

@@ -150,6 +150,8 @@ pub(crate) struct Shard {
     pub(crate) stopping: bool,
     /// What the kernel was told of rules that require SCTP; none until it was told anything.
     pub(crate) guarded: Vec<Guarded>,
+    /// New connections are left to TCP, so that the daemon can be stopped.
+    pub(crate) draining: bool,
     /// What this process has given up; nothing until that is told.
     pub(crate) confinement: control::Confinement,
     /// The queue may hold SYNs that were not taken yet.
@@ -224,6 +226,7 @@ impl Shard {
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
             guarded: Vec::new(),
+            draining: false,
             confinement: control::Confinement::default(),
             has_syns: true,
             has_arrivals: true,
@@ -403,7 +406,7 @@ impl Shard {
             wrong_keys: &mut self.history.counters.wrong_keys,
             connections: self.connections.len(),
             trunks: self.trunks.len(),
-            stopping: self.stopping,
+            stopping: self.stopping || self.draining,
         };
         let (now, engine) = (self.now, &mut self.engine);
         self.outlet
@@ -420,7 +423,7 @@ impl Shard {
             wrong_keys: &mut self.history.counters.wrong_keys,
             connections: self.connections.len(),
             trunks: self.trunks.len(),
-            stopping: self.stopping,
+            stopping: self.stopping || self.draining,
         }
     }
 
@@ -488,7 +491,7 @@ impl Shard {
             (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
             (Event::PathSwitched { from, to }, _) => {
                 tracing::info!(?from, ?to, "data takes another path");
-                self.history.counters.path_switches += 1;
+                self.history.switched(id.map(|id| id.0), &from, &to);
                 self.switches.insert(association, self.now);
             }
             (Event::PathChanged { route, from, to }, _) => {

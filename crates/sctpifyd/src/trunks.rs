@@ -196,7 +196,7 @@ impl Shard {
         let is_settled = self.trunks.is_settled(remote, self.now);
         let is_elsewhere = !remote.is_loopback() && !self.addresses.is_own(remote);
         let is_wanted = settings.streams.is_shared() && is_elsewhere && !is_settled;
-        if !is_wanted || self.stopping || !has_room(self.trunks.len()) {
+        if !is_wanted || self.stopping || self.draining || !has_room(self.trunks.len()) {
             return;
         }
         let connect = Connect {

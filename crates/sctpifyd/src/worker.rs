@@ -18,6 +18,7 @@ use crate::confinement::{self, Confinement};
 use crate::control_server::ControlServer;
 use crate::learned_store::LearnedStore;
 use crate::outside::Outside;
+use crate::page::Page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
 use crate::shared_store::SharedStore;
@@ -50,12 +51,16 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
+    let page = Page::bind(rules.settings().page_port, server.desk())?;
     let (keeper, url) = (learned.clone(), rules.settings().learned_store);
     let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
     if args.inside.is_none() {
         shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
     }
     spawn("control", move || server.run())?;
+    if let Some(page) = page {
+        spawn("page", move || page.run())?;
+    }
     spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;

@@ -83,6 +83,8 @@ pub(crate) fn status() -> Status {
             state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
+        recent_switches: Vec::new(),
+        draining: false,
         confinement: control::Confinement::default(),
     }
 }
@@ -135,6 +137,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         Request::RuleAutoDis => Ok(learn(book, "0")),
         Request::Forget { address } => Ok(Response::Done(Done::new(format!("{address} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
+        Request::Drain => Ok(Response::Done(Done::new("draining"))),
         Request::Shutdown => Ok(Response::Done(Done::new("stopping"))),
     };
     answer.unwrap_or_else(|text| Response::error(ErrorCode::Refused, text))

@@ -377,3 +377,37 @@ fn manual_pages_and_completions_come_for_all_programs() {
         assert!(completions.out.contains(&format!("_{program}()")), "{program}");
     }
 }
+
+#[test]
+fn watch_prints_one_object_a_line_each_with_the_schema() {
+    let daemon = FakeDaemon::start();
+    let watched = daemon.run(SCTPIFY, "watch --interval 50 --count 3");
+    let lines: Vec<serde_json::Value> =
+        watched.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines.len(), watched.code), (3, 0), "{}", watched.err);
+    assert!(lines.iter().all(|line| line["schema"] == 1 && line["uptime_s"] == 61));
+}
+
+#[test]
+fn top_without_a_terminal_prints_each_picture_and_no_control_sequences() {
+    let daemon = FakeDaemon::start();
+    let shown = daemon.run(SCTPIFY, "top --interval 50 --count 1");
+    assert!(shown.out.contains("any → 10.0.2.2  FAILING"), "{}", shown.out);
+    assert!(!shown.out.contains('\x1b') && shown.code == 0, "{}", shown.err);
+}
+
+#[test]
+fn markdown_has_its_tables_in_code_that_is_closed() {
+    let daemon = FakeDaemon::start();
+    let shown = daemon.run(SCTPIFY, "status --markdown").out;
+    assert!(shown.contains("\n### Connections\n\n```\nID  ROLE"), "{shown}");
+    assert_eq!(shown.matches("```").count() % 2, 0, "{shown}");
+}
+
+#[test]
+fn a_drain_that_takes_too_long_says_how_many_connections_are_cut() {
+    let daemon = FakeDaemon::start();
+    let stopped = daemon.run(SCTPIFY, "down --drain --wait 0");
+    assert!(stopped.err.starts_with("1 connections are still there"), "{}", stopped.err);
+    assert_eq!(stopped.code, 0);
+}

@@ -14,6 +14,7 @@ mod load;
 mod loopback;
 mod mtu;
 mod multipath;
+mod pleasant;
 mod require;
 mod roaming;
 mod states;

@@ -1,0 +1,229 @@
+//! What goes on, again and again: `watch` as lines of JSON, `top` on the terminal.
+//!
+//! `top` needs no more of the terminal than what every one has: another screen, the cursor's home, clearing. It ends with
+//! Ctrl-C and leaves the screen as it was.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use control::{Path, PathState, Request, Response, Status, write_response};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::session::{Session, unexpected};
+use crate::table::{Align, Table, bytes, millis, seconds};
+use crate::{CliError, show};
+
+/// How long the end of `top` may take to be noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The other screen without cursor, and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// Home; the rest of a line; the rest of the screen.
+const HOME: &str = "\x1b[H";
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_REST: &str = "\x1b[J";
+/// A terminal that does not tell its size.
+const USUAL_SIZE: (usize, usize) = (80, 24);
+
+/// How often to look, and how many times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rhythm {
+    pub(crate) interval_ms: u64,
+    /// None: until stopped.
+    pub(crate) count: Option<u64>,
+}
+
+impl Rhythm {
+    fn pause(&self) -> Duration {
+        Duration::from_millis(self.interval_ms)
+    }
+
+    fn is_over(&self, done: u64) -> bool {
+        self.count.is_some_and(|count| done >= count)
+    }
+}
+
+fn status(session: Session<'_>) -> Result<Box<Status>, CliError> {
+    match session.ask(&Request::Status)? {
+        Response::Status(status) => Ok(status),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Prints the status as one object a line, with the schema in each.
+pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
+    for done in 1.. {
+        let answer = Response::Status(status(session)?);
+        write_response(&mut io::stdout().lock(), &answer)?;
+        if rhythm.is_over(done) {
+            break;
+        }
+        sleep(rhythm.pause());
+    }
+    Ok(())
+}
+
+/// Draws the status until it is stopped. Without a terminal each drawing is printed below the one before.
+pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
+    }
+    // A daemon that is not there is told before the screen changes.
+    let mut before = status(session)?;
+    let screen = io::stdout().is_terminal().then(Screen::enter).transpose()?;
+    for done in 1.. {
+        let now = status(session)?;
+        draw(screen.is_some(), &lines(&before, &now, rhythm))?;
+        before = now;
+        if rhythm.is_over(done) || waited(rhythm.pause(), &stop) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Waits; true if that was ended by a signal.
+fn waited(pause: Duration, stop: &AtomicBool) -> bool {
+    let mut left = pause;
+    while !left.is_zero() && !stop.load(Ordering::Relaxed) {
+        let nap = left.min(LOOK_EVERY);
+        sleep(nap);
+        left -= nap;
+    }
+    stop.load(Ordering::Relaxed)
+}
+
+/// The other screen; the usual one comes back when this goes.
+struct Screen;
+
+impl Screen {
+    fn enter() -> io::Result<Screen> {
+        let mut out = io::stdout();
+        out.write_all(ENTER.as_bytes())?;
+        out.flush()?;
+        Ok(Screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // There is nobody to tell.
+        let _ = io::stdout().write_all(LEAVE.as_bytes());
+        let _ = io::stdout().flush();
+    }
+}
+
+fn draw(on_screen: bool, lines: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if !on_screen {
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        return out.flush();
+    }
+    let (width, height) = size();
+    let mut text = String::from(HOME);
+    for line in lines.iter().take(height.saturating_sub(1)) {
+        text.extend(line.chars().take(width));
+        text.push_str(CLEAR_LINE);
+        text.push_str("\r\n");
+    }
+    text.push_str(CLEAR_REST);
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Columns and rows of the terminal.
+fn size() -> (usize, usize) {
+    let found = terminal_size::terminal_size();
+    found.map_or(USUAL_SIZE, |(width, height)| (usize::from(width.0), usize::from(height.0)))
+}
+
+/// The whole picture.
+fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
+    let per_second = |bytes: u64| bytes * 1000 / rhythm.interval_ms.max(1);
+    let c = &now.counters;
+    let rate = |now: u64, before: u64| format!("{}/s", bytes(per_second(now.saturating_sub(before))));
+    let state = match (now.enabled, now.draining) {
+        (false, _) => "DISABLED",
+        (true, true) => "draining",
+        (true, false) => "enabled",
+    };
+    let mut text = Vec::new();
+    let heads = [
+        format!("sctpifyd {}, up {}, {state}", now.version, seconds(now.uptime_s)),
+        format!(
+            "{} connections, {} associations; {} sent, {} received; {} path switches",
+            now.connections.len(),
+            now.associations.len(),
+            rate(c.bytes_sent, before.counters.bytes_sent),
+            rate(c.bytes_received, before.counters.bytes_received),
+            c.path_switches
+        ),
+        format!(
+            "connects: {} over SCTP, {} fell back, {} by rule and {} as learned on TCP; {} accepted",
+            c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp, c.accepts
+        ),
+        String::new(),
+    ];
+    text.extend(heads);
+    text.extend(path_lines(before, now, &per_second));
+    text.push(String::new());
+    text.extend(now.recent_switches.iter().take(5).map(|s| {
+        format!("{}: data left {} for {}", show::ago_unix(s.when_unix_ms), s.from_remote, s.to_remote)
+    }));
+    text.extend(
+        now.recent_fallbacks.iter().take(5).map(|f| {
+            format!("{}: {} plain TCP: {}", show::ago_unix(f.when_unix_ms), f.destination, f.reason)
+        }),
+    );
+    text
+}
+
+fn path_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) -> Vec<String> {
+    let key = |id: u64, path: &Path| (id, path.local, path.remote, path.carrier as u8);
+    let all = |status: &Status| -> BTreeMap<_, u64> {
+        let paths = status.associations.iter().flat_map(|a| a.paths.iter().map(move |p| (a.id, p)));
+        paths.map(|(id, p)| (key(id, p), p.data_sent_bytes)).collect()
+    };
+    let old = all(before);
+    let mut table = Table::new(&[
+        ("ASSOC", Align::Right),
+        ("PATH", Align::Left),
+        ("STATE", Align::Left),
+        ("SRTT", Align::Right),
+        ("SENT", Align::Right),
+        ("RATE", Align::Right),
+    ]);
+    for association in &now.associations {
+        for path in &association.paths {
+            let was = old.get(&key(association.id, path)).copied().unwrap_or(path.data_sent_bytes);
+            let rate = per_second(path.data_sent_bytes.saturating_sub(was));
+            let local = path.local.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
+            table.row([
+                association.id.to_string(),
+                format!("{} {local} → {}", if path.in_use { "▶" } else { " " }, path.remote),
+                state(path.state).into(),
+                path.srtt_us.map_or_else(|| "-".into(), millis),
+                bytes(path.data_sent_bytes),
+                format!("{}/s", bytes(rate)),
+            ]);
+        }
+    }
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = table.print(&mut text, "");
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+}
+
+fn state(state: PathState) -> &'static str {
+    match state {
+        PathState::Active => "active",
+        PathState::Inactive => "INACTIVE",
+        PathState::Unconfirmed => "unconfirmed",
+        PathState::PotentiallyFailed => "FAILING",
+    }
+}

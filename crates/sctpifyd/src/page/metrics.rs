@@ -1,0 +1,88 @@
+//! The numbers for Prometheus, in its text format 0.0.4.
+
+use std::fmt::{Display, Write};
+use std::net::IpAddr;
+
+use control::{Association, Path, PathState, Status};
+
+/// Path series at most: a busy host has more associations than a time series store likes.
+const PATHS_MAX: usize = 512;
+
+/// The whole page of metrics.
+pub(super) fn write(status: &Status) -> String {
+    let mut out = Text::default();
+    let c = &status.counters;
+    out.one("sctpify_up_seconds", "gauge", "Time since the daemon started.", status.uptime_s);
+    out.one("sctpify_enabled", "gauge", "Whether connections are touched at all.", u8::from(status.enabled));
+    out.head("sctpify_connects_total", "counter", "Connections of local programs, by what became of them.");
+    let outcomes = [
+        ("sctp", c.connects_sctp),
+        ("fallback", c.connects_fallback),
+        ("rule", c.connects_by_rule_tcp),
+        ("learned", c.connects_learned_tcp),
+    ];
+    for (outcome, value) in outcomes {
+        out.series("sctpify_connects_total", &[("outcome", &outcome)], value);
+    }
+    out.head("sctpify_accepts_total", "counter", "Connections of peers, by what became of them.");
+    out.series("sctpify_accepts_total", &[("outcome", &"sctp")], c.accepts);
+    out.series("sctpify_accepts_total", &[("outcome", &"refused")], c.accepts_refused);
+    out.head("sctpify_bytes_total", "counter", "Bytes of local programs that rode SCTP.");
+    out.series("sctpify_bytes_total", &[("direction", &"sent")], c.bytes_sent);
+    out.series("sctpify_bytes_total", &[("direction", &"received")], c.bytes_received);
+    out.one("sctpify_path_switches_total", "counter", "Times that data took another path.", c.path_switches);
+    out.one("sctpify_connections", "gauge", "Connections that ride SCTP now.", status.connections.len());
+    out.one("sctpify_associations", "gauge", "Associations now.", status.associations.len());
+    paths(&mut out, &status.associations);
+    out.0
+}
+
+fn paths(out: &mut Text, associations: &[Association]) {
+    let all: Vec<(&Association, &Path)> =
+        associations.iter().flat_map(|a| a.paths.iter().map(move |p| (a, p))).take(PATHS_MAX).collect();
+    let mut family = |name: &str, kind, help, value: &dyn Fn(&Path) -> Option<f64>| {
+        out.head(name, kind, help);
+        for (association, path) in &all {
+            if let Some(value) = value(path) {
+                let local = path.local.map_or_else(|| "any".to_owned(), |ip: IpAddr| ip.to_string());
+                let labels: [(&str, &dyn Display); 3] =
+                    [("association", &association.id), ("local", &local), ("remote", &path.remote)];
+                out.series(name, &labels, value);
+            }
+        }
+    };
+    let seconds = |us: u64| us as f64 / 1e6;
+    family("sctpify_path_active", "gauge", "Whether the path can carry data.", &|p| {
+        Some(f64::from(u8::from(p.state == PathState::Active)))
+    });
+    family("sctpify_path_in_use", "gauge", "Whether new data goes by the path.", &|p| {
+        Some(f64::from(u8::from(p.in_use)))
+    });
+    family("sctpify_path_srtt_seconds", "gauge", "Smoothed round-trip time of the path.", &|p| {
+        p.srtt_us.map(seconds)
+    });
+    family("sctpify_path_data_bytes_total", "counter", "Bytes of data that left by the path.", &|p| {
+        Some(p.data_sent_bytes as f64)
+    });
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.head(name, kind, help);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn series(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
+    }
+}

@@ -1,0 +1,107 @@
+//! The head of a request: who asks for what, and whether that is answered.
+
+/// Bytes of a request's head at most.
+pub(super) const HEAD_MAX: usize = 8 * 1024;
+
+/// Why a request is not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refused {
+    /// It is not HTTP, or longer than [`HEAD_MAX`].
+    NotHttp,
+    /// It wants more than to look.
+    NotGet,
+    /// It names another host, or none, or several.
+    OtherHost,
+    /// There is nothing of that name.
+    NoSuchPath,
+}
+
+impl Refused {
+    pub(super) fn status(self) -> &'static str {
+        match self {
+            Refused::NotHttp => "400 Bad Request",
+            Refused::NotGet => "405 Method Not Allowed",
+            Refused::OtherHost => "403 Forbidden",
+            Refused::NoSuchPath => "404 Not Found",
+        }
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Refused::NotHttp => "this is no request of HTTP/1.1 of reasonable length",
+            Refused::NotGet => "only GET is answered",
+            Refused::OtherHost => "ask for localhost or 127.0.0.1 by name, with the port",
+            Refused::NoSuchPath => "there are /, /metrics, /status.json and /rules.json",
+        })
+    }
+}
+
+/// What is asked for, without its query, if it may be answered by the page on `port`.
+pub(super) fn path(head: &[u8], port: u16) -> Result<&str, Refused> {
+    let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refused::NotHttp)?;
+    let text = std::str::from_utf8(&head[..end]).map_err(|_| Refused::NotHttp)?;
+    let mut lines = text.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(Refused::NotHttp);
+    };
+    if !version.starts_with("HTTP/1.") {
+        return Err(Refused::NotHttp);
+    }
+    if method != "GET" {
+        return Err(Refused::NotGet);
+    }
+    let named = lines.filter_map(|line| line.split_once(':'));
+    let mut hosts = named.filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.trim());
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_ours(host, port) => Ok(target.split('?').next().unwrap_or(target)),
+        _ => Err(Refused::OtherHost),
+    }
+}
+
+fn is_ours(host: &str, port: u16) -> bool {
+    let name = host.strip_suffix(&format!(":{port}"));
+    name.is_some_and(|name| name.eq_ignore_ascii_case("localhost") || name == "127.0.0.1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str, host: &str) -> Result<String, Refused> {
+        path(format!("{line}\r\n{host}Accept: */*\r\n\r\n").as_bytes(), 9897).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_browser_that_was_sent_here_is_answered() {
+        assert_eq!(asked("GET / HTTP/1.1", "Host: localhost:9897\r\n"), Ok("/".into()));
+        assert_eq!(asked("GET /metrics?x=1 HTTP/1.1", "HOST:127.0.0.1:9897\r\n"), Ok("/metrics".into()));
+    }
+
+    #[test]
+    fn another_name_for_this_host_is_refused() {
+        for host in ["evil.example:9897", "localhost:80", "localhost", "127.0.0.1.evil.example:9897"] {
+            let line = format!("Host: {host}\r\n");
+            assert_eq!(asked("GET / HTTP/1.1", &line), Err(Refused::OtherHost), "{host}");
+        }
+        assert_eq!(asked("GET / HTTP/1.1", ""), Err(Refused::OtherHost));
+        let two = "Host: localhost:9897\r\nHost: evil.example:9897\r\n";
+        assert_eq!(asked("GET / HTTP/1.1", two), Err(Refused::OtherHost));
+    }
+
+    #[test]
+    fn only_looking_is_allowed() {
+        assert_eq!(asked("POST / HTTP/1.1", "Host: localhost:9897\r\n"), Err(Refused::NotGet));
+    }
+
+    #[test]
+    fn what_is_cut_short_or_no_http_is_refused() {
+        assert_eq!(path(b"GET / HTTP/1.1\r\nHost: localhost:9897\r\n", 9897), Err(Refused::NotHttp));
+        assert_eq!(asked("hello", "Host: localhost:9897\r\n"), Err(Refused::NotHttp));
+        assert_eq!(path(b"\xff\xfe\r\n\r\n", 9897), Err(Refused::NotHttp));
+    }
+}

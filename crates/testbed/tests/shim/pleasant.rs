@@ -1,0 +1,95 @@
+//! What the daemon shows while it works: page, metrics, live views; and that it can be drained.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use serde_json::Value;
+use std::path::Path;
+use testbed::process::wait_for;
+
+const PAGE: &str = "page_port = 9897\n";
+const CHROMIUM: &str = "/usr/bin/chromium";
+
+fn curl(world: &World, args: &[&str]) -> String {
+    let words = [&["-s", "-i", "--max-time", "10"], args].concat();
+    world.alpha.run("curl", world.client("curl", &words), LIMIT).unwrap().good().unwrap().stdout
+}
+
+/// One connection of alpha that has ended.
+fn connect_once(world: &World) {
+    let server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let connect = world.client(BULK, &["connect", &world.target(), "1"]);
+    world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
+    drop(server);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn metrics_and_json_tell_of_a_connection_and_the_page_needs_nothing_from_elsewhere() {
+    let world = World::with(PAGE, true);
+    connect_once(&world);
+    let metrics = curl(&world, &["http://127.0.0.1:9897/metrics"]);
+    assert!(metrics.contains("\nsctpify_connects_total{outcome=\"sctp\"} 1\n"), "{metrics}");
+    let status = curl(&world, &["http://localhost:9897/status.json"]);
+    let body: Value = serde_json::from_str(status.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!((&body["schema"], &body["response"]), (&1.into(), &"status".into()));
+    let page = curl(&world, &["http://127.0.0.1:9897/"]);
+    assert!(page.contains("Content-Security-Policy: default-src 'none'"), "{page}");
+    assert!(!page.contains("http://") && !page.contains("https://"), "{page}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_page_refuses_other_names_other_methods_and_other_hosts() {
+    let world = World::with(PAGE, true);
+    let page = "http://127.0.0.1:9897/";
+    assert!(curl(&world, &["-H", "Host: evil.example:9897", page]).starts_with("HTTP/1.1 403"));
+    assert!(curl(&world, &["-X", "POST", page]).starts_with("HTTP/1.1 405"));
+    let from_outside = format!("http://{}:9897/", world.link.left_v4());
+    let mut command = world.beta.command("curl");
+    command.args(["-s", "--max-time", "5", &from_outside]);
+    let refused = world.beta.run("curl", command, LIMIT).unwrap();
+    assert_eq!(refused.status.code(), Some(7), "{refused:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_browser_draws_the_lanes_of_a_live_connection() {
+    if !Path::new(CHROMIUM).exists() {
+        println!("skipped: there is no {CHROMIUM} (apt-get install chromium)");
+        return;
+    }
+    let world = World::with(PAGE, true);
+    let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let send = world.client(BULK, &["send", &world.target(), "60", "65536"]);
+    let _sender = world.alpha.spawn("sender", send).unwrap();
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
+    let picture = world.lab.dir().join("page.png");
+    let common = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000"];
+    let size = "--window-size=390,844";
+    let profile = format!("--user-data-dir={}", world.lab.dir().join("chromium").display());
+    let shot = format!("--screenshot={}", picture.display());
+    let browse = |what: &str| {
+        let words = [&common[..], &[size, &profile, what, "http://127.0.0.1:9897/"]].concat();
+        world.alpha.run("chromium", world.client(CHROMIUM, &words), LIMIT).unwrap().good().unwrap().stdout
+    };
+    let drawn = browse("--dump-dom");
+    assert!(drawn.contains("class=\"lane active in_use\""), "{drawn}");
+    assert!(drawn.contains("remote enable"), "{drawn}");
+    browse(&shot);
+    let bytes = std::fs::read(&picture).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{} bytes", bytes.len());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
+    let world = World::new();
+    let port = PORT.to_string();
+    let receiver = world.serve(BULK, &["receive", &port]);
+    let sender = world.client(BULK, &["send", &world.target(), "3", "65536"]);
+    let sender = world.alpha.spawn("sender", sender).unwrap();
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
+    let told = world.alphas.sctpify(&["down", "--drain", "--wait", "8"]).unwrap().good().unwrap();
+    assert!(told.stderr.is_empty(), "{told:?}");
+    let (sent, received) = (sender.finish(LIMIT).unwrap(), receiver.finish(LIMIT).unwrap());
+    assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
+}

@@ -1,0 +1,149 @@
+//! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd unit, in `target/deb`.
+//!
+//! Builds optimised programs, for musl where that target is installed, so that they need no library; `--bins DIR` packs
+//! programs that are built already. The package starts nothing: an administrator says what may ride SCTP first.
+
+use crate::Outcome;
+use crate::tools::{cargo, output, root, succeeds};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PROGRAMS: [&str; 3] = ["sctpifyd", "sctpify", "shimrules"];
+const MUSL: &str = "x86_64-unknown-linux-musl";
+/// Each shell with the directory and the form of the name of its completions.
+const SHELLS: [(&str, &str, &str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions", "", ""),
+    ("zsh", "usr/share/zsh/vendor-completions", "_", ""),
+    ("fish", "usr/share/fish/vendor_completions.d", "", ".fish"),
+];
+
+/// `./x deb [--bins DIR]`.
+pub(crate) fn run(args: &[String]) -> Result<Outcome> {
+    let bins = match args {
+        [] => build()?,
+        [flag, dir] if flag == "--bins" => PathBuf::from(dir),
+        _ => bail!("usage: ./x deb [--bins DIR]"),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
+    let out = target_dir().join("deb");
+    let tree = out.join("tree");
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    fill(&tree, &bins)?;
+    control_files(&tree, version, &architecture, is_static(&bins.join("sctpifyd"))?)?;
+    let package = out.join(format!("sctpify_{version}_{architecture}.deb"));
+    let mut pack = Command::new("dpkg-deb");
+    pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
+    ensure!(succeeds(&mut pack)?, "dpkg-deb failed");
+    println!("{}", package.display());
+    Ok(Outcome::Good)
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Builds the programs; where they are.
+fn build() -> Result<PathBuf> {
+    let installed =
+        output(Command::new("rustup").args(["target", "list", "--installed"])).unwrap_or_default();
+    let mut words = vec!["build", "--release", "--quiet", "--package", "sctpifyd", "--package", "cli"];
+    let mut dir = target_dir();
+    if installed.lines().any(|target| target == MUSL) {
+        words.extend(["--target", MUSL]);
+        dir.push(MUSL);
+    } else {
+        println!("deb: no static programs: rustup target add {MUSL}");
+    }
+    ensure!(succeeds(&mut cargo(&words))?, "the programs do not build");
+    Ok(dir.join("release"))
+}
+
+/// Whether the program needs no library.
+fn is_static(program: &Path) -> Result<bool> {
+    let told = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    Ok(!String::from_utf8_lossy(&told.stdout).contains("libc.so"))
+}
+
+fn fill(tree: &Path, bins: &Path) -> Result<()> {
+    for name in PROGRAMS {
+        let to = tree.join("usr/sbin").join(name);
+        copy(&bins.join(name), &to, 0o755)?;
+    }
+    let packaging = root().join("packaging");
+    copy(&packaging.join("sctpifyd.service"), &tree.join("usr/lib/systemd/system/sctpifyd.service"), 0o644)?;
+    for name in ["CHANGELOG.md", "README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        let from = root().join(name);
+        if from.exists() {
+            copy(&from, &tree.join("usr/share/doc/sctpify").join(name), 0o644)?;
+        }
+    }
+    let sctpify = bins.join("sctpify");
+    manual_pages(tree, &sctpify)?;
+    completions(tree, &sctpify)
+}
+
+/// `sctpify` as sctpify(8) shows it; ordinary users have /usr/sbin not in their path, so it is linked for them.
+fn manual_pages(tree: &Path, sctpify: &Path) -> Result<()> {
+    let pages = tree.join("pages");
+    ensure!(succeeds(Command::new(sctpify).arg("man").arg(&pages))?, "no manual pages");
+    for page in fs::read_dir(&pages)? {
+        let page = page?;
+        let name = page.file_name().to_string_lossy().into_owned();
+        let section = name.rsplit('.').next().unwrap_or("8").to_owned();
+        copy(&page.path(), &tree.join(format!("usr/share/man/man{section}/{name}")), 0o644)?;
+    }
+    fs::remove_dir_all(&pages)?;
+    fs::create_dir_all(tree.join("usr/bin"))?;
+    std::os::unix::fs::symlink("../sbin/sctpify", tree.join("usr/bin/sctpify"))?;
+    Ok(())
+}
+
+fn completions(tree: &Path, sctpify: &Path) -> Result<()> {
+    for (shell, dir, before, after) in SHELLS {
+        for program in PROGRAMS {
+            let text = output(Command::new(sctpify).args(["completions", shell, "--for", program]))?;
+            let file = tree.join(dir).join(format!("{before}{program}{after}"));
+            write(&file, &text, 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool) -> Result<()> {
+    let depends = if is_static { "" } else { "Depends: libc6, libgcc-s1\n" };
+    let text = format!(
+        "Package: sctpify\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
+         Maintainer: the sctpify project <sctpify@localhost>\n{depends}\
+         Description: SCTP for programs that have never heard of it\n Carries the TCP connections of unmodified programs \
+         over SCTP between hosts\n that both run it, so that they outlive the death of a path.\n"
+    );
+    write(&tree.join("DEBIAN/control"), &text, 0o644)?;
+    for script in ["postinst", "prerm"] {
+        copy(&root().join("packaging").join(script), &tree.join("DEBIAN").join(script), 0o755)?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    write_bytes(to, &bytes, mode)
+}
+
+fn write(to: &Path, text: &str, mode: u32) -> Result<()> {
+    write_bytes(to, text.as_bytes(), mode)
+}
+
+fn write_bytes(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    if let Some(dir) = to.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
+    Ok(())
+}
