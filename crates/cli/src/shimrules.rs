@@ -101,6 +101,10 @@ pub struct Shimrules {
     #[arg(long)]
     pub require: bool,
 
+    /// With -A -c remote -p enable: each connection has an association of its own, and shares none
+    #[arg(long)]
+    pub own: bool,
+
     /// The number of the rule to delete, as -L shows it
     #[arg(value_name = "NUMBER")]
     pub number: Option<usize>,
@@ -205,9 +209,13 @@ fn selector(args: &Shimrules, has_spec: bool) -> Result<RuleSelector, CliError> 
 }
 
 fn rule(args: &Shimrules) -> Result<Rule, CliError> {
-    let Shimrules { address, ports, name, comment, require, .. } = args;
+    let Shimrules { address, ports, own, name, comment, require, .. } = args;
+    let is_for_own = args.chain == Some(Chain::Remote) && args.policy == Some(Policy::Enable);
+    if *own && !(args.add && is_for_own) {
+        return Err(usage("--own goes with -A -c remote -p enable"));
+    }
     let (name, comment) = (name.clone(), comment.clone());
-    let rule = Rule { address: *address, ports: *ports, name, comment, require: *require };
+    let rule = Rule { address: *address, ports: *ports, own: *own, name, comment, require: *require };
     rule.check().map_err(|e| usage(&e.to_string()))?;
     Ok(rule)
 }
@@ -236,6 +244,12 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
     show_learned(out, report)
 }
 
+/// What a rule says.
+fn policy_cell(row: &RuleRow) -> String {
+    let policy = if row.rule.require { "require".to_owned() } else { row.policy.to_string() };
+    if row.rule.own { format!("{policy}, own") } else { policy }
+}
+
 fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
     let mut columns = vec![
         ("CHAIN", Align::Left),
@@ -262,7 +276,7 @@ fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
         let rule = &row.rule;
         let mut cells = vec![
             row.chain.to_string(),
-            if rule.require { "require".to_owned() } else { row.policy.to_string() },
+            policy_cell(row),
             row.number.to_string(),
             rule.address.map_or_else(|| "any".into(), |a| a.to_string()),
             rule.ports.map_or_else(|| "any".into(), |p| p.to_string()),

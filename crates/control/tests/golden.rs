@@ -13,6 +13,7 @@ use rules::{
 
 fn rule() -> Rule {
     Rule {
+        own: false,
         address: Some("10.1.2.0/24".parse().unwrap()),
         ports: Some("1:1024".parse().unwrap()),
         name: Some("low".into()),

@@ -47,6 +47,8 @@ pub enum Because {
         text: String,
         /// Its name, if it has one.
         name: Option<String>,
+        /// Whether its connections have associations of their own.
+        own: bool,
         /// Whether it names a single host: then it is an order, which nothing that was learned overrules.
         names_host: bool,
         /// Whether its connections must not fall back to TCP.
@@ -75,6 +77,13 @@ pub struct Guarded {
     pub ports: Option<PortRange>,
     /// Whether plain TCP is refused there; else it passes, whatever follows.
     pub is_refused: bool,
+}
+
+impl Decision {
+    /// Whether the rule that decided wants an association of its own for each connection.
+    pub const fn wants_own(&self) -> bool {
+        matches!(self.because, Because::Rule { own: true, .. })
+    }
 }
 
 const fn slot(chain: Chain) -> usize {
@@ -112,9 +121,12 @@ impl Rulebook {
         }
         let default = self.default_policy(chain);
         let exception = self.table.find(chain, default.opposite(), address, port);
-        // A rule that requires SCTP says more than a default that allows it.
-        let required =
-            || self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.require);
+        // A rule that requires SCTP, or associations of its own, says more than a default that allows it.
+        let required = || {
+            self.table
+                .find(chain, Policy::Enable, address, port)
+                .filter(|found| found.rule.require || found.rule.own)
+        };
         match exception.or_else(required) {
             Some(found) => Decision { policy: found.policy, because: Because::from(found) },
             None => Decision { policy: default, because: Because::Default(chain) },
@@ -175,6 +187,7 @@ impl From<RuleMatch<'_>> for Because {
             number: found.number,
             text: print_rule(found.rule),
             name: found.rule.name.clone(),
+            own: found.rule.own,
             names_host: found.rule.address.is_some_and(IpNet::is_host),
             require: found.rule.require,
         }

@@ -86,7 +86,10 @@ const PORTS: &str = "-P";
 const NAME: &str = "--name";
 const COMMENT: &str = "--comment";
 const REQUIRE: &str = "--require";
-const OPTION_NAMES: [&str; 9] = [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE];
+const OWN: &str = "--own";
+const OPTION_NAMES: [&str; 10] = [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN];
+/// Those that take no value.
+const SWITCHES: [&str; 4] = [ADD, DELETE, REQUIRE, OWN];
 
 #[derive(Default)]
 struct Fields {
@@ -143,6 +146,11 @@ impl Fields {
                 self.rule.require = true;
                 Ok(())
             }
+            OWN if self.rule.own => Err(LineError::Twice(option)),
+            OWN => {
+                self.rule.own = true;
+                Ok(())
+            }
             NAME => put(&mut self.rule.name, option, value()?),
             _ => put(&mut self.rule.comment, option, value()?),
         }
@@ -172,7 +180,7 @@ fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
         let rest = word.strip_prefix(option)?;
         match rest {
             "" => Some((option, None)),
-            _ if [ADD, DELETE, REQUIRE].contains(&option) => None,
+            _ if SWITCHES.contains(&option) => None,
             _ if option.starts_with("--") => rest.strip_prefix('=').map(|value| (option, Some(value))),
             _ => Some((option, Some(rest))),
         }
@@ -227,6 +235,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.extend(rule.address.map(|a| format!("{ADDRESS} {a}")));
     parts.extend(rule.ports.map(|p| format!("{PORTS} {p}")));
     parts.extend(rule.require.then(|| REQUIRE.to_owned()));
+    parts.extend(rule.own.then(|| OWN.to_owned()));
     parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
     parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));
     parts.join(" ")

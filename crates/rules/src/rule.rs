@@ -141,6 +141,9 @@ pub struct Rule {
     /// The port or ports; `None` is any port.
     #[serde(default)]
     pub ports: Option<PortRange>,
+    /// Whether the connections of a remote-enable rule have associations of their own, and share none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
     /// A short name, shown where the rule decides; at most [`MAX_NAME_BYTES`].
     #[serde(default)]
     pub name: Option<String>,
@@ -179,7 +182,7 @@ impl Rule {
         self.address.is_none_or(|net| net.contains(address)) && self.ports.is_none_or(|p| p.contains(port))
     }
 
-    /// Whether the other rule matches exactly the same connections; names and comments do not count.
+    /// Whether the other rule matches exactly the same connections; names, comments and what it asks for do not count.
     pub fn has_same_match(&self, other: &Rule) -> bool {
         (self.address, self.ports) == (other.address, other.ports)
     }

@@ -26,8 +26,15 @@ fn any_ports() -> impl Strategy<Value = PortRange> {
 
 fn any_rule() -> impl Strategy<Value = Rule> {
     let words = "[^\\p{Cc}]{1,16}";
-    (option::of(any_net()), option::of(any_ports()), option::of(words), option::of(words))
-        .prop_map(|(address, ports, name, comment)| Rule { address, ports, name, comment, ..Rule::default() })
+    (option::of(any_net()), option::of(any_ports()), any::<bool>(), option::of(words), option::of(words))
+        .prop_map(|(address, ports, own, name, comment)| Rule {
+            address,
+            ports,
+            own,
+            name,
+            comment,
+            ..Rule::default()
+        })
         .prop_filter("name and comment can be kept", |r| r.check().is_ok())
 }
 

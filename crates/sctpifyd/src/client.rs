@@ -14,7 +14,7 @@ use base::{Carrier, Route, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
 use intercept::{Arrival, ClientState, Denial, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
-use rules::{Chain, Failure, LearnPolicy, Outcome, Settings};
+use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
 use crate::birth;
@@ -196,7 +196,11 @@ impl Shard {
         if FallbackReason::from_decision(&decision).is_some() {
             return Err(Plain::ByRule);
         }
-        Ok((book.settings.clone(), ShimStep::Allowed, decision.is_order()))
+        let mut settings = book.settings.clone();
+        if decision.wants_own() {
+            settings.streams = Streams::Own;
+        }
+        Ok((settings, ShimStep::Allowed, decision.is_order()))
     }
 
     pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {

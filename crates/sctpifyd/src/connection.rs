@@ -151,6 +151,8 @@ pub(crate) struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
     by_association: HashMap<AssociationId, ConnectionId>,
     by_client_flow: HashMap<FourTuple, ConnectionId>,
+    /// Lanes to local programs, by the addresses those see.
+    by_lane_flow: HashMap<FourTuple, ConnectionId>,
     last: u64,
 }
 
@@ -175,6 +177,9 @@ impl Connections {
         if connection.role == Role::Client {
             self.by_client_flow.insert(connection.flow, id);
         }
+        if connection.role == Role::Server && connection.lane.is_some() {
+            self.by_lane_flow.insert(connection.flow, id);
+        }
         self.all.insert(id, connection);
     }
 
@@ -195,6 +200,11 @@ impl Connections {
         self.by_client_flow.get(flow).copied()
     }
 
+    /// The lane to a local program with these addresses.
+    pub(crate) fn of_lane(&self, flow: &FourTuple) -> Option<ConnectionId> {
+        self.by_lane_flow.get(flow).copied()
+    }
+
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.all.remove(&id)?;
         if connection.lane.is_none() {
@@ -202,6 +212,9 @@ impl Connections {
         }
         if connection.role == Role::Client && self.by_client_flow.get(&connection.flow) == Some(&id) {
             self.by_client_flow.remove(&connection.flow);
+        }
+        if self.by_lane_flow.get(&connection.flow) == Some(&id) {
+            self.by_lane_flow.remove(&connection.flow);
         }
         Some(connection)
     }

@@ -25,12 +25,15 @@ use crate::timing;
 impl Shard {
     /// Asks for the connection on a trunk to its destination, if there is one.
     pub(crate) fn ride_trunk(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
-        let (local, remote) = (syn.flow.local(), syn.flow.remote());
+        let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
         if !settings.streams.is_shared() {
             return false;
         }
         let Some(association) = self.trunks.find(local.ip(), remote) else { return false };
-        let Some(state) = self.trunks.get_mut(association) else { return false };
+        let auth = self.rules.auth_for(remote.ip());
+        let Some(state) = self.trunks.get_mut(association).filter(|state| state.has_key(&auth)) else {
+            return false;
+        };
         let lane = match state.trunk.open(local, remote) {
             Ok(lane) => lane,
             Err(error) => {
@@ -108,10 +111,11 @@ impl Shard {
         let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
         let (association, flow) = (connection.association, connection.flow);
+        let local = self.wire_address(&flow);
         tracing::debug!(%flow, ?reason, "not on the trunk");
         if let Some(state) = self.trunks.get_mut(association) {
             match reason {
-                Refusal::Unproven => state.bar(flow.local().ip()),
+                Refusal::Unproven => state.bar(local.ip()),
                 Refusal::OwnAssociation => state.leave_alone(flow.remote()),
                 Refusal::NotServed | Refusal::NotTaken | Refusal::Busy => {}
             }
@@ -151,6 +155,9 @@ impl Shard {
             self.timers.set(end, Timer::Lane(id, sacks));
         } else {
             tracing::debug!(flow = %connection.flow, "the trunk does not answer");
+            if !is_heard && let Some(state) = self.trunks.get_mut(connection.association) {
+                state.note_silence();
+            }
             self.leave_trunk(id);
         }
     }
@@ -192,6 +199,10 @@ impl Shard {
         }
         if !self.trunks.get(association).is_some_and(|state| state.has_proven(client.ip())) {
             return Err(Refusal::Unproven);
+        }
+        let auth = self.rules.auth_for(client.ip());
+        if !self.trunks.get(association).is_some_and(|state| state.has_key(&auth)) {
+            return Err(Refusal::OwnAssociation);
         }
         let route = Route { local: server.ip(), remote: client.ip(), carrier: Carrier::Ip };
         let init = IncomingInit {

@@ -18,7 +18,7 @@ use rules::{Chain, Outcome};
 use sctp::{AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Listener};
 
 use crate::addresses::AddressBook;
-use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
+use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Connections, Stage};
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
@@ -39,7 +39,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) interceptor: &'a mut Interceptor,
     pub(crate) refused: &'a mut u64,
     pub(crate) wrong_keys: &'a mut u64,
-    pub(crate) connections: usize,
+    pub(crate) connections: &'a Connections,
     pub(crate) trunks: usize,
     pub(crate) stopping: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Doorman<'a> {
 impl Listener for Doorman<'_> {
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
         let decision = self.decide(init);
-        if !matches!(decision, InitDecision::Accept { .. }) {
+        if !matches!(decision, InitDecision::Accept { .. } | InitDecision::AcceptOn { .. }) {
             *self.refused += 1;
         }
         decision
@@ -69,7 +69,7 @@ impl Doorman<'_> {
     pub(crate) fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
-        if self.stopping || !is_for_us || self.connections >= CONNECTIONS_MAX {
+        if self.stopping || !is_for_us || self.connections.len() >= CONNECTIONS_MAX {
             return InitDecision::Refuse;
         }
         if is_for_trunk(init.local_port, init.adaptation) {
@@ -81,7 +81,8 @@ impl Doorman<'_> {
             (decision.policy.is_enable(), book.settings.force_bindall)
         };
         let client = SocketAddr::new(remote, init.remote_port);
-        if !allowed || !is_listening(self.interceptor, SocketAddr::new(local, init.local_port), client) {
+        let server = SocketAddr::new(local, init.local_port);
+        if !allowed || !(self.is_anew(server, client) || is_listening(self.interceptor, server, client)) {
             return InitDecision::Refuse;
         }
         let offered = self.addresses.offered_first(local, remote);
@@ -97,6 +98,12 @@ impl Doorman<'_> {
 }
 
 impl Doorman<'_> {
+    /// Whether the client has a lane to the program: it has given that up, and begins anew with the same addresses. The lane is
+    /// let go of when the client's address is proven ([`Shard::open_local`]).
+    fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
+        FourTuple::new(server, client).is_some_and(|flow| self.connections.of_lane(&flow).is_some())
+    }
+
     /// An association that connections may share: each of them is looked at when it comes.
     fn decide_trunk(&mut self, local: IpAddr, remote: IpAddr) -> InitDecision {
         let settings = self.rules.settings();
@@ -159,6 +166,10 @@ impl Shard {
         peer: Peer,
         lane: Option<LaneId>,
     ) -> std::io::Result<ConnectionId> {
+        // A lane that the client has given up would keep the port.
+        if let Some(old) = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow)) {
+            self.drop_connection(old);
+        }
         let mut spoofed = self.interceptor.connect_as(client, server)?;
         let flow = FourTuple::new(server, spoofed.client)
             .ok_or_else(|| std::io::Error::other("client and server are of two address families"))?;

@@ -404,7 +404,7 @@ impl Shard {
             interceptor: &mut self.interceptor,
             refused: &mut self.history.counters.accepts_refused,
             wrong_keys: &mut self.history.counters.wrong_keys,
-            connections: self.connections.len(),
+            connections: &self.connections,
             trunks: self.trunks.len(),
             stopping: self.stopping || self.draining,
         };
@@ -421,7 +421,7 @@ impl Shard {
             interceptor: &mut self.interceptor,
             refused: &mut self.history.counters.accepts_refused,
             wrong_keys: &mut self.history.counters.wrong_keys,
-            connections: self.connections.len(),
+            connections: &self.connections,
             trunks: self.trunks.len(),
             stopping: self.stopping || self.draining,
         }

@@ -17,7 +17,7 @@ use control::Role;
 use relay::trunk::{LaneId, Side, TRUNK_STREAMS, Trunk};
 use relay::{Closed, TRUNK_ADAPTATION};
 use rules::Settings;
-use sctp::{AbortCause, AssociationId, Connect, Endpoint, Event, PathState, Ppid};
+use sctp::{AbortCause, AssociationId, AuthConfig, Connect, Endpoint, Event, PathState, Ppid};
 use sctp::{SendOptions, StateName, StreamId};
 
 use crate::connection::ConnectionId;
@@ -36,7 +36,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(600);
 /// Hosts remembered to have refused at most; beyond that the memory starts anew.
 const REFUSED_MAX: usize = 4096;
 /// Messages taken off one trunk in one turn at most.
-const MESSAGES_PER_TURN: usize = 2048;
+const MESSAGES_PER_TURN: usize = 1024;
 /// Destinations remembered at most that need associations of their own.
 const ALONE_MAX: usize = 1024;
 /// The part of `memory_mib` that may wait for slow programs, as a divisor.
@@ -59,8 +59,13 @@ pub(crate) struct TrunkState {
     alone: BTreeSet<SocketAddr>,
     /// Connections that wait for room in the send buffer.
     waiting: BTreeSet<ConnectionId>,
-    /// Since when it carries nothing.
+    /// Since when it carries nothing, and whether a timer looks after that.
     idle_since: Time,
+    is_watched: bool,
+    /// How its packets are authenticated, where the hosts share a key.
+    auth: Option<AuthConfig>,
+    /// Whether it gave no sign when one was due: new connections do not wait for it until it gives one.
+    is_silent: bool,
     side: Side,
     /// Whether it takes no new connections, for it ends or has ended.
     is_closing: bool,
@@ -103,6 +108,7 @@ impl Trunks {
             self.all.get(id).is_some_and(|state| {
                 state.trunk.is_ready()
                     && !state.is_closing
+                    && !state.is_silent
                     && state.locals.contains(&local)
                     && !state.barred.contains(&local)
                     && !state.alone.contains(&remote)
@@ -146,6 +152,16 @@ impl TrunkState {
     /// Whether the address is proven to be the peer's.
     pub(crate) fn has_proven(&self, remote: IpAddr) -> bool {
         self.remotes.contains(&remote)
+    }
+
+    /// Whether connections with a host of this key may ride it: one for another address may need another key, or any.
+    pub(crate) fn has_key(&self, auth: &Option<AuthConfig>) -> bool {
+        self.auth == *auth
+    }
+
+    /// It gave no sign when one was due.
+    pub(crate) fn note_silence(&mut self) {
+        self.is_silent = true;
     }
 
     /// The peer does not take connections from this address for ours.
@@ -253,7 +269,7 @@ impl Shard {
         let side = if info.remote_port == TRUNK_PORT { Side::Initiator } else { Side::Acceptor };
         tracing::info!(%remote, ?side, "connections may share an association");
         self.history.counters.trunks += 1;
-        let timing = timing::timing(relay::Peer::Shim, 0);
+        let timing = timing::timing(relay::Peer::Shim, self.trunks.len());
         self.engine.set_timing(self.now, association, timing);
         self.engine.set_scheduler(self.now, association, timing::TRUNK_SCHEDULER);
         let state = TrunkState {
@@ -267,6 +283,9 @@ impl Shard {
             alone: BTreeSet::new(),
             waiting: BTreeSet::new(),
             idle_since: self.now,
+            is_watched: false,
+            is_silent: false,
+            auth: self.rules.auth_for(remote),
             side,
             is_closing: false,
         };
@@ -286,6 +305,7 @@ impl Shard {
         state.locals = routes.iter().map(|route| route.local).collect();
         state.remotes = routes.iter().map(|route| route.remote).collect();
         state.barred.clear();
+        state.is_silent = false;
         self.trunks.by_remote.retain(|(_, id)| *id != association);
         self.trunks.by_remote.extend(routes.iter().map(|route| (route.remote, association)));
     }
@@ -300,6 +320,9 @@ impl Shard {
 
     /// Takes what came on the trunks; whether more may be there.
     pub(crate) fn serve_trunks(&mut self) -> bool {
+        if self.trunks.readable.is_empty() {
+            return false;
+        }
         let budget = ((self.rules.settings().memory_mib as usize) << 20) / WINDOWS_PART;
         self.trunks.share_windows(budget);
         for association in std::mem::take(&mut self.trunks.readable) {
@@ -314,10 +337,13 @@ impl Shard {
             let Some(message) = self.engine.recv(self.now, association) else {
                 return self.take_lane_events(association);
             };
+            state.is_silent = false;
             let is_whole = message.begin && message.end && !message.aborted;
             let taken = state.trunk.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole);
             if let Err(fault) = taken {
                 tracing::warn!(%fault, "a trunk is given up");
+                let remotes = state.remotes.clone();
+                remotes.into_iter().for_each(|remote| self.trunks.refuse(remote, self.now));
                 self.take_lane_events(association);
                 let cause = AbortCause::user(fault.to_string());
                 return self.engine.abort(self.now, association, cause);
@@ -381,7 +407,7 @@ impl Shard {
         state.idle_since = self.now;
         if self.engine.state(association).is_none_or(|state| state == StateName::Closed) {
             self.trunks.all.remove(&association);
-        } else if state.side == Side::Initiator {
+        } else if state.side == Side::Initiator && !std::mem::replace(&mut state.is_watched, true) {
             self.timers.set(self.now + idle_limit(&self.rules.settings()), Timer::TrunkIdle(association));
         }
     }
@@ -389,13 +415,18 @@ impl Shard {
     /// The trunk may have been idle for long enough.
     pub(crate) fn on_trunk_idle(&mut self, association: AssociationId) {
         let limit = idle_limit(&self.rules.settings());
-        let is_idle = |state: &&TrunkState| {
-            state.owners.is_empty() && self.now.since(state.idle_since) >= limit && !state.is_closing
-        };
-        if self.trunks.get(association).filter(is_idle).is_some() {
-            self.engine.shutdown(self.now, association);
-            self.close_trunk(association);
+        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+        state.is_watched = false;
+        if !state.owners.is_empty() || state.is_closing {
+            return;
         }
+        let end = state.idle_since + limit;
+        if self.now < end {
+            state.is_watched = true;
+            return self.timers.set(end, Timer::TrunkIdle(association));
+        }
+        self.engine.shutdown(self.now, association);
+        self.close_trunk(association);
     }
 
     /// The trunk takes no new connections; those that wait for the peer's word have associations of their own.

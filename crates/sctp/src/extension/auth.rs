@@ -47,7 +47,7 @@ pub enum HmacAlgorithm {
 }
 
 /// Settings for authenticated chunks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthConfig {
     /// Chunks that the peer must authenticate; ASCONF and ASCONF-ACK are added where address reconfiguration is offered.
     /// INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH cannot be (RFC 4895 section 3.2).
