@@ -4,7 +4,7 @@
 //! with engines in virtual time, and panics where something is wrong. It lies here and not beside the fuzzer so that the
 //! committed inputs are replayed by plain tests. The targets: [`packet`] (reading and writing packets), [`endpoint`] (a
 //! hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in order), [`operations`] (calls
-//! in any order). Refuses nothing: every byte string means something. Begin at [`TARGETS`].
+//! in any order), [`trunk`] (a hostile peer of a relay). Refuses nothing: every byte string means something. Begin at [`TARGETS`].
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod operations;
 pub mod packet;
 pub mod pair;
 mod side;
+pub mod trunk;
 
 /// What a target does with an input.
 pub type Target = fn(&[u8]);
@@ -24,4 +25,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("endpoint", endpoint::run),
     ("pair", pair::run),
     ("operations", operations::run),
+    ("trunk", trunk::run),
 ];

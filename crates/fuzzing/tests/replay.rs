@@ -48,6 +48,11 @@ fn calls_kept_by_the_fuzzer_leave_nothing_behind() {
 }
 
 #[test]
+fn a_hostile_peer_of_a_trunk_kept_by_the_fuzzer_does_no_harm() {
+    replay("trunk");
+}
+
+#[test]
 fn the_kept_inputs_are_few_bytes() {
     let all = TARGETS.iter().flat_map(|(name, _)| inputs(name));
     let bytes: u64 = all.map(|path| fs::metadata(path).unwrap().len()).sum();

@@ -179,6 +179,7 @@ impl Shard {
         match outcome {
             Ok(id) => self.await_listener(id),
             Err(reason) => {
+                tracing::info!(%client, %server, ?reason, "refused");
                 self.history.counters.accepts_refused += 1;
                 if let Some(state) = self.trunks.get_mut(association) {
                     state.trunk.refuse(lane, reason);

@@ -35,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
 /// Hosts remembered to have refused at most; beyond that the memory starts anew.
 const REFUSED_MAX: usize = 4096;
+/// How often is looked whether a trunk has been idle for long enough: the setting may have changed.
+const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Messages taken off one trunk in one turn at most.
 const MESSAGES_PER_TURN: usize = 1024;
 /// Destinations remembered at most that need associations of their own.
@@ -408,7 +410,8 @@ impl Shard {
         if self.engine.state(association).is_none_or(|state| state == StateName::Closed) {
             self.trunks.all.remove(&association);
         } else if state.side == Side::Initiator && !std::mem::replace(&mut state.is_watched, true) {
-            self.timers.set(self.now + idle_limit(&self.rules.settings()), Timer::TrunkIdle(association));
+            let pause = idle_limit(&self.rules.settings()).min(IDLE_LOOK);
+            self.timers.set(self.now + pause, Timer::TrunkIdle(association));
         }
     }
 
@@ -423,7 +426,7 @@ impl Shard {
         let end = state.idle_since + limit;
         if self.now < end {
             state.is_watched = true;
-            return self.timers.set(end, Timer::TrunkIdle(association));
+            return self.timers.set(end.min(self.now + IDLE_LOOK), Timer::TrunkIdle(association));
         }
         self.engine.shutdown(self.now, association);
         self.close_trunk(association);

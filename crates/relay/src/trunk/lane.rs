@@ -118,10 +118,11 @@ impl Inbox {
 
     /// Keeps bytes that came; false if they are more than was granted.
     pub(super) fn push(&mut self, piece: Bytes) -> bool {
-        self.received += piece.len() as u64;
-        if self.received > self.granted {
+        let received = self.received + piece.len() as u64;
+        if received > self.granted {
             return false;
         }
+        self.received = received;
         if piece.len() <= COPIED_MAX && !(self.pieces.is_empty() && self.tail.is_empty()) {
             self.tail.extend_from_slice(&piece);
         } else {

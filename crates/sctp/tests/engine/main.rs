@@ -39,4 +39,5 @@ mod stories;
 mod stranger;
 mod streams;
 mod tags;
+mod terms;
 mod tracing;

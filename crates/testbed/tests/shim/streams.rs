@@ -1,6 +1,6 @@
 //! Connections to one host share an association: its streams carry them, and each of them is as exact as alone.
 
-use crate::world::{HTTP_PORT, LIMIT, PORT, World, status};
+use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testbed::cpu;
@@ -251,4 +251,16 @@ while True: listener.accept()[0].close()",
         format!("print([socket.create_connection((to[0], {HTTP_PORT}), 10).recv(1) for n in range(3)])");
     assert_eq!(client(&world, &body), "[b'', b'', b'']");
     assert_eq!((shared(&world), world.connects_sctp()), (0, 4), "{}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn two_thousand_short_connections_ten_at_a_time_all_share_one_association() {
+    let (world, server) = serving();
+    server.stop();
+    let _giver = world.serve(BULK, &["give", &PORT.to_string()]);
+    let fetch = world.client(BULK, &["fetch", &world.target(), "2000", "100", "10"]);
+    world.alpha.run("fetch", fetch, LIMIT).unwrap().good().unwrap();
+    assert_eq!(shared(&world), 2_000, "{}", world.fallbacks());
+    world.wait_quiet();
 }

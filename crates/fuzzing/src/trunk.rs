@@ -1,0 +1,147 @@
+//! A hostile peer on a trunk: messages of any content on any stream, among them well-formed ones at the wrong time, while
+//! the driver accepts, refuses, opens, reads, sends and lets go. Nothing may panic or miscount, and what is read of a lane is never more
+//! than was granted. Begin at [`run`].
+
+use bytes::Bytes;
+use relay::trunk::{Generation, LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk};
+use relay::{PPID_DATA, PPID_END};
+
+use crate::input::Input;
+
+/// Steps of one story.
+const STEPS_MAX: usize = 400;
+/// Longest message of an input.
+const MESSAGE_MAX: u8 = 80;
+/// Streams that messages come on, so that short inputs meet.
+const STREAMS: u8 = 7;
+/// The kinds, by their letters.
+const KINDS: [&[u8; 4]; 9] =
+    [b"scth", b"scto", b"scta", b"sctr", b"sctd", b"scte", b"sctc", b"sctb", b"sctx"];
+
+struct Story<'a> {
+    input: Input<'a>,
+    trunk: Trunk,
+    lanes: Vec<LaneId>,
+}
+
+/// Plays the input.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let side = if input.flag() { Side::Initiator } else { Side::Acceptor };
+    let mut story = Story { input, trunk: Trunk::new(side), lanes: Vec::new() };
+    for _ in 0..STEPS_MAX {
+        if story.input.is_empty() || !story.step() {
+            break;
+        }
+        story.take_events();
+        story.trunk.check_invariants();
+    }
+    for lane in story.lanes {
+        story.trunk.release(lane);
+    }
+    story.trunk.check_invariants();
+}
+
+impl Story<'_> {
+    /// False at the end of the trunk.
+    fn step(&mut self) -> bool {
+        match self.input.below(10) {
+            0 => return self.raw(),
+            1..=4 => return self.well_formed(),
+            5 => self.decide(),
+            6 => drop(self.trunk.open(address(1), address(2)).map(|lane| self.lanes.push(lane))),
+            7 => self.read(),
+            8 => self.send(),
+            _ => self.say(),
+        }
+        true
+    }
+
+    fn raw(&mut self) -> bool {
+        let stream = u16::from(self.input.below(STREAMS));
+        let ppid = u32::from_be_bytes(*self.input.pick(&KINDS)) ^ u32::from(self.input.below(3) / 2);
+        let length = self.input.below(MESSAGE_MAX);
+        let bytes = Bytes::copy_from_slice(self.input.bytes(usize::from(length)));
+        let is_whole = self.input.below(8) != 0;
+        self.trunk.on_message(stream, ppid, [bytes], is_whole).is_ok()
+    }
+
+    fn well_formed(&mut self) -> bool {
+        let stream = u16::from(self.input.below(STREAMS));
+        let generation = Generation(u32::from(self.input.below(4)));
+        let number = u32::from(self.input.word());
+        let message = match self.input.below(10) {
+            0 => Message::Hello { version: 1, lanes: self.input.word() },
+            1 | 2 => Message::Open { generation, window: number, client: address(2), server: address(1) },
+            3 => Message::Accepted { generation, window: number },
+            4 => Message::Refused { generation, reason: Refusal::Unproven },
+            5 => Message::Data(vec![0; number as usize * 16].into()),
+            6 => Message::End,
+            7 => Message::Credit { generation, limit: u64::from(number) },
+            8 => Message::Blocked { generation, limit: u64::from(number) },
+            _ => Message::Reset { generation },
+        };
+        let (ppid, bytes) = message.write();
+        assert_eq!(Message::parse(ppid, bytes.clone()), Ok(message), "written and read again");
+        self.trunk.on_message(stream, ppid, [bytes], true).is_ok()
+    }
+
+    fn lane(&mut self) -> Option<LaneId> {
+        let n = usize::from(self.input.byte());
+        self.lanes.get(n % self.lanes.len().max(1)).copied()
+    }
+
+    fn decide(&mut self) {
+        let Some(lane) = self.lane() else { return };
+        match self.input.below(3) {
+            0 => self.trunk.refuse(lane, Refusal::NotServed),
+            1 => self.trunk.accept(lane),
+            _ => self.trunk.release(lane),
+        }
+    }
+
+    fn read(&mut self) {
+        let Some(lane) = self.lane() else { return };
+        let mut bytes = 0;
+        for _ in 0..self.input.below(4) {
+            match self.trunk.recv(lane) {
+                Some(Received::Data(data)) => bytes += data.len(),
+                Some(Received::End) | None => break,
+            }
+        }
+        self.trunk.on_consumed(lane, bytes);
+    }
+
+    fn send(&mut self) {
+        let Some(lane) = self.lane() else { return };
+        let room = self.trunk.send_room(lane);
+        match room {
+            0 => self.trunk.on_stopped(lane),
+            _ if self.input.flag() => self.trunk.on_data_sent(lane, room.min(usize::from(self.input.word()))),
+            _ => self.trunk.on_end_sent(lane),
+        }
+    }
+
+    fn say(&mut self) {
+        self.trunk.set_spare(usize::from(self.input.word()) * 64);
+        self.trunk.widen_windows();
+        for _ in 0..self.input.below(5) {
+            let Some((_, ppid, bytes)) = self.trunk.next_out() else { return };
+            assert!(ppid != PPID_DATA && ppid != PPID_END, "what carries bytes is the driver's to send");
+            assert!(Message::parse(ppid, bytes).is_ok());
+            self.trunk.on_out_sent();
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some((lane, event)) = self.trunk.poll_event() {
+            if matches!(event, LaneEvent::Offered { .. }) {
+                self.lanes.push(lane);
+            }
+        }
+    }
+}
+
+fn address(last: u8) -> std::net::SocketAddr {
+    ([10, 0, 0, last], 7).into()
+}
