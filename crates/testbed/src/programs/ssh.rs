@@ -1,7 +1,7 @@
 //! OpenSSH, both ends, with keys made for the run.
 //!
 //! sshd runs in a mount namespace of its own: it needs /run/sshd, and an account that is not locked, and
-//! neither is the host's business. The user is root, because only root can make a lab.
+//! neither is the host's business. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback` in their environment. The user is root, because only root can make a lab.
 
 use crate::host::{Host, run_tool};
 use crate::process::Process;
@@ -110,6 +110,8 @@ StrictModes no
 PrintMotd no
 MaxStartups 200
 Subsystem sftp internal-sftp
+Match Address 127.0.0.1
+    SetEnv SCTPIFY_LAB_FROM=loopback
 "
     )
 }

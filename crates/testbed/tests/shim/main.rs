@@ -5,6 +5,7 @@
 
 mod birth;
 mod confined;
+mod control;
 mod deaths;
 mod faults;
 mod forgery;
@@ -15,6 +16,7 @@ mod loopback;
 mod mtu;
 mod multipath;
 mod pleasant;
+mod promises;
 mod require;
 mod roaming;
 mod states;

@@ -1,0 +1,79 @@
+//! Who may ask and change a daemon by its control socket.
+
+use crate::world::LIMIT;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use testbed::{Finished, Host, Lab, Process, Programs};
+
+/// A user and a group that are not root's.
+const NOBODY: u32 = 65534;
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A daemon that makes its control socket's directory itself, below one that all may enter.
+struct Controlled {
+    alpha: Host,
+    programs: Programs,
+    socket: PathBuf,
+    _daemon: Process,
+    _open: tempfile::TempDir,
+    _lab: Lab,
+}
+
+impl Controlled {
+    fn start() -> Controlled {
+        let (programs, lab) = (Programs::find().unwrap(), Lab::new().unwrap());
+        let alpha = lab.host("alpha").unwrap();
+        let open = tempfile::Builder::new().prefix("sctpify-control").tempdir().unwrap();
+        fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let socket = open.path().join("made/control.sock");
+        let mut command = alpha.command(programs.path("sctpifyd"));
+        command.arg("--control").arg(&socket).arg("--state-dir").arg(alpha.dir().unwrap());
+        command.arg("--config").arg(alpha.dir().unwrap().join("sctpify.toml"));
+        let mut daemon = alpha.spawn("sctpifyd", command).unwrap();
+        daemon.wait_until("socket", START_LIMIT, |_| socket.exists()).unwrap();
+        Controlled { alpha, programs, socket, _daemon: daemon, _open: open, _lab: lab }
+    }
+
+    /// `sctpify` as this user and group.
+    fn sctpify(&self, user: u32, group: u32, words: &[&str]) -> Finished {
+        let mut command = self.alpha.command("setpriv");
+        command.args([format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".into()]);
+        command.arg("--").arg(self.programs.path("sctpify")).args(words);
+        command.env("SCTPIFY_CONTROL", &self.socket);
+        self.alpha.run("sctpify", command, LIMIT).unwrap()
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn its_directory_and_socket_are_closed_to_others() {
+    let daemon = Controlled::start();
+    assert_eq!(mode(&daemon.socket), 0o660);
+    assert_eq!(mode(daemon.socket.parent().unwrap()), 0o750);
+    let told = daemon.sctpify(NOBODY, NOBODY, &["status"]);
+    assert!(!told.status.success() && told.stderr.contains("ermission"), "{told:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn its_group_may_look_and_not_change() {
+    let daemon = Controlled::start();
+    for path in [daemon.socket.parent().unwrap(), &daemon.socket] {
+        chown(path, None, Some(NOBODY)).unwrap();
+    }
+    for question in [&["status"][..], &["paths"], &["get"], &["explain", "192.0.2.1:22"]] {
+        let told = daemon.sctpify(NOBODY, NOBODY, question);
+        assert!(told.status.success(), "{question:?}: {told:?}");
+    }
+    for change in [&["set", "enable=0"][..], &["forget", "192.0.2.1"], &["reload"], &["down"]] {
+        let told = daemon.sctpify(NOBODY, NOBODY, change);
+        assert!(!told.status.success() && told.stderr.contains("may look but not change"), "{told:?}");
+    }
+    assert!(daemon.sctpify(0, 0, &["set", "enable=0"]).status.success());
+}
