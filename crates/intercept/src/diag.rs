@@ -24,6 +24,8 @@ pub struct TcpState(pub u8);
 impl TcpState {
     const SYN_SENT: TcpState = TcpState(2);
     const LISTEN: TcpState = TcpState(10);
+    /// Over, and kept so that late packets find it; a new connection may take its place.
+    pub const TIME_WAIT: TcpState = TcpState(6);
     const NAMES: [&str; 13] = [
         "unknown",
         "ESTABLISHED",

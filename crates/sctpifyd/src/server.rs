@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::Route;
 use bytes::Bytes;
 use control::{Role, ShimState};
-use intercept::{FourTuple, Interceptor, ListenerState};
+use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
 use mio::Interest;
 use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
 use relay::{Peer, Role as RelayRole};
@@ -131,7 +131,17 @@ pub(crate) fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, po
 fn is_listening(interceptor: &mut Interceptor, server: SocketAddr, client: SocketAddr) -> bool {
     let stand_in = SocketAddr::new(server.ip(), client.port());
     let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in));
-    flow.is_some_and(|flow| matches!(interceptor.find_listener(&flow), Ok(ListenerState::Listening)))
+    let Some(flow) = flow else { return false };
+    match interceptor.find_listener(&flow) {
+        Ok(ListenerState::Listening) => true,
+        // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; who listens is asked for another.
+        Ok(ListenerState::Collision(TcpState::TIME_WAIT)) => {
+            let other = SocketAddr::new(flow.remote().ip(), UNLIKELY_PORT);
+            FourTuple::new(flow.local(), other)
+                .is_some_and(|flow| matches!(interceptor.find_listener(&flow), Ok(ListenerState::Listening)))
+        }
+        _ => false,
+    }
 }
 
 impl Shard {

@@ -264,3 +264,21 @@ fn two_thousand_short_connections_ten_at_a_time_all_share_one_association() {
     assert_eq!(shared(&world), 2_000, "{}", world.fallbacks());
     world.wait_quiet();
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_port_that_a_client_uses_again_while_the_server_still_waits_is_served_alike() {
+    let (world, _server) = serving();
+    let body = "
+for n in range(3):
+    c = socket.socket()
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    c.bind(('', 45678))
+    c.connect(to)
+    c.sendall(b'n')
+    print(ended(c).decode().split()[1])
+    c.close()
+    time.sleep(0.3)";
+    assert_eq!(client(&world, body), "45678\n45678\n45678");
+    assert_eq!(shared(&world), 3, "{}", world.fallbacks());
+}
