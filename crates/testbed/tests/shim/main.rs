@@ -7,6 +7,7 @@ mod birth;
 mod confined;
 mod control;
 mod deaths;
+mod disk;
 mod faults;
 mod forgery;
 mod keys;
