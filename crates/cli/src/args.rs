@@ -93,7 +93,7 @@ pub enum Command {
     ///
     /// Exit status 1 if something is missing.
     Doctor {
-        /// A peer to look at; needs the daemon
+        /// A peer to look at, with packets: does SCTP in UDP answer there, unharmed and at full size? Needs the daemon
         host: Option<String>,
     },
     /// Change settings, now and in the configuration file

@@ -1,6 +1,7 @@
 //! What this host lacks for sctpify, found without a daemon; and what the daemon itself finds.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 
 use control::{Check, DoctorReport, Level, Request, Response};
@@ -8,7 +9,11 @@ use control::{Check, DoctorReport, Level, Request, Response};
 use crate::commands::resolve_host;
 use crate::daemon::find_daemon;
 use crate::session::{Session, unexpected};
-use crate::{CliError, kernel, show};
+use crate::{CliError, kernel, probe, show};
+use rules::Settings;
+
+/// The SCTP port that a peer is asked for: ssh, which most hosts have; a refusal is an answer as well.
+const ANY_SCTP_PORT: u16 = 22;
 
 /// Looks, prints, and fails if something is missing.
 pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliError> {
@@ -19,6 +24,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
             report.checks.push(Check::ok("daemon", format!("answers on {}", session.control.display())));
             report.checks.retain(|ours| found.checks.iter().all(|theirs| theirs.name != ours.name));
             report.checks.extend(found.checks);
+            report.checks.extend(peer.map(|peer| way_to(session, peer)).unwrap_or_default());
         }
         Ok(other) => return Err(unexpected(&other)),
         Err(CliError::NoDaemon(text)) if host.is_some() => return Err(CliError::NoDaemon(text)),
@@ -39,6 +45,17 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
         Level::Missing => Err(CliError::SomethingMissing),
         Level::Ok | Level::Warning => Ok(()),
     }
+}
+
+/// The way to a peer, by the UDP port that this host uses: both ends have the same.
+fn way_to(session: Session<'_>, peer: IpAddr) -> Vec<Check> {
+    let told = session.ask(&Request::Get { name: "udp_port".into() });
+    let port = match told {
+        Ok(Response::Settings(report)) => report.settings.first().and_then(|row| row.value.parse().ok()),
+        _ => None,
+    };
+    let port = port.unwrap_or(Settings::default().udp_port);
+    probe::checks(peer, port, ANY_SCTP_PORT)
 }
 
 fn local_checks() -> Vec<Check> {

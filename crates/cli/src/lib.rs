@@ -18,6 +18,7 @@ mod error;
 mod kernel;
 mod live;
 mod man;
+mod probe;
 mod run;
 mod session;
 mod shimrules;

@@ -81,6 +81,20 @@ fn a_browser_draws_the_lanes_of_a_live_connection() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn doctor_finds_the_peers_daemon_by_packets_and_misses_it_where_there_is_none() {
+    let (with, without) = (World::new(), World::with("", false));
+    let told = |world: &World| {
+        let peer = world.link.right_v4().to_string();
+        world.alphas.sctpify(&["doctor", &peer]).unwrap().stdout
+    };
+    let found = told(&with);
+    assert!(found.contains(":9899 answers") && found.contains("1,400 bytes pass"), "{found}");
+    let missed = told(&without);
+    assert!(missed.contains("nobody listens on UDP port 9899"), "{missed}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
     let world = World::new();
     let port = PORT.to_string();
