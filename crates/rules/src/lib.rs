@@ -22,6 +22,7 @@ mod rule;
 mod settings;
 mod table;
 mod tally;
+mod weights;
 
 pub use book::{Because, Decision, Guarded, Rulebook};
 pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED, OTHERS_MAX};
@@ -35,3 +36,4 @@ pub use settings::{
 };
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
 pub use tally::{Failure, Outcome, Tally, UnixMs};
+pub use weights::{WEIGHTS_MAX, Weights};

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Weights;
 use crate::nearest;
 
 /// The name the papers' FreeBSD kernel gives to a setting before its last part; accepted and dropped.
@@ -65,17 +66,20 @@ pub enum Multipath {
     Off,
     /// All at once, quick ones first.
     LowestRtt,
+    /// All at once, each its part.
+    Weighted,
     /// All of them carry all of it.
     Redundant,
 }
 
 impl Multipath {
-    const WORDS: &[&str] = &["off", "lowest-rtt", "redundant"];
+    const WORDS: &[&str] = &["off", "lowest-rtt", "weighted", "redundant"];
 
     const fn word(self) -> &'static str {
         match self {
             Multipath::Off => "off",
             Multipath::LowestRtt => "lowest-rtt",
+            Multipath::Weighted => "weighted",
             Multipath::Redundant => "redundant",
         }
     }
@@ -90,7 +94,7 @@ impl fmt::Display for Multipath {
 impl FromStr for Multipath {
     type Err = ();
     fn from_str(word: &str) -> Result<Multipath, ()> {
-        let all = [Multipath::Off, Multipath::LowestRtt, Multipath::Redundant];
+        let all = [Multipath::Off, Multipath::LowestRtt, Multipath::Weighted, Multipath::Redundant];
         all.into_iter().find(|m| m.word().eq_ignore_ascii_case(word)).ok_or(())
     }
 }
@@ -171,6 +175,8 @@ pub struct Settings {
     pub learned_store: String,
     /// Whether data goes by all paths at once.
     pub multipath: Multipath,
+    /// The part of each path when they share by weight.
+    pub multipath_weights: Weights,
     /// Whether rules apply to connections of this host to itself.
     pub loopback: bool,
     /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
@@ -212,6 +218,7 @@ impl Default for Settings {
             learned_hold_max_s: 3600,
             learned_store: String::new(),
             multipath: Multipath::Off,
+            multipath_weights: Weights::default(),
             loopback: false,
             manual_mark: 0,
             peer_keys: String::new(),
@@ -246,6 +253,8 @@ pub enum Kind {
     Url(&'static [&'static str]),
     /// Nothing, or the path of a file from the root on.
     Path,
+    /// Nothing, or networks with their weights.
+    Weights,
 }
 
 impl fmt::Display for Kind {
@@ -255,6 +264,9 @@ impl fmt::Display for Kind {
             Kind::Number { min, max, unit: "" } => write!(f, "{min} to {max}"),
             Kind::Number { min, max, unit } => write!(f, "{min} to {max} {unit}"),
             Kind::Word(words) => f.write_str(&words.join(", ")),
+            Kind::Weights => {
+                f.write_str("nothing, or networks with weights from 1 to 65535: 10.1.0.0/16=3 10.2.0.0/16=1")
+            }
             Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
             Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }
@@ -426,11 +438,22 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Whether one connection uses several paths at once. off: one path at a time carries the data that this host \
               sends, and the others take over when it fails. lowest-rtt: all of them carry it, the quickest first, so \
               that a transfer gets the sum of its links; over a bottleneck that they share they take together what one \
-              would. redundant: all of them carry all data and the first to arrive counts, so that no loss or failure of \
+              would. weighted: all of them carry it, each in proportion to its weight in \
+              multipath_weights while it has room. redundant: all of them carry all data and the first to arrive counts, so that no loss or failure of \
               one is felt, at twice the bandwidth and more. Each host decides for what it sends.",
         needs_restart: true,
         read: |s| s.multipath.to_string(),
         write: |s, v| put(&mut s.multipath, v.parse().ok()),
+    },
+    Setting {
+        name: "multipath_weights",
+        kind: Kind::Weights,
+        doc: "The parts of the paths when multipath is weighted: a path has the weight of the first network in this list that \
+              this host's address on it, or the peer's, lies in, and 1 without one. 192.0.2.0/24=3 198.51.100.7=1 sends three \
+              times as much by the first network's uplink as by the other. Paths that come up from now on heed a change.",
+        needs_restart: false,
+        read: |s| s.multipath_weights.to_string(),
+        write: |s, v| put(&mut s.multipath_weights, v.parse().ok()),
     },
     Setting {
         name: "loopback",
@@ -634,7 +657,7 @@ impl Setting {
     fn is_in_range(&self, value: &str) -> bool {
         match self.kind {
             Kind::Number { min, max, .. } => value.parse::<u32>().is_ok_and(|n| (min..=max).contains(&n)),
-            Kind::Bool | Kind::Word(_) | Kind::Url(_) | Kind::Path => true,
+            Kind::Bool | Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::Weights => true,
         }
     }
 }

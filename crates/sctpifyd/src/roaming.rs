@@ -66,9 +66,24 @@ impl Shard {
         }
     }
 
+    /// Gives the paths their parts of the data by the setting `multipath_weights`.
+    fn weigh_paths(&mut self, association: AssociationId) {
+        let settings = self.rules.settings();
+        if settings.multipath != rules::Multipath::Weighted {
+            return;
+        }
+        let Some(info) = self.engine.info(association) else { return };
+        for route in info.paths.iter().map(|path| &path.route) {
+            let weight = settings.multipath_weights.of(route.local, route.remote);
+            // An association that has just ended needs none.
+            let _ = self.engine.set_path_weight(self.now, association, route.local, route.remote, weight);
+        }
+    }
+
     /// A path works: an association may now leave addresses that were its last ones before.
     /// That the peer is there by that address is remembered for the birth of other connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
+        self.weigh_paths(association);
         let id = self.connections.of_association(association);
         let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role == Role::Client);
         if let Some(connection) = client

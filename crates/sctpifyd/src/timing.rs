@@ -82,6 +82,7 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
         multipath: match settings.multipath {
             rules::Multipath::Off => Multipath::Off,
             rules::Multipath::LowestRtt => Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
+            rules::Multipath::Weighted => Multipath::Concurrent { scheduler: PathScheduler::Weighted },
             rules::Multipath::Redundant => Multipath::Concurrent { scheduler: PathScheduler::Redundant },
         },
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.

@@ -3,6 +3,7 @@
 //! They change settings and ask questions; nothing is sent here. Begin at [`Association::set_path_options`].
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use super::{Association, Context, State};
 use crate::config::PathOptions;
@@ -37,6 +38,22 @@ impl Association {
         for index in self.paths_to(remote)? {
             self.paths.get_mut(index).set_options(options, ctx.now, &self.config.timing, ctx.random);
         }
+        Ok(())
+    }
+
+    /// Changes the part of new data of the paths between the two addresses.
+    pub(crate) fn set_path_weight(
+        &mut self,
+        local: IpAddr,
+        remote: IpAddr,
+        weight: NonZeroU16,
+    ) -> Result<(), PathOptionError> {
+        let mut paths = self.paths_to(remote)?;
+        paths.retain(|&index| self.paths.get(index).route.local == local);
+        if paths.is_empty() {
+            return Err(PathOptionError::Unknown(local));
+        }
+        paths.into_iter().for_each(|index| self.paths.get_mut(index).set_weight(weight));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! notifications. docs/socket-options.md has the whole list.
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use base::Time;
 
@@ -24,6 +25,24 @@ impl Endpoint {
         options: PathOptions,
     ) -> Result<(), PathOptionError> {
         let set = self.with(id, now, |a, ctx| a.set_path_options(remote, options, ctx));
+        set.unwrap_or(Err(PathOptionError::Closed))
+    }
+
+    /// Changes the part of new data that goes between two addresses under
+    /// [`PathScheduler::Weighted`](crate::PathScheduler::Weighted), as [`PathOptions::weight`] does for all paths to an address
+    /// of the peer: for hosts whose uplinks differ while the peer has one address.
+    ///
+    /// # Errors
+    /// See [`PathOptionError`]; `Unknown` names the address that no path has.
+    pub fn set_path_weight(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        local: IpAddr,
+        remote: IpAddr,
+        weight: NonZeroU16,
+    ) -> Result<(), PathOptionError> {
+        let set = self.with(id, now, |a, _| a.set_path_weight(local, remote, weight));
         set.unwrap_or(Err(PathOptionError::Closed))
     }
 

@@ -18,6 +18,7 @@ pub(crate) use paths::Paths;
 pub(crate) use pmtu::{Pmtu, SizeProbe};
 pub(crate) use sending::{Outcome, Seen, Sending};
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
@@ -165,7 +166,7 @@ impl Path {
 
     /// Its part of new data beside those of other paths.
     pub(crate) fn weight(&self) -> u16 {
-        self.options.weight.map_or(1, std::num::NonZeroU16::get)
+        self.options.weight.map_or(1, NonZeroU16::get)
     }
 
     pub(crate) fn srtt(&self) -> Option<Duration> {
@@ -378,6 +379,11 @@ impl Path {
         if !self.retired {
             self.next_heartbeat = self.next_heartbeat.min(now);
         }
+    }
+
+    /// Its part of new data from now on.
+    pub(crate) fn set_weight(&mut self, weight: NonZeroU16) {
+        self.options.weight = Some(weight);
     }
 
     /// Settings of its own.

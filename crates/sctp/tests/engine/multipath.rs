@@ -313,6 +313,28 @@ fn weights_divide_what_a_program_gives_that_does_not_fill_the_paths() {
 }
 
 #[test]
+fn a_weight_can_be_that_of_one_pair_of_addresses() {
+    let multipath = Multipath::Concurrent { scheduler: PathScheduler::Weighted };
+    let mut t = hosts(1, &[link(50, 20), link(50, 20)], &config(multipath, 1 << 20));
+    t.connect_with(config(multipath, 1 << 20), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(2));
+    let (now, id, a) = (t.world.now(), t.id(t.a), t.a);
+    let weight = NonZeroU16::new(3).unwrap();
+    let route = t.info(a).paths[1].route;
+    let endpoint = &mut t.world.host_mut(a).endpoint;
+    endpoint.set_path_weight(now, id, route.local, route.remote, weight).unwrap();
+    let nowhere = "10.9.9.9".parse().unwrap();
+    assert_eq!(
+        endpoint.set_path_weight(now, id, nowhere, route.remote, weight),
+        Err(sctp::PathOptionError::Unknown(nowhere))
+    );
+    for path in t.info(a).paths {
+        assert_eq!(path.options.weight, (path.route == route).then_some(weight), "{:?}", path.route);
+    }
+}
+
+#[test]
 fn weights_do_not_keep_the_paths_from_being_filled() {
     let multipath = Multipath::Concurrent { scheduler: PathScheduler::Weighted };
     let both = goodput(&[link(20, 20), link(20, 40)], multipath, 1 << 20);
