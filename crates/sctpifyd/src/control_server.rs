@@ -1,7 +1,7 @@
 //! The control socket: who may ask what, and where the answer comes from.
 //!
 //! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's
-//! group, changing for root and the daemon's own user. The socket has mode 0660 from its first moment (umask before
+//! group (`control_group` says which that is), changing for root and the daemon's own user. The socket has mode 0660 from its first moment (umask before
 //! bind), its directory 0750.
 
 use std::fs;
@@ -26,6 +26,7 @@ use nix::unistd::{Uid, geteuid};
 use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 
 use crate::clock::today;
+use crate::control_group;
 use crate::learned_store::LearnedStore;
 use crate::rules_store::{RulesStore, StoreError};
 use crate::shard::{Command, Handle};
@@ -74,6 +75,7 @@ impl ControlServer {
         umask(before);
         let listener =
             listener.with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        control_group::hand_over(path);
         Ok(ControlServer { listener, desk: Desk { rules, learned, shard, served: Arc::default() } })
     }
 

@@ -20,6 +20,7 @@ mod client;
 mod clock;
 mod confinement;
 mod connection;
+mod control_group;
 mod control_server;
 mod history;
 mod lanes;

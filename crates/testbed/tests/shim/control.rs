@@ -2,13 +2,15 @@
 
 use crate::world::LIMIT;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Finished, Host, Lab, Process, Programs};
 
 /// A user and a group that are not root's.
 const NOBODY: u32 = 65534;
+/// Becomes the daemon with another /etc/group: $1 is that, the rest the command.
+const START: &str = "mount --bind \"$1\" /etc/group && shift && exec \"$@\"";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A daemon that makes its control socket's directory itself, below one that all may enter.
@@ -22,13 +24,18 @@ struct Controlled {
 }
 
 impl Controlled {
-    fn start() -> Controlled {
+    /// On a host with these groups, as /etc/group has them.
+    fn start(groups: &str) -> Controlled {
         let (programs, lab) = (Programs::find().unwrap(), Lab::new().unwrap());
         let alpha = lab.host("alpha").unwrap();
+        let file = alpha.dir().unwrap().join("group");
+        fs::write(&file, groups).unwrap();
+        let groups = file;
         let open = tempfile::Builder::new().prefix("sctpify-control").tempdir().unwrap();
         fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let socket = open.path().join("made/control.sock");
-        let mut command = alpha.command(programs.path("sctpifyd"));
+        let mut command = alpha.command("unshare");
+        command.args(["--mount", "sh", "-c", START, "sh"]).arg(&groups).arg(programs.path("sctpifyd"));
         command.arg("--control").arg(&socket).arg("--state-dir").arg(alpha.dir().unwrap());
         command.arg("--config").arg(alpha.dir().unwrap().join("sctpify.toml"));
         let mut daemon = alpha.spawn("sctpifyd", command).unwrap();
@@ -53,7 +60,7 @@ fn mode(path: &Path) -> u32 {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn its_directory_and_socket_are_closed_to_others() {
-    let daemon = Controlled::start();
+    let daemon = Controlled::start("root:x:0:\n");
     assert_eq!(mode(&daemon.socket), 0o660);
     assert_eq!(mode(daemon.socket.parent().unwrap()), 0o750);
     let told = daemon.sctpify(NOBODY, NOBODY, &["status"]);
@@ -63,10 +70,7 @@ fn its_directory_and_socket_are_closed_to_others() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn its_group_may_look_and_not_change() {
-    let daemon = Controlled::start();
-    for path in [daemon.socket.parent().unwrap(), &daemon.socket] {
-        chown(path, None, Some(NOBODY)).unwrap();
-    }
+    let daemon = Controlled::start(&format!("root:x:0:\nsctpify:x:{NOBODY}:\n"));
     for question in [&["status"][..], &["paths"], &["get"], &["explain", "192.0.2.1:22"]] {
         let told = daemon.sctpify(NOBODY, NOBODY, question);
         assert!(told.status.success(), "{question:?}: {told:?}");
