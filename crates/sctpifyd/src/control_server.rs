@@ -1,8 +1,8 @@
 //! The control socket: who may ask what, and where the answer comes from.
 //!
-//! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's
-//! group (`control_group` says which that is), changing for root and the daemon's own user. The socket has mode 0660 from its first moment (umask before
-//! bind), its directory 0750.
+//! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's group
+//! ([`control_group`] says which that is), changing for root and the daemon's own user. The socket has mode 0660 from its
+//! first moment (umask before bind), its directory 0750.
 
 use std::fs;
 use std::io::ErrorKind;
