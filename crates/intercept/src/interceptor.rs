@@ -367,6 +367,11 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     }
 }
 
+/// Least, usual and largest buffer in bytes of a socket in the private namespace. The kernel's own largest (32 MiB) are for
+/// long ways; here they would only hide from an application that nobody reads what it writes.
+const RECEIVE_BUFFERS: &str = "4096 131072 2097152";
+const SEND_BUFFERS: &str = "4096 65536 1048576";
+
 /// Links, table and listeners of the private namespace.
 fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<Vec<Listener>, SetUpError> {
     let fail = |error| SetUpError::from_io("configure the private network namespace", error);
@@ -375,6 +380,8 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
         set_interface_sysctls(&name, ipv6, loopback)?;
         // Clients' own ports may be below 1024, and this daemon may have no CAP_NET_BIND_SERVICE.
         sysctl::set("ipv4/ip_unprivileged_port_start", "0")?;
+        sysctl::set("ipv4/tcp_rmem", RECEIVE_BUFFERS)?;
+        sysctl::set("ipv4/tcp_wmem", SEND_BUFFERS)?;
         let index = interface_index(&name)?;
         Ok((index, Netlink::open(NETLINK_ROUTE)?, Netlink::open(NETLINK_NETFILTER)?))
     });

@@ -72,8 +72,11 @@ pub(crate) struct Flowing {
     pub(crate) readable: bool,
     /// TCP may take bytes.
     pub(crate) writable: bool,
-    /// TCP reported its end, or may have: it must be read until it says so itself, or that it has not.
+    /// TCP reported its end or an urgent byte, or may have: a short read is not all there is, so it must be read until it ends
+    /// or would block.
     pub(crate) hung_up: bool,
+    /// TCP failed. What it still holds is read and sent on before the failure is: its application wrote that first.
+    pub(crate) broken: bool,
 }
 
 impl Connection {

@@ -32,6 +32,8 @@ const SLICES: usize = 64;
 const RESERVE: usize = 8 * 1024;
 /// What counts as short, in bytes.
 const SHORT: usize = 2 * 1024;
+/// What is to be known of a connection's socket: urgent data too, for a read stops before an urgent byte.
+pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
 /// A connection with an association of its own uses one stream each way.
 const STREAM: StreamId = StreamId(0);
 
@@ -39,13 +41,12 @@ impl Shard {
     /// Joins a local TCP socket to the association of its connection.
     pub(crate) fn begin_relay(&mut self, id: ConnectionId, mut stream: TcpStream, role: RelayRole) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if role == RelayRole::Initiator {
-            let interests = Interest::READABLE | Interest::WRITABLE;
-            if let Err(error) = self.poll.registry().register(&mut stream, token_of(id), interests) {
-                tracing::warn!(%error, "a connection cannot be polled");
-                self.drop_connection(id);
-                return;
-            }
+        if role == RelayRole::Initiator
+            && let Err(error) = self.poll.registry().register(&mut stream, token_of(id), INTERESTS)
+        {
+            tracing::warn!(%error, "a connection cannot be polled");
+            self.drop_connection(id);
+            return;
         }
         // On a trunk nobody shuts the association down.
         let part = if connection.lane.is_some() { RelayRole::Acceptor } else { role };
@@ -57,7 +58,7 @@ impl Shard {
             relay.on_closed(how);
         }
         // What the poll reported of a local program's socket before now was not kept: it may have ended already.
-        let flowing = Flowing { stream, relay, readable: true, writable: true, hung_up: true };
+        let flowing = Flowing { stream, relay, readable: true, writable: true, hung_up: true, broken: false };
         connection.stage = Stage::Relaying(Box::new(flowing));
         self.ready.insert(id);
     }
@@ -197,7 +198,7 @@ impl Turn<'_> {
     fn run(&mut self, flowing: &mut Flowing) -> Outcome {
         let mut outcome = Outcome { more: true, ..Outcome::default() };
         for _ in 0..ROUNDS {
-            let received = self.receive(flowing);
+            let received = if flowing.broken { 0 } else { self.receive(flowing) };
             let sent = self.send(flowing);
             outcome.received += received;
             outcome.sent += sent;
@@ -210,7 +211,11 @@ impl Turn<'_> {
                 break;
             }
             if received + sent == 0 && !acted {
-                outcome.more = false;
+                outcome.more = flowing.broken;
+                break;
+            }
+            if flowing.broken {
+                // The bytes are to leave before the failure overtakes them.
                 break;
             }
         }
@@ -257,7 +262,10 @@ impl Turn<'_> {
     /// From TCP to the association; returns the bytes sent.
     fn send(&mut self, flowing: &mut Flowing) -> u64 {
         let fragment = self.engine.fragment_size(self.association).max(1);
-        if flowing.readable && flowing.relay.wants_bytes() {
+        if flowing.broken && !flowing.relay.wants_bytes() {
+            flowing.relay.on_tcp_error();
+        }
+        if (flowing.readable || flowing.broken) && flowing.relay.wants_bytes() {
             let whole_fragments = (UNSENT_MAX / fragment).max(1) * fragment;
             let length = whole_fragments.min(self.scratch.len());
             read_some(flowing, &mut self.scratch[..length]);
@@ -360,7 +368,8 @@ fn write_some(flowing: &mut Flowing) -> u64 {
         }
         Err(error) => {
             flowing.writable = false;
-            on_tcp_error(flowing, &error);
+            flowing.broken |= is_failure(&error);
+            flowing.writable |= error.kind() == ErrorKind::Interrupted;
             0
         }
     }
@@ -368,6 +377,8 @@ fn write_some(flowing: &mut Flowing) -> u64 {
 
 fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
     match flowing.stream.read(buffer) {
+        // Whoever writes to a socket that failed learns why, and whoever reads later finds an end that is none.
+        Ok(0) if flowing.broken => flowing.relay.on_tcp_error(),
         Ok(0) => {
             flowing.readable = false;
             flowing.relay.on_eof();
@@ -376,18 +387,20 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
             flowing.readable = length == buffer.len() || flowing.hung_up;
             flowing.relay.on_bytes(Bytes::copy_from_slice(&buffer[..length]));
         }
+        Err(error) if is_failure(&error) && flowing.broken => flowing.relay.on_tcp_error(),
+        // What was read just now is still to leave.
+        Err(error) if is_failure(&error) => flowing.broken = true,
         Err(error) => {
-            flowing.readable = false;
-            flowing.hung_up &= error.kind() != ErrorKind::WouldBlock;
-            on_tcp_error(flowing, &error);
+            flowing.readable = error.kind() == ErrorKind::Interrupted;
+            flowing.hung_up &= flowing.readable;
+            if flowing.broken && !flowing.readable {
+                flowing.relay.on_tcp_error();
+            }
         }
     }
 }
 
-fn on_tcp_error(flowing: &mut Flowing, error: &io::Error) {
-    match error.kind() {
-        ErrorKind::WouldBlock => {}
-        ErrorKind::Interrupted => (flowing.readable, flowing.writable) = (true, true),
-        _ => flowing.relay.on_tcp_error(),
-    }
+/// Whether the connection is over, rather than only not ready.
+fn is_failure(error: &io::Error) -> bool {
+    !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -11,7 +11,6 @@ use base::Route;
 use bytes::Bytes;
 use control::{Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
-use mio::Interest;
 use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
@@ -19,6 +18,7 @@ use sctp::{AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Li
 
 use crate::addresses::AddressBook;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Connections, Stage};
+use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
@@ -184,11 +184,7 @@ impl Shard {
         let flow = FourTuple::new(server, spoofed.client)
             .ok_or_else(|| std::io::Error::other("client and server are of two address families"))?;
         let id = self.connections.reserve();
-        self.poll.registry().register(
-            &mut spoofed.stream,
-            token_of(id),
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
+        self.poll.registry().register(&mut spoofed.stream, token_of(id), INTERESTS)?;
         let stage = Stage::Connecting(spoofed.stream);
         let mut connection =
             Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);

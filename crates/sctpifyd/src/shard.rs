@@ -314,10 +314,8 @@ impl Shard {
             Stage::Relaying(flowing) => {
                 flowing.readable |= event.is_readable() || event.is_read_closed();
                 flowing.writable |= event.is_writable();
-                flowing.hung_up |= event.is_read_closed();
-                if event.is_error() {
-                    flowing.relay.on_tcp_error();
-                }
+                flowing.hung_up |= event.is_read_closed() || event.is_priority();
+                flowing.broken |= event.is_error();
                 self.ready.insert(id);
             }
             Stage::Connecting(_) if event.is_writable() || event.is_error() => self.on_local_connected(id),
