@@ -4,16 +4,19 @@
 #   scripts/setup.sh            say what is missing, install it, or say that all is there
 #   scripts/setup.sh --quiet    the same, silent when nothing is missing
 #   scripts/setup.sh --list     only list what is missing; installs nothing
+#   scripts/setup.sh --transparency    the packages of packages-transparency.txt as well
 #
 # Idempotent. Uses apt-get alone. Servers that come with packages (nginx, sshd) are not started: a
 # policy-rc.d that forbids it stands for the time of the installation, unless the host has one already.
 set -eu
 here=$(dirname "$0")
 mode=${1:-}
+lists=$here/packages.txt
+[ "$mode" != --transparency ] || lists="$lists $here/packages-transparency.txt"
 PATH=$PATH:/usr/sbin:/sbin
 
 missing_lines() {
-    grep -v '^#' "$here/packages.txt" | while IFS='|' read -r package probe why; do
+    cat $lists | grep -v '^#' | while IFS='|' read -r package probe why; do
         package=$(echo $package) probe=$(echo $probe) why=$(echo $why)
         [ -n "$package" ] || continue
         case $probe in

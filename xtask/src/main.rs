@@ -19,6 +19,7 @@ mod sources;
 mod tally;
 mod test;
 mod tools;
+mod transparency;
 
 use std::process::ExitCode;
 
@@ -37,7 +38,12 @@ enum Outcome {
 /// Name, help line, function.
 const COMMANDS: &[(&str, &str, Command)] = &[
     ("demo", "two hosts, two links, unmodified programs over SCTP, with a verdict for each", demo::run),
-    ("test", "check, then every test; namespace tests too when root; one closing line of counts", test::run),
+    (
+        "test",
+        "check, then every test; namespace tests too when root; one closing line of counts; `test --transparency [SUITE ...]`: others' \
+         test suites with all their connections over SCTP",
+        test::run,
+    ),
     ("check", "formatting, lints, layers, module docs, where unsafe stands, licences", check::run),
     (
         "compliance",

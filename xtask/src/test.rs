@@ -1,18 +1,21 @@
 //! `./x test`: the checks, the engine's instruction counts, every test of the workspace, then the tests that need root and make network
-//! namespaces (those marked `#[ignore]` in the sources). Ends with one line of counts over all parts.
+//! namespaces (those marked `#[ignore]` in the sources), and some of others' suites ([`transparency`]). Ends with one line of counts over all parts.
 //!
 //! Namespace tests run one at a time: they load two cores and measure time.
 
 use crate::bench::instructions;
 use crate::tally::Tally;
 use crate::tools::cargo;
-use crate::{Outcome, check};
+use crate::{Outcome, check, transparency};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// `./x test`.
-pub(crate) fn run(_: &[String]) -> Result<Outcome> {
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    if let Some((_, suites)) = words.split_first().filter(|(first, _)| *first == "--transparency") {
+        return transparency::run(suites);
+    }
     let mut tally = check::all()?;
     println!("test: building everything");
     tally += counted(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]), Counting::Status)?;
@@ -35,6 +38,10 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
             "--test-threads=1",
         ];
         tally += counted(&mut cargo(&words), Counting::Tests)?;
+        println!(
+            "test: others' tests, with all their connections over SCTP (some of them; --transparency: all)"
+        );
+        tally += transparency::quick()?;
     } else if plain.skipped > 0 {
         println!("test: {} tests need root and were skipped: run `sudo ./x test`", plain.skipped);
     }

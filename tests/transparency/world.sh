@@ -1,0 +1,32 @@
+# What the scripts of this directory share; they begin with `. "$(dirname "$0")/world.sh"`.
+#
+# Given by the caller: ALPHA and BETA, two network namespaces; ALPHA_IP, BETA_IP, BETA_IP6, their addresses on the link between them;
+# the working directory, which is the script's own and goes with the run. A script prints "ok NAME" or "not ok NAME" for each
+# test; servers that it leaves running are ended with its process group.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir "$(basename "$0" .sh)-$$" && cd "$(basename "$0" .sh)-$$" || exit 1
+
+# Runs a command on one host.
+alpha() { nsenter --net=/run/netns/"$ALPHA" -- "$@"; }
+beta() { nsenter --net=/run/netns/"$BETA" -- "$@"; }
+
+# judge NAME COMMAND...: the test passes when the command succeeds within a minute or so; what it prints goes to standard error.
+judge() {
+    name=$1
+    shift
+    if "$@" </dev/null >&2; then echo "ok $name"; else echo "not ok $name"; fi
+}
+
+# Waits until something listens on beta's TCP port $1.
+wait_port() {
+    for _ in $(seq 200); do
+        beta ss -Hltn "sport = :$1" | grep -q . && return
+        sleep 0.05
+    done
+    echo "nothing listens on port $1" >&2
+    return 1
+}
+
+# Makes file $1 of $2 mebibytes.
+make_file() { head -c "$(($2 * 1048576))" /dev/urandom >"$1"; }

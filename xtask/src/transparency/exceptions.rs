@@ -1,0 +1,54 @@
+//! The list of tests that end otherwise over SCTP, each with its reason: `tests/transparency/exceptions.toml`.
+
+use super::results::Results;
+use crate::tools::root;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The whole list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Exceptions {
+    #[serde(default)]
+    exception: Vec<Exception>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    suite: String,
+    test: String,
+    reason: String,
+    /// The test depends on time, and passes on some runs.
+    #[serde(default)]
+    passes_sometimes: bool,
+}
+
+impl Exceptions {
+    /// Reads the list; an exception without a reason is none.
+    pub(crate) fn read() -> Result<Self> {
+        let path = root().join("tests/transparency/exceptions.toml");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let list: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        for one in &list.exception {
+            ensure!(!one.reason.trim().is_empty(), "{}: {} has no reason", path.display(), one.test);
+        }
+        Ok(list)
+    }
+
+    /// Why this test of this suite may end otherwise, and whether it may pass all the same.
+    pub(crate) fn reason(&self, suite: &str, test: &str) -> Option<(&str, bool)> {
+        let found = self.exception.iter().find(|one| one.suite == suite && one.test == test);
+        found.map(|one| (one.reason.as_str(), one.passes_sometimes))
+    }
+
+    /// Tests of this suite on the list that the suite does not have.
+    pub(crate) fn unknown<'a>(
+        &'a self,
+        suite: &'a str,
+        results: &'a Results,
+    ) -> impl Iterator<Item = &'a str> {
+        let of_suite = self.exception.iter().filter(move |one| one.suite == suite);
+        of_suite.map(|one| one.test.as_str()).filter(|test| !results.contains_key(*test))
+    }
+}

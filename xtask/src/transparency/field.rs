@@ -1,0 +1,113 @@
+//! Where a suite runs: one host that speaks to itself, or two; with daemons or without. And what the daemons counted.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fmt;
+use testbed::{Daemon, Host, Lab, Link, Offloads, Programs};
+
+/// All connections of the host are to ride SCTP, however long that takes on a busy machine.
+const CONFIGURATION: &str = "default_local_enable = true
+default_remote_enable = true
+race_timer_ms = 3000
+init_rtx_max = 20
+learn = false
+";
+
+/// What kind of world a suite needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum World {
+    /// One host; its connections to itself are carried.
+    Alone,
+    /// Two hosts on one link.
+    Pair,
+}
+
+/// A world, set up.
+pub(crate) struct Field {
+    pub(crate) alpha: Host,
+    /// The other host and the link to it, in a [`World::Pair`].
+    pub(crate) beta: Option<(Host, Link)>,
+    daemons: Vec<Daemon>,
+    pub(crate) lab: Lab,
+}
+
+impl Field {
+    /// Without sctpify.
+    pub(crate) fn plain(world: World) -> Result<Self> {
+        let lab = Lab::new()?;
+        let alpha = lab.host("alpha")?;
+        let beta = match world {
+            World::Alone => None,
+            World::Pair => {
+                let beta = lab.host("beta")?;
+                let link = lab.join(&alpha, &beta, 1, Offloads::On)?;
+                Some((beta, link))
+            }
+        };
+        Ok(Self { alpha, beta, daemons: Vec::new(), lab })
+    }
+
+    /// The same, with a daemon on each host.
+    pub(crate) fn with_daemons(world: World, programs: &Programs) -> Result<Self> {
+        let mut field = Self::plain(world)?;
+        let loopback = if world == World::Alone { "loopback = true\n" } else { "" };
+        let configuration = format!("{CONFIGURATION}{loopback}");
+        let hosts = std::iter::once(&field.alpha).chain(field.beta.as_ref().map(|(beta, _)| beta));
+        field.daemons =
+            hosts.map(|host| Daemon::start(host, programs, &configuration)).collect::<Result<_>>()?;
+        Ok(field)
+    }
+
+    /// What became of all connections, as the daemons counted them.
+    pub(crate) fn rode(&self) -> Result<Rode> {
+        let mut rode = Rode::default();
+        for daemon in &self.daemons {
+            let told = daemon.sctpify(&["status", "--json"])?.good()?;
+            let status: Value = serde_json::from_str(&told.stdout).context("status is no JSON")?;
+            rode.add(&status);
+        }
+        Ok(rode)
+    }
+}
+
+/// Counts of connections.
+#[derive(Default)]
+pub(crate) struct Rode {
+    over_sctp: u64,
+    /// To `::1`, to themselves, or sent by nobody.
+    by_rule: u64,
+    /// Refused by the server's host, and then by TCP as well.
+    refused: u64,
+    /// Fell back for another reason.
+    strayed: u64,
+    why: Vec<String>,
+}
+
+impl Rode {
+    fn add(&mut self, status: &Value) {
+        let count = |name: &str| status["counters"][name].as_u64().unwrap_or_default();
+        self.over_sctp += count("connects_sctp");
+        self.by_rule += count("connects_by_rule_tcp");
+        let latest = status["recent_fallbacks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let others: Vec<&Value> =
+            latest.iter().filter(|fallback| fallback["reason"]["kind"] != "peer_aborted").collect();
+        self.strayed += others.len() as u64;
+        self.refused += count("connects_fallback") - others.len() as u64;
+        self.why.extend(others.iter().map(|fallback| fallback.to_string()));
+    }
+
+    /// What is wrong with the counts: too few connections over SCTP, or some that fell back though nobody refused them.
+    pub(crate) fn fault(&self, connections_min: u64) -> Option<String> {
+        if self.over_sctp < connections_min {
+            return Some(format!("{} connections over SCTP, fewer than {connections_min}", self.over_sctp));
+        }
+        (self.strayed > 0).then(|| format!("{} fell back to TCP: {}", self.strayed, self.why.join("; ")))
+    }
+}
+
+impl fmt::Display for Rode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { over_sctp, by_rule, refused, .. } = self;
+        write!(f, "connections: {over_sctp} over SCTP, {refused} refused, {by_rule} by rule plain")
+    }
+}

@@ -1,0 +1,226 @@
+//! The suites: what they are called, where they run, what runs them.
+
+use super::field::{Field, World};
+use super::results::{self, Results};
+use crate::tools::root;
+use anyhow::{Context, Result, ensure};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long one run of a suite may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Python's tests lie with the distribution's Python, not with others in PATH.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// One suite.
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    pub(crate) world: World,
+    /// Whether `./x test` runs it too.
+    pub(crate) is_quick: bool,
+    /// Tests that pass over plain TCP at least: fewer, and the suite is not what we think.
+    pub(crate) passed_min: usize,
+    /// Connections that it makes at least.
+    pub(crate) connections_min: u64,
+    kind: Kind,
+}
+
+/// What runs a suite.
+enum Kind {
+    /// `go test` with these words.
+    Go(&'static [&'static str]),
+    /// `python3 -m unittest` with these words.
+    Python(&'static [&'static str]),
+    /// A script of `tests/transparency`, run outside of the hosts.
+    Script(&'static str),
+}
+
+/// All suites.
+pub(crate) const SUITES: &[Suite] = &[
+    Suite {
+        name: "go-net",
+        world: World::Alone,
+        is_quick: false,
+        passed_min: 150,
+        connections_min: 150,
+        kind: Kind::Go(&["net"]),
+    },
+    Suite {
+        name: "go-http",
+        world: World::Alone,
+        is_quick: false,
+        passed_min: 400,
+        connections_min: 400,
+        kind: Kind::Go(&["net/http"]),
+    },
+    Suite {
+        name: "go-rpc",
+        world: World::Alone,
+        is_quick: true,
+        passed_min: 10,
+        connections_min: 10,
+        kind: Kind::Go(&["net/rpc", "net/smtp"]),
+    },
+    Suite {
+        name: "python-socket",
+        world: World::Alone,
+        is_quick: false,
+        passed_min: 150,
+        connections_min: 100,
+        kind: Kind::Python(&[
+            "-k",
+            "TCP",
+            "-k",
+            "Sendfile",
+            "-k",
+            "FileObject",
+            "-k",
+            "NetworkConnection",
+            "-k",
+            "Interrupted",
+            "-k",
+            "BufferIO",
+            "-k",
+            "ContextManagers",
+            "-k",
+            "CreateServer",
+            "test.test_socket",
+        ]),
+    },
+    Suite {
+        name: "python-net",
+        world: World::Alone,
+        is_quick: false,
+        passed_min: 500,
+        connections_min: 200,
+        kind: Kind::Python(&[
+            "test.test_httplib",
+            "test.test_ftplib",
+            "test.test_poplib",
+            "test.test_smtplib",
+            "test.test_ssl",
+            "test.test_socketserver",
+            "test.test_selectors",
+        ]),
+    },
+    Suite {
+        name: "python-asyncio",
+        world: World::Alone,
+        is_quick: false,
+        passed_min: 100,
+        connections_min: 50,
+        kind: Kind::Python(&[
+            "test.test_asyncio.test_streams",
+            "test.test_asyncio.test_sock_lowlevel",
+            "test.test_asyncio.test_server",
+            "test.test_asyncio.test_sendfile",
+            "test.test_asyncio.test_buffered_proto",
+        ]),
+    },
+    Suite {
+        name: "git",
+        world: World::Pair,
+        is_quick: true,
+        passed_min: 8,
+        connections_min: 8,
+        kind: Kind::Script("git.sh"),
+    },
+    Suite {
+        name: "rsync",
+        world: World::Pair,
+        is_quick: true,
+        passed_min: 4,
+        connections_min: 4,
+        kind: Kind::Script("rsync.sh"),
+    },
+    Suite {
+        name: "iperf3",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 8,
+        connections_min: 20,
+        kind: Kind::Script("iperf3.sh"),
+    },
+    Suite {
+        name: "redis",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 7,
+        connections_min: 700,
+        kind: Kind::Script("redis.sh"),
+    },
+    Suite {
+        name: "postgres",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 7,
+        connections_min: 120,
+        kind: Kind::Script("postgres.sh"),
+    },
+    Suite {
+        name: "ftp",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 3,
+        connections_min: 8,
+        kind: Kind::Script("ftp.sh"),
+    },
+    Suite {
+        name: "tls",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 4,
+        connections_min: 4,
+        kind: Kind::Script("tls.sh"),
+    },
+    Suite {
+        name: "websocket",
+        world: World::Pair,
+        is_quick: true,
+        passed_min: 7,
+        connections_min: 7,
+        kind: Kind::Script("websocket.sh"),
+    },
+];
+
+impl Suite {
+    /// Runs the suite to its end.
+    pub(crate) fn run(&self, field: &Field) -> Result<Results> {
+        let finished = field.alpha.run(self.name, self.command(field)?, LIMIT)?;
+        let results = match self.kind {
+            Kind::Go(_) => results::of_go(&finished.stdout),
+            Kind::Python(_) | Kind::Script(_) => results::of_lines(&finished.stdout),
+        };
+        ensure!(!results.is_empty(), "it named no test: {}{}", finished.stdout, finished.stderr);
+        Ok(results)
+    }
+
+    fn command(&self, field: &Field) -> Result<Command> {
+        let tests = root().join("tests/transparency");
+        Ok(match self.kind {
+            Kind::Go(words) => {
+                let mut command = field.alpha.command("go");
+                command
+                    .args(["test", "-json", "-count=1", "-short", "-vet=off", "-timeout=300s"])
+                    .args(words);
+                command
+            }
+            Kind::Python(words) => {
+                let mut command = field.alpha.command(PYTHON);
+                command.arg(tests.join("unittest_by_name.py")).args(words);
+                command
+            }
+            Kind::Script(name) => {
+                let (beta, link) = field.beta.as_ref().context("a script needs two hosts")?;
+                let mut command = Command::new("bash");
+                command.arg(tests.join(name)).current_dir(field.lab.dir());
+                command.env("ALPHA", field.alpha.namespace()).env("BETA", beta.namespace());
+                command
+                    .env("ALPHA_IP", link.left_v4().to_string())
+                    .env("BETA_IP", link.right_v4().to_string());
+                command.env("BETA_IP6", link.right_v6().to_string());
+                command
+            }
+        })
+    }
+}
