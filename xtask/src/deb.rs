@@ -1,7 +1,7 @@
 //! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd unit, in `target/deb`.
 //!
-//! Builds optimised programs, for musl where that target is installed, so that they need no library; `--bins DIR` packs
-//! programs that are built already. The package starts nothing: an administrator says what may ride SCTP first.
+//! Builds optimised programs; with `--static` for musl, so that they need no library (`rustup target add` first). `--bins DIR`
+//! packs programs that are built already. The package starts nothing: an administrator says what may ride SCTP first.
 
 use crate::Outcome;
 use crate::tools::{cargo, output, root, succeeds};
@@ -20,12 +20,13 @@ const SHELLS: [(&str, &str, &str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d", "", ".fish"),
 ];
 
-/// `./x deb [--bins DIR]`.
+/// `./x deb [--static | --bins DIR]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let bins = match args {
-        [] => build()?,
+        [] => build(false)?,
+        [flag] if flag == "--static" => build(true)?,
         [flag, dir] if flag == "--bins" => PathBuf::from(dir),
-        _ => bail!("usage: ./x deb [--bins DIR]"),
+        _ => bail!("usage: ./x deb [--static | --bins DIR]"),
     };
     let version = env!("CARGO_PKG_VERSION");
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
@@ -49,16 +50,12 @@ fn target_dir() -> PathBuf {
 }
 
 /// Builds the programs; where they are.
-fn build() -> Result<PathBuf> {
-    let installed =
-        output(Command::new("rustup").args(["target", "list", "--installed"])).unwrap_or_default();
+fn build(is_static: bool) -> Result<PathBuf> {
     let mut words = vec!["build", "--release", "--quiet", "--package", "sctpifyd", "--package", "cli"];
     let mut dir = target_dir();
-    if installed.lines().any(|target| target == MUSL) {
+    if is_static {
         words.extend(["--target", MUSL]);
         dir.push(MUSL);
-    } else {
-        println!("deb: no static programs: rustup target add {MUSL}");
     }
     ensure!(succeeds(&mut cargo(&words))?, "the programs do not build");
     Ok(dir.join("release"))

@@ -67,7 +67,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "`fuzz [TARGET ...] [SECONDS]`: fuzz the engine; `fuzz keep`: choose the inputs to commit",
         fuzz::run,
     ),
-    ("deb", "`deb [--bins DIR]`: a Debian package in target/deb", deb::run),
+    ("deb", "`deb [--static | --bins DIR]`: a Debian package in target/deb", deb::run),
     ("man", "write the manual pages of all programs to target/man", man),
     ("doctor", "what this host lacks, and how to get it", doctor::run),
 ];

@@ -75,7 +75,7 @@ impl Slot {
 
     fn take(&mut self, header: &msghdr, len: usize) {
         self.name.set_len(header.msg_namelen as usize);
-        self.control_len = header.msg_controllen;
+        self.control_len = header.msg_controllen as _;
         self.data_len = len;
         self.flags = header.msg_flags;
     }
@@ -182,7 +182,8 @@ pub(crate) fn send_many<'a>(
     }
     // SAFETY: the first `count` headers point at iovs, name, control, heads and data that live through the call;
     // sendmmsg writes only the headers' msg_len.
-    check(unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT) } as isize)
+    check(unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) }
+        as isize)
 }
 
 /// Whether a call that finds nothing waits for the socket's SO_RCVTIMEO.
@@ -214,7 +215,7 @@ pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot], patience: Patien
     // SAFETY: the first `count` headers point into distinct slots, mutably borrowed for the call, with
     // their true sizes; no time-out is passed.
     let filled = check(unsafe {
-        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags, std::ptr::null_mut())
+        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags as _, std::ptr::null_mut())
     } as isize)?;
     for (slot, header) in slots.iter_mut().zip(&headers).take(filled) {
         slot.take(&header.msg_hdr, header.msg_len as usize);

@@ -163,15 +163,16 @@ const DEADLY: &[c_long] = &[
 /// The families of sockets that the daemon opens.
 const FAMILIES: [i32; 5] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
 /// What it asks of sockets and of its log's terminal.
+#[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const IOCTLS: [u64; 8] = [
-    libc::FIONBIO,
-    libc::FIONREAD,
-    libc::TIOCOUTQ,
+    libc::FIONBIO as u64,
+    libc::FIONREAD as u64,
+    libc::TIOCOUTQ as u64,
     SIOCATMARK,
-    libc::SIOCGIFINDEX,
-    libc::SIOCGIFMTU,
-    libc::SIOCGIFNAME,
-    libc::TCGETS,
+    libc::SIOCGIFINDEX as u64,
+    libc::SIOCGIFMTU as u64,
+    libc::SIOCGIFNAME as u64,
+    libc::TCGETS as u64,
 ];
 const SIOCATMARK: u64 = 0x8905;
 const PRCTLS: [i32; 2] = [libc::PR_SET_NAME, libc::PR_GET_NAME];
