@@ -21,6 +21,8 @@ const OWN_PROC: &str = "/proc/self";
 #[derive(Clone)]
 pub(super) struct Reach {
     below: Vec<(PathBuf, BitFlags<AccessFs>)>,
+    /// What is kept within the process.
+    scope: BitFlags<Scope>,
 }
 
 impl Reach {
@@ -35,6 +37,7 @@ impl Reach {
             | AccessFs::MakeDir
             | AccessFs::RemoveFile;
         let mut reach = Reach::of_supervisor();
+        reach.scope |= Scope::Signal;
         reach.below.push((args.state_dir.clone(), replace));
         reach.below.push((directory_of(&args.config), replace));
         if let Ok(linked) = args.config.canonicalize() {
@@ -51,10 +54,10 @@ impl Reach {
         reach
     }
 
-    /// Sysctls only.
+    /// Sysctls only; and it can signal its worker, which was started before.
     pub(super) fn of_supervisor() -> Reach {
         let change = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-        Reach { below: vec![(SYSCTLS.into(), change)] }
+        Reach { below: vec![(SYSCTLS.into(), change)], scope: Scope::AbstractUnixSocket.into() }
     }
 
     /// Puts everything else out of the calling thread's reach.
@@ -62,7 +65,7 @@ impl Reach {
         let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
         let everything = AccessFs::from_all(ABI::V5);
         let ruleset = Ruleset::default().handle_access(everything).map_err(failed)?;
-        let ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal).map_err(failed)?;
+        let ruleset = ruleset.scope(self.scope).map_err(failed)?;
         let mut ruleset = ruleset.create().map_err(failed)?;
         let mut names = Vec::new();
         for (path, access) in &self.below {

@@ -22,5 +22,6 @@ mod require;
 mod roaming;
 mod states;
 mod streams;
+mod supervision;
 mod truth;
 mod world;
