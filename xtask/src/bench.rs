@@ -11,6 +11,7 @@
 mod bulk;
 pub(crate) mod instructions;
 mod latency;
+mod many;
 mod pair;
 mod sctp;
 mod stats;
@@ -34,10 +35,11 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word] if word == "shim" => shim(),
         [word] if word == "connect" => connect(),
         [word] if word == "streams" => streams::run(),
+        [word] if word == "connections" => connections(),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => sctp::run(rest),
         _ => bail!(
-            "usage: ./x bench shim | connect | streams | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | streams | connections | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }
@@ -52,6 +54,17 @@ fn connect() -> Result<Outcome> {
     ensure!(left.is_empty(), "left behind: {}", left.join("; "));
     println!("learned: {extra:.0} us more than plain TCP; the goal is {LEARNED_GOAL_US:.0}");
     Ok(if extra <= LEARNED_GOAL_US { Outcome::Good } else { Outcome::Bad })
+}
+
+fn connections() -> Result<Outcome> {
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench connections`");
+    let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let lab = Lab::new()?;
+    println!("bench: {}", machine());
+    let is_good = many::run(&lab, &tools)?;
+    let left = lab.clear_up();
+    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
 }
 
 fn shim() -> Result<Outcome> {

@@ -1,4 +1,4 @@
-//! Processor time of programs, as the kernel accounts it to processes.
+//! Processor time and memory of programs, as the kernel accounts it to processes.
 //!
 //! What the kernel does in interrupts on behalf of packets is accounted to whoever happens to run, or to
 //! nobody: no figure here holds all of it.
@@ -39,6 +39,23 @@ pub fn of_processes(host: &Host, name: &str) -> Result<Duration> {
     Ok(TICK * u32::try_from(ticks)?)
 }
 
+/// Memory of the living processes called `name` in a host, in KiB: what each has to itself, and its part of what it shares.
+///
+/// # Errors
+/// When the host is gone.
+pub fn memory_kib(host: &Host, name: &str) -> Result<u64> {
+    let rollups = processes(host, name)?
+        .into_iter()
+        .filter_map(|id| std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok());
+    Ok(rollups.filter_map(|rollup| pss_kib(&rollup)).sum())
+}
+
+/// The number of the line `Pss:` of /proc/PID/smaps_rollup.
+fn pss_kib(rollup: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// The ids of the living processes called `name` in a host, in order.
 ///
 /// # Errors
@@ -75,7 +92,14 @@ fn ticks(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{comm, ticks};
+    use super::{comm, pss_kib, ticks};
+
+    #[test]
+    fn memory_is_what_a_process_has_to_itself_and_its_part_of_the_rest() {
+        let rollup = "5500-7ffd [rollup]\nRss:    9000 kB\nPss:            5321 kB\nPss_Dirty:  12 kB\n";
+        assert_eq!(pss_kib(rollup), Some(5321));
+        assert_eq!(pss_kib("Rss: 1 kB\n"), None);
+    }
 
     #[test]
     fn name_and_times_are_read_also_when_the_name_has_spaces_and_brackets() {

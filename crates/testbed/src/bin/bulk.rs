@@ -6,6 +6,8 @@
 //!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
 //!     bulk connect ADDRESS:PORT COUNT        prints how long each connect took, in microseconds
 //!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"
+//!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, for ever
+//!     bulk hold ADDRESS:PORT COUNT           connects so often, prints "holding", and keeps all connections, for ever
 //!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
 //!     bulk ping ADDRESS:PORT COUNT SIZE      prints each round trip of SIZE bytes in microseconds
 //!     bulk give PORT                         prints "listening"; sends each connection as many bytes as it asks for, for ever
@@ -17,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{self, Backlog};
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -43,6 +46,8 @@ fn main() -> Result<()> {
         ["accept", port] => accept(port.parse()?),
         ["connect", to, count] => connect(to.parse()?, count.parse()?),
         ["connects", to, count] => connects(to.parse()?, count.parse()?),
+        ["keep", port] => keep(port.parse()?),
+        ["hold", to, count] => hold(to.parse()?, count.parse()?),
         ["echo", port] => echo(port.parse()?),
         ["give", port] => give(port.parse()?),
         ["fetch", to, count, size, parallel] => {
@@ -51,7 +56,7 @@ fn main() -> Result<()> {
         ["ping", to, count, size] => ping(to.parse()?, count.parse()?, size.parse()?),
         _ => bail!(
             "usage: bulk receive PORT [SECONDS] | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | accept PORT \
-             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE \
+             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | keep PORT | hold ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE \
              | give PORT | fetch ADDRESS:PORT COUNT SIZE PARALLEL"
         ),
     }
@@ -122,6 +127,29 @@ fn connects(to: SocketAddr, count: u32) -> Result<()> {
     }
     println!("{count} {}", start.elapsed().as_micros());
     Ok(())
+}
+
+fn keep(port: u16) -> Result<()> {
+    raise_descriptor_limit()?;
+    let listener = listen(port)?;
+    let mut kept = Vec::new();
+    loop {
+        kept.push(listener.accept()?);
+    }
+}
+
+fn hold(to: SocketAddr, count: u32) -> Result<()> {
+    raise_descriptor_limit()?;
+    let held = (0..count).map(|_| connected(to)).collect::<Result<Vec<_>>>()?;
+    println!("holding {}", held.len());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn raise_descriptor_limit() -> Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("cannot raise the limit of open files")
 }
 
 fn echo(port: u16) -> Result<()> {

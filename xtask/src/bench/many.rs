@@ -1,0 +1,79 @@
+//! Memory of a daemon with many connections at once, and after many one after the other.
+
+use super::pair::{Pair, SHIM_PORT, Tools};
+use anyhow::{Result, ensure};
+use std::time::Duration;
+use testbed::{Lab, Link, Offloads, cpu};
+
+/// Connections at once.
+const AT_ONCE: u64 = 5_000;
+/// What the daemon may take for them, in MiB.
+const AT_ONCE_GOAL_MIB: f64 = 400.0;
+/// Connections one after the other, twice: the first round fills caches and tables.
+const IN_A_ROW: u64 = 10_000;
+/// How much more memory the second round may leave, in percent.
+const GROWTH_GOAL: f64 = 5.0;
+/// How long one part may take.
+const LIMIT: Duration = Duration::from_secs(180);
+const DAEMON: &str = "sctpifyd";
+
+/// Measures and prints both; whether both goals are met.
+pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
+    let at_once_mib = at_once(lab, tools)?;
+    let growth = in_a_row(lab, tools)?;
+    println!("{AT_ONCE} connections at once: {at_once_mib:.0} MiB; the goal is {AT_ONCE_GOAL_MIB:.0}");
+    println!("{IN_A_ROW} connections in a row: {growth:+.1} % memory; the goal is below {GROWTH_GOAL:.0}");
+    Ok(at_once_mib <= AT_ONCE_GOAL_MIB && growth < GROWTH_GOAL)
+}
+
+/// Memory of the client's daemon, in MiB.
+fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
+    let (pair, link) = joined(lab, "-many")?;
+    let daemons = pair.start_daemons(tools)?;
+    let before = memory_mib(&pair)?;
+    let _server = pair.serve(&tools.bulk, &["keep", &SHIM_PORT.to_string()])?;
+    let mut command = pair.alpha.command(&tools.bulk);
+    command.args(["hold", &target(&link), &AT_ONCE.to_string()]);
+    let mut client = pair.alpha.spawn("hold", command)?;
+    client.wait_until("hold all connections", LIMIT, |client| client.stdout().contains("holding"))?;
+    let rode = daemons.connects_sctp()?;
+    ensure!(rode == AT_ONCE, "{rode} of {AT_ONCE} rode SCTP; fallbacks: {}", daemons.recent_fallbacks()?);
+    let with = memory_mib(&pair)?;
+    println!("memory of a daemon: {before:.1} MiB idle, {with:.1} MiB with {AT_ONCE} connections");
+    client.stop();
+    daemons.stop();
+    Ok(with)
+}
+
+/// How much memory the second round added, in percent.
+fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
+    let (pair, link) = joined(lab, "-row")?;
+    let daemons = pair.start_daemons(tools)?;
+    let _server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+    let mut after = [0.0; 2];
+    for (round, memory) in (1..).zip(&mut after) {
+        let mut command = pair.alpha.command(&tools.bulk);
+        command.args(["connects", &target(&link), &IN_A_ROW.to_string()]);
+        pair.alpha.run("connects", command, LIMIT)?.good()?;
+        let (rode, expected) = (daemons.connects_sctp()?, round * IN_A_ROW);
+        ensure!(rode == expected, "{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?);
+        *memory = memory_mib(&pair)?;
+        println!("memory of a daemon: {memory:.1} MiB after {expected} connections");
+    }
+    daemons.stop();
+    Ok(100.0 * (after[1] / after[0] - 1.0))
+}
+
+fn joined(lab: &Lab, name: &str) -> Result<(Pair, Link)> {
+    let pair = Pair::new(lab, name)?;
+    let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+    Ok((pair, link))
+}
+
+fn target(link: &Link) -> String {
+    format!("{}:{SHIM_PORT}", link.right_v4())
+}
+
+fn memory_mib(pair: &Pair) -> Result<f64> {
+    Ok(cpu::memory_kib(&pair.alpha, DAEMON)? as f64 / 1024.0)
+}
