@@ -573,6 +573,37 @@ fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_be
     assert_eq!(room, [WINDOW_START, 2 * WINDOW_START, 2 * WINDOW_START + 100]);
 }
 
+proptest! {
+    /// `reads`: what part of a window is read at once, in 16ths, and whether the peer's word of being stopped is looked at
+    /// then.
+    #[test]
+    fn a_window_that_cannot_grow_is_granted_again_as_it_is_read(
+        reads in prop::collection::vec((1..=16usize, any::<bool>()), 8..40),
+    ) {
+        let (mut a, lane, mut b, theirs) = open_lane();
+        b.set_spare(0);
+        let mut reads = reads.into_iter().peekable();
+        while reads.peek().is_some() {
+            let mut unread = a.send_room(lane);
+            prop_assert!(unread > 0, "all was read, and nothing may be sent");
+            send(&mut a, lane, &mut b, unread).unwrap();
+            a.on_stopped(lane);
+            exchange(&mut a, &mut b);
+            while b.recv(theirs).is_some() {}
+            while unread > 0 {
+                let (part, looks) = reads.next().unwrap_or((16, false));
+                let bytes = unread.min(part * WINDOW_START / 16);
+                b.on_consumed(theirs, bytes);
+                unread -= bytes;
+                if looks {
+                    b.widen_windows();
+                }
+                exchange(&mut a, &mut b);
+            }
+        }
+    }
+}
+
 #[test]
 fn more_bytes_than_were_granted_are_a_fault() {
     let (mut a, lane, mut b, _) = open_lane();

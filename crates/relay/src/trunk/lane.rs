@@ -99,6 +99,7 @@ pub(super) struct Inbox {
     pub(super) has_unread_end: bool,
     pub(super) received: u64,
     pub(super) consumed: u64,
+    /// What the peer was told, or is about to be.
     pub(super) granted: u64,
     pub(super) window: usize,
 }
@@ -174,8 +175,11 @@ impl Inbox {
             return 0;
         }
         let more = self.window.min(WINDOW_MAX - self.window).min(spare);
-        self.window += more;
-        self.granted = self.granted.max(self.consumed + self.window as u64);
+        // A window that stays is granted as it is read: what the peer does not hear of must not count as granted.
+        if more > 0 {
+            self.window += more;
+            self.granted = self.granted.max(self.consumed + self.window as u64);
+        }
         more
     }
 }

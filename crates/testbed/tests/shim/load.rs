@@ -1,5 +1,6 @@
 //! Many connections at once and one after the other: none lost, nothing kept.
 
+use crate::streams::sharing;
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::files::{make_random, sha256};
 use testbed::programs::{Nginx, curl};
@@ -10,7 +11,16 @@ const SEQUENTIAL: u64 = 2_000;
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn two_hundred_parallel_curls_all_arrive_whole_and_leave_nothing_open() {
-    let world = World::new();
+    fetch_in_parallel(&World::new());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn two_hundred_parallel_curls_on_shared_associations_all_arrive_whole_and_leave_nothing_open() {
+    fetch_in_parallel(&sharing());
+}
+
+fn fetch_in_parallel(world: &World) {
     let nginx = Nginx::start(&world.beta).unwrap();
     let file = nginx.root().join("file");
     make_random(&file, 1 << 20).unwrap();

@@ -11,7 +11,7 @@ use testbed::programs::{Nginx, curl};
 const PARALLEL: usize = 100;
 
 /// Two hosts whose connections share associations.
-fn sharing() -> World {
+pub(crate) fn sharing() -> World {
     let world = World::with("streams = \"shared\"\n", true);
     let betas = world.betas.as_ref().unwrap();
     betas.sctpify(&["set", "streams=shared"]).unwrap().good().unwrap();
