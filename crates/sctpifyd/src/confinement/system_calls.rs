@@ -276,55 +276,48 @@ mod tests {
 
     use super::*;
 
-    /// Runs an ignored test of this module in a process of its own: filters are for good.
-    fn outcome_of(test: &str) -> ExitStatus {
+    /// Set in the process that a test runs to be confined: filters are for good.
+    const IS_CONFINED: &str = "SCTPIFYD_TEST_IS_CONFINED";
+
+    /// Runs `body` confined, in a process of its own that runs only this test, and returns how that ended.
+    fn confined(test: &str, body: impl FnOnce()) -> ExitStatus {
+        if std::env::var_os(IS_CONFINED).is_some() {
+            Filters::of_worker(false).and_then(|filters| filters.apply()).expect("filters in force");
+            body();
+            std::process::exit(0);
+        }
         let name = format!("{}::{test}", module_path!().split_once("::").expect("a module of a crate").1);
         let mut command = Command::new(std::env::current_exe().expect("this program's file"));
-        command.args(["--exact", &name, "--ignored", "--test-threads", "1"]).output().expect("it runs").status
-    }
-
-    fn confine() {
-        Filters::of_worker(false).and_then(|filters| filters.apply()).expect("filters in force");
-    }
-
-    #[test]
-    #[ignore = "confines the process it runs in"]
-    fn becomes_another_program() {
-        confine();
-        let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("true"));
-    }
-
-    #[test]
-    #[ignore = "confines the process it runs in"]
-    fn asks_what_is_not_on_the_list() {
-        confine();
-        let refused = std::env::current_dir().expect_err("getcwd(2) is not on the list");
-        assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS));
-        let refused = std::thread::Builder::new().spawn(std::process::id).expect("a thread").join();
-        assert_eq!(refused.ok(), Some(std::process::id()));
-    }
-
-    #[test]
-    #[ignore = "confines the process it runs in"]
-    fn opens_a_socket_of_another_family() {
-        confine();
-        let refused = socket2::Socket::new(libc::AF_ALG.into(), socket2::Type::DGRAM, None);
-        assert_eq!(refused.expect_err("no such family").raw_os_error(), Some(libc::ENOSYS));
-        std::net::UdpSocket::bind("127.0.0.1:0").expect("a family that the daemon needs");
+        command.args(["--exact", &name, "--test-threads", "1"]).env(IS_CONFINED, "");
+        command.output().expect("it runs").status
     }
 
     #[test]
     fn a_confined_process_that_would_become_another_program_is_killed() {
-        assert_eq!(outcome_of("becomes_another_program").signal(), Some(libc::SIGSYS));
+        let ended = confined("a_confined_process_that_would_become_another_program_is_killed", || {
+            let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("true"));
+        });
+        assert_eq!(ended.signal(), Some(libc::SIGSYS));
     }
 
     #[test]
     fn a_call_that_is_not_on_the_list_fails_and_threads_can_be_started() {
-        assert!(outcome_of("asks_what_is_not_on_the_list").success());
+        let ended = confined("a_call_that_is_not_on_the_list_fails_and_threads_can_be_started", || {
+            let refused = std::env::current_dir().expect_err("getcwd(2) is not on the list");
+            assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS));
+            let joined = std::thread::Builder::new().spawn(std::process::id).expect("a thread").join();
+            assert_eq!(joined.ok(), Some(std::process::id()));
+        });
+        assert!(ended.success());
     }
 
     #[test]
     fn sockets_of_other_families_are_refused() {
-        assert!(outcome_of("opens_a_socket_of_another_family").success());
+        let ended = confined("sockets_of_other_families_are_refused", || {
+            let refused = socket2::Socket::new(libc::AF_ALG.into(), socket2::Type::DGRAM, None);
+            assert_eq!(refused.expect_err("no such family").raw_os_error(), Some(libc::ENOSYS));
+            std::net::UdpSocket::bind("127.0.0.1:0").expect("a family that the daemon needs");
+        });
+        assert!(ended.success());
     }
 }
