@@ -78,10 +78,19 @@ impl Daemon {
     /// # Errors
     /// Like [`Daemon::start`].
     pub fn restart(host: &Host, programs: &Programs) -> Result<Self> {
+        Self::restart_with(host, programs, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    ///
+    /// # Errors
+    /// Like [`Daemon::start`].
+    pub fn restart_with(host: &Host, programs: &Programs, environment: &[(&str, &Path)]) -> Result<Self> {
         let dir = host.dir()?.join("sctpifyd");
         let mut command = host.command(programs.path("sctpifyd"));
         command.arg("--control").arg(dir.join("control.sock"));
         command.arg("--config").arg(dir.join("sctpify.toml")).arg("--state-dir").arg(&dir);
+        command.envs(environment.iter().copied());
         let process = host.spawn("sctpifyd", command)?;
         let mut daemon = Self { host: host.clone(), programs: programs.clone(), dir, process };
         daemon.wait_ready()?;

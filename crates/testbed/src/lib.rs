@@ -19,6 +19,7 @@ pub mod host;
 pub mod janitor;
 pub mod lab;
 pub mod link;
+pub mod memory;
 pub mod process;
 pub mod programs;
 
@@ -28,6 +29,7 @@ pub use delay::DelayedLink;
 pub use host::Host;
 pub use lab::Lab;
 pub use link::{Link, Offloads};
+pub use memory::MemoryGroup;
 pub use process::{Finished, Process};
 
 /// True when this process may make network namespaces (its effective user is root).

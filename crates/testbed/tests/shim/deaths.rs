@@ -15,13 +15,13 @@ const ERROR_LIMIT: Duration = Duration::from_secs(20);
 
 /// Which processes of the daemon are killed.
 #[derive(Debug, Clone, Copy)]
-enum Victims {
+pub(crate) enum Victims {
     All,
     First,
     AllButFirst,
 }
 
-fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
+pub(crate) fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
     let first = daemon.id();
     let chosen = |id: &u32| match victims {
         Victims::All => true,
@@ -37,28 +37,37 @@ fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
 
 /// Kills within a transfer and looks at both of its ends, then at new connections.
 fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bool, victims: Victims) {
+    after_a_death(is_at_alpha, |world| {
+        let (host, daemon) = victim(world, is_at_alpha);
+        kill_processes(host, daemon, victims);
+    });
+}
+
+pub(crate) fn victim(world: &World, is_at_alpha: bool) -> (&Host, &Daemon) {
+    if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, world.betas.as_ref().unwrap()) }
+}
+
+/// A daemon dies of something within a transfer; what its ends and new connections make of that. The world it leaves.
+pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> World {
     let world = World::new();
     let port = PORT.to_string();
     let receiver = world.serve(BULK, &["receive", &port]);
     let target = world.target();
     let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
-    let _server = world.serve(BULK, &["accept", &port]);
-    let (host, daemon) = if is_at_alpha {
-        (&world.alpha, &world.alphas)
-    } else {
-        (&world.beta, world.betas.as_ref().unwrap())
-    };
-    kill_processes(host, daemon, victims);
+    let server = world.serve(BULK, &["accept", &port]);
+    cause(&world);
     let connects = || world.client(BULK, &["connect", &target, "1"]);
     let is_well = || world.alpha.run("connect", connects(), LIMIT).unwrap().status.success();
     assert!(
         wait_for(RECOVERY_LIMIT, is_well),
-        "new connections still fail {RECOVERY_LIMIT:?} after the death"
+        "at alpha {is_at_alpha}: new connections still fail {RECOVERY_LIMIT:?} after the death"
     );
     let (sent, received) = (sender.finish(ERROR_LIMIT).unwrap(), receiver.finish(ERROR_LIMIT).unwrap());
     assert!(!sent.status.success(), "the sender saw no error: {sent:?}");
     assert!(!received.status.success(), "the receiver took a cut stream for a whole one: {received:?}");
+    server.stop();
+    world
 }
 
 #[test]
@@ -102,7 +111,7 @@ fn the_servers_supervisor_dies_and_its_worker_with_it() {
 const MOMENTS_MS: [u64; 7] = [0, 1, 3, 20, 60, 150, 400];
 
 /// Sends so many bytes to everyone who connects, and closes.
-const SEND_TO_ALL: &str = "
+pub(crate) const SEND_TO_ALL: &str = "
 import socket, sys, threading
 def send(client):
     try: client.sendall(bytes(int(sys.argv[2])))
@@ -135,11 +144,7 @@ fn at_any_moment_a_death_means_the_whole_file_or_an_error() {
             let fetch = world.client("python3", &["-c", COUNT_TO_THE_END, &server, &port]);
             let client = world.alpha.spawn("client", fetch).unwrap();
             std::thread::sleep(Duration::from_millis(moment));
-            let (host, daemon) = if is_at_alpha {
-                (&world.alpha, &world.alphas)
-            } else {
-                (&world.beta, world.betas.as_ref().unwrap())
-            };
+            let (host, daemon) = victim(&world, is_at_alpha);
             kill_processes(host, daemon, Victims::All);
             let told = client.finish(ERROR_LIMIT).unwrap();
             let whole = told.stdout.trim() == LENGTH.to_string();

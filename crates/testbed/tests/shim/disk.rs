@@ -43,11 +43,16 @@ impl SmallDisk {
     }
 
     /// A command that sees the daemon's disk.
-    fn on_its_disk(&self, script: &str) {
+    fn on_its_disk(&self, script: &str) -> Finished {
         let mut command = Command::new("nsenter");
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.daemon.id()));
         command.args(["sh", "-c", script, "sh"]).arg(self.state.join("fill"));
-        self.alpha.run("nsenter", command, LIMIT).unwrap();
+        self.alpha.run("nsenter", command, LIMIT).unwrap()
+    }
+
+    /// The names and sums of the files of its state.
+    fn files(&self) -> String {
+        self.on_its_disk("cd \"${1%/*}\" && find . -type f ! -name fill -exec sha256sum {} + | sort").stdout
     }
 
     fn rules(&self) -> String {
@@ -68,4 +73,24 @@ fn a_rule_that_cannot_be_written_is_refused_and_not_in_force_until_there_is_room
     host.on_its_disk("rm \"$1\"");
     host.shimrules("-A -c remote -p enable -P 7002").good().unwrap();
     assert!(host.rules().contains("7002"));
+}
+
+/// There is room for the beginning of the new file: it must not take the place of the old one.
+#[test]
+#[ignore = "needs root: makes network and mount namespaces"]
+fn a_disk_that_fills_while_the_rules_are_written_keeps_those_of_before() {
+    const RULES: u16 = 100;
+    const PAGE: u32 = 4096;
+    let host = SmallDisk::start();
+    for port in 1..=RULES {
+        let name = "x".repeat(60);
+        host.shimrules(&format!("-A -c remote -p enable -P {port} --name {name}{port}")).good().unwrap();
+    }
+    host.on_its_disk(&format!("cat /dev/zero > \"$1\"; truncate -s -{PAGE} \"$1\""));
+    let before = host.files();
+    assert!(before.contains("rules"), "{before}");
+    let told = host.shimrules("-A -c remote -p enable -P 7002");
+    assert!(!told.status.success() && told.stderr.contains("No space left"), "{told:?}");
+    assert_eq!(host.files(), before);
+    assert!(!host.rules().contains("7002"));
 }

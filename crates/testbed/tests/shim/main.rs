@@ -4,6 +4,7 @@
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
 mod birth;
+mod clock;
 mod confined;
 mod control;
 mod deaths;
@@ -14,6 +15,7 @@ mod keys;
 mod learned;
 mod load;
 mod loopback;
+mod memory;
 mod mtu;
 mod multipath;
 mod pleasant;
@@ -23,5 +25,6 @@ mod roaming;
 mod states;
 mod streams;
 mod supervision;
+mod trunks;
 mod truth;
 mod world;

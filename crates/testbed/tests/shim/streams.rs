@@ -19,7 +19,7 @@ pub(crate) fn sharing() -> World {
 }
 
 /// Makes a first connection with this command, and waits for the association that later ones share.
-fn warm_up(world: &World, command: std::process::Command) {
+pub(crate) fn warm_up(world: &World, command: std::process::Command) {
     world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
     let is_there = || {
         let up = |daemon| status(daemon)["counters"]["trunks"].as_u64() == Some(1);
@@ -28,7 +28,7 @@ fn warm_up(world: &World, command: std::process::Command) {
     assert!(wait_for(LIMIT, is_there), "no association to share: {}", status(&world.alphas));
 }
 
-fn shared(world: &World) -> u64 {
+pub(crate) fn shared(world: &World) -> u64 {
     status(&world.alphas)["counters"]["connects_shared"].as_u64().unwrap()
 }
 
@@ -59,7 +59,7 @@ fn a_hundred_parallel_curls_share_one_association_and_arrive_whole() {
 }
 
 /// Serves connections to argv[1], each in a thread: what the client's first byte says.
-const SERVER: &str = "
+pub(crate) const SERVER: &str = "
 import socket, struct, sys, threading, time
 listener = socket.create_server(('', int(sys.argv[1])), backlog=64)
 print('listening', flush=True)
@@ -82,7 +82,7 @@ while True:
 ";
 
 /// What a client does with a server at (argv[1], argv[2]), after `connect()` and `finish()` are defined.
-const CLIENT: &str = "
+pub(crate) const CLIENT: &str = "
 import errno, socket, struct, sys, threading, time
 to = (sys.argv[1], int(sys.argv[2]))
 def connect(word):
@@ -99,7 +99,7 @@ def ended(connection):
 ";
 
 /// A world with a server for [`CLIENT`]s and an association to share.
-fn serving() -> (World, testbed::Process) {
+pub(crate) fn serving() -> (World, testbed::Process) {
     let world = sharing();
     let server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
     let first = world.client(
@@ -110,12 +110,12 @@ fn serving() -> (World, testbed::Process) {
     (world, server)
 }
 
-fn host(world: &World) -> String {
+pub(crate) fn host(world: &World) -> String {
     world.link.right_v4().to_string()
 }
 
 /// Runs a client on alpha; what it printed.
-fn client(world: &World, body: &str) -> String {
+pub(crate) fn client(world: &World, body: &str) -> String {
     let program = format!("{CLIENT}\n{body}");
     let command = world.client("python3", &["-c", &program, &host(world), &PORT.to_string()]);
     world.alpha.run("client", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()

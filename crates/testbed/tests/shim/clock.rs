@@ -1,0 +1,108 @@
+//! Somebody sets the clock, or the machine sleeps: what waits is measured by a clock that nobody sets.
+
+use crate::roaming::Transfer;
+use crate::world::{BULK, LIMIT, PORT, World};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use testbed::{Daemon, Host, Programs, c_programs};
+
+const DAY_S: i64 = 86_400;
+const YEAR_S: i64 = 365 * DAY_S;
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longer than both of the watches over a daemon that stands still have patience.
+const SLEEP: Duration = Duration::from_secs(8);
+
+/// A host's wall clock, which can be set without setting the machine's.
+struct WallClock {
+    file: PathBuf,
+}
+
+impl WallClock {
+    /// Starts the host's daemon again, by such a clock.
+    fn of(host: &Host) -> (WallClock, Daemon) {
+        let dir = host.dir().unwrap();
+        let (library, file) = (c_programs::build_preload("clock", &dir).unwrap(), dir.join("clock-offset"));
+        let clock = WallClock { file };
+        clock.set(0);
+        let variables = [("LD_PRELOAD", library.as_path()), ("CLOCK_OFFSET_FILE", clock.file.as_path())];
+        let daemon = Daemon::restart_with(host, &Programs::find().unwrap(), &variables).unwrap();
+        (clock, daemon)
+    }
+
+    /// Sets it so far from the machine's, in seconds.
+    fn set(&self, offset_s: i64) {
+        // In place: the daemon has the file mapped.
+        use std::os::unix::fs::FileExt;
+        let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&self.file).unwrap();
+        file.write_all_at(&offset_s.to_ne_bytes(), 0).unwrap();
+    }
+}
+
+/// A world whose daemons have clocks that can be set.
+fn world() -> (World, [WallClock; 2]) {
+    let mut world = World::new();
+    let betas = world.betas.take().unwrap();
+    betas.stop();
+    let (alpha_clock, alphas) = {
+        world.alphas.signal(Signal::SIGTERM).unwrap();
+        assert!(testbed::process::wait_for(LIMIT, || !world.alphas.is_running()));
+        WallClock::of(&world.alpha)
+    };
+    world.alphas = alphas;
+    let (beta_clock, betas) = WallClock::of(&world.beta);
+    world.betas = Some(betas);
+    (world, [alpha_clock, beta_clock])
+}
+
+/// When alpha's daemon says that the latest connection was made, in seconds from now.
+fn age_of_latest_s(world: &World) -> i64 {
+    let told = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let when_ms = told["past"][0]["when_unix_ms"].as_i64().unwrap();
+    when_ms / 1000 - i64::try_from(today_s()).unwrap()
+}
+
+/// What the machine's own wall clock says, in seconds since 1970.
+#[allow(clippy::disallowed_methods, reason = "the test compares it with the daemon's")]
+fn today_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn connects(world: &World) {
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let connect = world.client(BULK, &["connect", &world.target(), "1"]);
+    world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
+    assert_eq!(world.connects_sctp(), 2, "{}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_clock_that_is_set_forwards_and_backwards_by_years_is_not_felt() {
+    let (world, clocks) = world();
+    let transfer = Transfer::begin(&world);
+    for years in [10, -10, 1] {
+        clocks.iter().for_each(|clock| clock.set(years * YEAR_S));
+        std::thread::sleep(PAUSE);
+    }
+    transfer.end(&world);
+    connects(&world);
+    assert!((age_of_latest_s(&world) - YEAR_S).abs() < DAY_S, "the daemon did not see its clock set");
+}
+
+/// A machine that sleeps: its processes stand still, and when it wakes the wall clock is hours later.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_that_slept_for_hours_goes_on_where_it_was() {
+    let (world, [clock, _]) = world();
+    let transfer = Transfer::begin(&world);
+    world.alphas.signal(Signal::SIGSTOP).unwrap();
+    std::thread::sleep(SLEEP);
+    clock.set(DAY_S / 3);
+    world.alphas.signal(Signal::SIGCONT).unwrap();
+    transfer.end(&world);
+    connects(&world);
+    assert!(age_of_latest_s(&world) > DAY_S / 4, "the daemon did not see its clock set");
+}

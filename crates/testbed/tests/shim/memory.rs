@@ -1,0 +1,60 @@
+//! A daemon that needs more memory than its service may have: the kernel kills its worker, and nothing hangs.
+
+use crate::deaths::after_a_death;
+use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
+use testbed::process::wait_for;
+use testbed::{Daemon, MemoryGroup, Programs, cpu};
+
+/// What the daemon may allocate from some moment on. The setting `memory_mib` would let it take half a gigabyte.
+const LIMIT_BYTES: u64 = 8 << 20;
+/// So many connections at once take more than that.
+const MANY: &str = "4000";
+
+/// Fills the memory that a daemon may have, by connections to it or from its host, until the kernel has killed its worker.
+fn fill(world: &World, is_at_alpha: bool, group: &MemoryGroup) {
+    let host = if is_at_alpha { &world.alpha } else { &world.beta };
+    for id in cpu::processes(host, "sctpifyd").unwrap() {
+        group.take(id).unwrap();
+    }
+    let _keeper = world.serve(BULK, &["keep", &HTTP_PORT.to_string()]);
+    let target = format!("{}:{HTTP_PORT}", world.link.right_v4());
+    let _holder = world.alpha.spawn("holder", world.client(BULK, &["hold", &target, MANY])).unwrap();
+    let is_killed = || group.kills().unwrap() > 0;
+    assert!(wait_for(LIMIT, is_killed), "{}", status(&world.alphas)["connections"].as_array().unwrap().len());
+}
+
+fn is_out_of_memory(is_at_alpha: bool) {
+    let name = if is_at_alpha { "client" } else { "server" };
+    let Some(group) = MemoryGroup::new(name, LIMIT_BYTES).unwrap() else {
+        println!("skipped: this kernel does not bound the memory of control groups");
+        return;
+    };
+    let mut world = after_a_death(is_at_alpha, |world| fill(world, is_at_alpha, &group));
+    let dead = if is_at_alpha { &mut world.alphas } else { world.betas.as_mut().unwrap() };
+    assert!(wait_for(LIMIT, || !dead.is_running()));
+    assert!(dead.log().contains("the worker died"), "{}", dead.log());
+    // As systemd does.
+    let host = if is_at_alpha { &world.alpha } else { &world.beta };
+    let revived = Daemon::restart(host, &Programs::find().unwrap()).unwrap();
+    *(if is_at_alpha { &mut world.alphas } else { world.betas.as_mut().unwrap() }) = revived;
+    let before = world.connects_sctp();
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let rides = || {
+        let connect = world.client(BULK, &["connect", &world.target(), "1"]);
+        world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
+        world.connects_sctp() > before
+    };
+    assert!(wait_for(LIMIT, rides), "{}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces and control groups"]
+fn a_client_without_memory_loses_what_rides_sctp_and_connects_by_tcp() {
+    is_out_of_memory(true);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces and control groups"]
+fn a_server_without_memory_loses_what_rides_sctp_and_is_reached_by_tcp() {
+    is_out_of_memory(false);
+}
