@@ -4,6 +4,8 @@
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
 mod birth;
+mod calls;
+mod cases;
 mod clock;
 mod confined;
 mod control;

@@ -1,0 +1,83 @@
+//! Runs the C programs of `programs/c/cases.h` once by plain TCP and once by SCTP, and compares what they say, line by line.
+
+use crate::world::{HTTP_PORT, LIMIT, PORT, World};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use testbed::c_programs;
+use testbed::process::wait_for;
+
+/// No rule names this port: its connections are plain TCP.
+const PLAIN_PORT: u16 = 7001;
+/// Nothing listens on this port, and no rule names it.
+const PLAIN_CLOSED_PORT: u16 = 81;
+
+/// How long the server may take for the last case once the client has ended: longer than a case's own limit.
+const SERVER_LIMIT: Duration = Duration::from_secs(25);
+
+/// One line of the program that is another by SCTP, and why it must be.
+pub(crate) struct Difference {
+    /// "NAME connecting" or "NAME accepting", or "NAME" for both.
+    pub(crate) case: &'static str,
+    /// What it says by SCTP.
+    pub(crate) by_sctp: &'static str,
+    /// Why that is not as by TCP.
+    pub(crate) why: &'static str,
+}
+
+/// What each case says, by "NAME connecting" and "NAME accepting".
+type Lines = BTreeMap<String, String>;
+
+/// Runs `program` both ways, with this configuration of the connecting host, and fails where the two say different things that `differences` does not expect, where a case fails
+/// by TCP already, or where what was to ride SCTP did not.
+pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], differences: &[Difference]) {
+    let world = World::with(configuration, true);
+    let binary = c_programs::build(program, world.lab.dir(), libraries).unwrap();
+    let binary = binary.to_str().unwrap();
+    let by_tcp = run(&world, binary, PLAIN_PORT, PLAIN_CLOSED_PORT);
+    assert_eq!(world.connects_sctp(), 0, "the port without a rule must be plain TCP");
+    let failed: Vec<_> = by_tcp.iter().filter(|(_, what)| what.contains("FAILED")).collect();
+    assert!(failed.is_empty(), "these fail by TCP already: {failed:#?}");
+    for (case, what) in by_tcp.iter().filter(|(_, what)| what.contains("the kernel has no")) {
+        eprintln!("NOT TESTED: {case}: {what}");
+    }
+    let by_sctp = run(&world, binary, PORT, HTTP_PORT);
+    assert!(world.connects_sctp() >= by_sctp.len() as u64, "some were TCP: {:?}", world.fallbacks());
+    let wrong = unexpected(&by_tcp, &by_sctp, differences);
+    assert!(wrong.is_empty(), "not by SCTP what it is by TCP:\n{}", wrong.join("\n"));
+}
+
+fn unexpected(by_tcp: &Lines, by_sctp: &Lines, differences: &[Difference]) -> Vec<String> {
+    assert_eq!(by_tcp.keys().collect::<Vec<_>>(), by_sctp.keys().collect::<Vec<_>>());
+    let mut wrong = Vec::new();
+    for (case, tcp) in by_tcp {
+        let name = case.split(' ').next().unwrap_or_default();
+        let expected = differences.iter().find(|other| other.case == case || other.case == name);
+        let (want, why) = expected.map_or((tcp.as_str(), "as by TCP"), |other| (other.by_sctp, other.why));
+        if by_sctp[case] != want {
+            wrong
+                .push(format!("{case}\n    TCP  {tcp}\n    SCTP {}\n    want {want} ({why})", by_sctp[case]));
+        }
+    }
+    wrong
+}
+
+/// One run of all cases.
+fn run(world: &World, binary: &str, port: u16, closed_port: u16) -> Lines {
+    let server = world.serve(binary, &["serve", &port.to_string()]);
+    let (to, port, closed) = (world.link.right_v4().to_string(), port.to_string(), closed_port.to_string());
+    let client = world.client(binary, &["connect", &to, &port, &closed]);
+    let told = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
+    // The server says its last line after the client has ended.
+    let last = told.stdout.lines().last().unwrap_or_default();
+    let name = last.split(' ').next().unwrap_or_default();
+    let has_ended = || lines(&server.stdout()).keys().any(|case| case.starts_with(name));
+    assert!(wait_for(SERVER_LIMIT, has_ended), "the server says nothing of {name}: {}", server.stderr());
+    lines(&told.stdout).into_iter().chain(lines(&server.stdout())).collect()
+}
+
+fn lines(told: &str) -> Lines {
+    told.lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(case, what)| (case.into(), what.into()))
+        .collect()
+}
