@@ -13,6 +13,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("base", 0),
     ("wire", 0),
     ("sctp", 1),
+    ("netem", 1),
     ("relay", 1),
     ("rules", 1),
     ("control", 1),

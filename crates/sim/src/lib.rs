@@ -18,6 +18,7 @@ mod world;
 
 pub use app::{Accept, App, Close, Conversation, Listen, Outgoing, Progress, Reading, Received};
 pub use host::Host;
-pub use link::{Direction, Link, LinkConfig, LinkCounters, Loss};
+pub use link::{Direction, Link};
+pub use netem::{Counters as LinkCounters, LaneConfig as LinkConfig, Loss, LossPlace};
 pub use script::{chunk_names, packet};
 pub use world::{Change, Fate, HostId, LinkId, Record, World};

@@ -19,7 +19,8 @@ use sctp::{
 use crate::app::{App, Conversation};
 use crate::capture;
 use crate::host::Host;
-use crate::link::{Direction, Link, LinkConfig};
+use crate::link::{Coming, Direction, Link};
+use netem::LaneConfig as LinkConfig;
 
 /// Names a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -477,20 +478,19 @@ impl World {
         let link = &mut self.links[link.0];
         let mtu = link.mtu(direction);
         if length > mtu && !sent.may_fragment {
-            link.counters.offered += 1;
-            link.counters.lost += 1;
+            link.refuse(length);
             if link.config.reports_mtu {
                 let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
                 self.send_icmp(route, PathError::TooBig { mtu }, &packet);
             }
             return;
         }
-        for arrival in link.offer(self.now, direction, length, sent.ecn, &mut self.rng) {
+        for Coming { arrival, ecn } in link.offer(self.now, direction, length, sent.ecn, &mut self.rng) {
             let mut copy = packet.clone();
             if let Some(bit) = arrival.flip.filter(|bit| bit / 8 < copy.len()) {
                 copy[bit / 8] ^= 1 << (bit % 8);
             }
-            self.plan(arrival.at, Happening::Packet { to, route: seen, packet: copy, ecn: arrival.ecn });
+            self.plan(arrival.at, Happening::Packet { to, route: seen, packet: copy, ecn });
         }
     }
 

@@ -95,7 +95,7 @@ fn marks_in_place_of_drops_keep_the_link_full_and_lose_nothing() {
         t.world.run_for(seconds(20));
         let (info, link) = (t.info(t.a), t.world.link(t.links[0]).counters);
         assert!(link.marked > 0 && info.counters.ecn_reductions > 0, "{congestion:?}: {link:?}");
-        assert_eq!((link.lost, info.counters.data_retransmitted), (0, 0), "{congestion:?}");
+        assert_eq!((link.lost(), info.counters.data_retransmitted), (0, 0), "{congestion:?}");
         let mbit = t.talk(t.b).received_bytes * 8 / 20_000_000;
         assert!(mbit >= 17, "{congestion:?}: {mbit} Mbit/s\n{}", describe(&t.world));
     }

@@ -145,7 +145,7 @@ fn without_loss_nothing_is_sent_again_however_much_the_paths_differ() {
 fn with_losses_only_what_was_lost_is_sent_again() {
     let mut t = busy(1, &[link(20, 20), link(20, 100)], &config(BOTH, 4 << 20));
     t.world.run_for(seconds(20));
-    let lost: u64 = t.links.iter().map(|&l| t.world.link(l).counters.lost).sum();
+    let lost: u64 = t.links.iter().map(|&l| t.world.link(l).counters.lost()).sum();
     let (ours, theirs) = (t.info(t.a).counters, t.info(t.b).counters);
     assert!(lost > 20, "the queues overflowed");
     assert!(ours.data_retransmitted <= lost, "{} again for {lost} lost", ours.data_retransmitted);

@@ -217,7 +217,7 @@ fn after_slow_start_overshot_a_shallow_queue_the_link_is_full_again_within_secon
         let link = t.links[0];
         t.world.link_mut(link).config.queue_bytes = 600_000;
         t.world.run_for(seconds(4));
-        let lost = t.world.link(link).counters.lost;
+        let lost = t.world.link(link).counters.lost();
         let before = t.talk(t.b).received_bytes;
         t.world.run_for(seconds(3));
         let mbit = (t.talk(t.b).received_bytes - before) * 8 / 3_000_000;

@@ -1,0 +1,99 @@
+//! What a direction of a link counts: each packet's fate.
+
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+use crate::lane::LossCause;
+
+/// What a direction of a link counts, since it was made.
+///
+/// Every packet offered is either lost, by one of the causes, or passes, perhaps twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Packets that went in.
+    pub offered: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
+    /// Packets that passed, each counted once.
+    pub passed: u64,
+    /// Their bytes.
+    pub passed_bytes: u64,
+    /// Packets lost by chance.
+    pub lost_by_chance: u64,
+    /// Packets lost because the queue was full.
+    pub lost_in_queue: u64,
+    /// Packets lost because the link was cut.
+    pub lost_by_cut: u64,
+    /// Packets lost for their length.
+    pub lost_for_length: u64,
+    /// Packets lost because they were ECN-capable.
+    pub lost_for_ecn: u64,
+    /// Packets lost because more could not be held.
+    pub lost_for_room: u64,
+    /// Packets with a bit flipped.
+    pub corrupted: u64,
+    /// Packets that came twice.
+    pub duplicated: u64,
+    /// Packets made late by the reorder setting.
+    pub reordered: u64,
+    /// Packets that left with the mark CE.
+    pub marked: u64,
+}
+
+impl Counters {
+    /// Packets lost, whatever the cause.
+    pub fn lost(&self) -> u64 {
+        self.lost_by_chance
+            + self.lost_in_queue
+            + self.lost_by_cut
+            + self.lost_for_length
+            + self.lost_for_ecn
+            + self.lost_for_room
+    }
+
+    /// A packet of `length` bytes was lost before it was offered to a lane: the caller compared it with the MTU.
+    pub fn refuse(&mut self, length: usize, cause: LossCause) {
+        self.on_offered(length);
+        self.on_lost(cause);
+    }
+
+    /// Notes a packet of so many bytes that goes in.
+    pub(crate) fn on_offered(&mut self, length: usize) {
+        self.offered += 1;
+        self.offered_bytes += length as u64;
+    }
+
+    pub(crate) fn on_lost(&mut self, cause: LossCause) {
+        *match cause {
+            LossCause::Chance => &mut self.lost_by_chance,
+            LossCause::Queue => &mut self.lost_in_queue,
+            LossCause::Cut => &mut self.lost_by_cut,
+            LossCause::Length => &mut self.lost_for_length,
+            LossCause::Ecn => &mut self.lost_for_ecn,
+            LossCause::Room => &mut self.lost_for_room,
+        } += 1;
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        for (sum, more) in [
+            (&mut self.offered, other.offered),
+            (&mut self.offered_bytes, other.offered_bytes),
+            (&mut self.passed, other.passed),
+            (&mut self.passed_bytes, other.passed_bytes),
+            (&mut self.lost_by_chance, other.lost_by_chance),
+            (&mut self.lost_in_queue, other.lost_in_queue),
+            (&mut self.lost_by_cut, other.lost_by_cut),
+            (&mut self.lost_for_length, other.lost_for_length),
+            (&mut self.lost_for_ecn, other.lost_for_ecn),
+            (&mut self.lost_for_room, other.lost_for_room),
+            (&mut self.corrupted, other.corrupted),
+            (&mut self.duplicated, other.duplicated),
+            (&mut self.reordered, other.reordered),
+            (&mut self.marked, other.marked),
+        ] {
+            *sum += more;
+        }
+    }
+}

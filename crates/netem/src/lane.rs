@@ -1,0 +1,219 @@
+//! Decides what becomes of each packet, in the order: cut, loss, queue and rate, marks, copies, delay, damage.
+//!
+//! Holds no packets, only when those that went in have left the queue. Invariant: without jitter, reordering and a change of
+//! settings, arrivals are in the order of the offers. Begin at [`Lane::offer`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::{Ecn, Time};
+use rand::RngExt;
+
+use crate::chance::{Wander, Weather, chance};
+use crate::config::{LaneConfig, LossPlace};
+use crate::counters::Counters;
+
+/// One direction of a link: its queue, and its moods.
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    weather: Weather,
+    wander: Wander,
+    /// When the wire is free; in the past by what the token bucket holds.
+    free_at: Time,
+    /// Last bits on the wire, and lengths, of the packets that wait.
+    waiting: VecDeque<(Time, usize)>,
+    waiting_bytes: usize,
+    /// The latest arrival, for lanes that keep the order.
+    latest: Time,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fate {
+    /// It arrives.
+    Passes(Passage),
+    /// It does not.
+    Lost(LossCause),
+}
+
+/// Why a packet is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossCause {
+    /// Random loss.
+    Chance,
+    /// The queue was full.
+    Queue,
+    /// The link was cut.
+    Cut,
+    /// It was longer than the MTU.
+    Length,
+    /// It was ECN-capable, and the link drops such packets.
+    Ecn,
+    /// More could not be held ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
+    Room,
+}
+
+/// How a packet passes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Passage {
+    /// Its arrival.
+    pub first: Arrival,
+    /// That of its copy.
+    pub copy: Option<Arrival>,
+    /// Its ECN codepoint from here on.
+    pub ecn: Ecn,
+}
+
+impl Passage {
+    /// All arrivals.
+    pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + use<> {
+        [Some(self.first), self.copy].into_iter().flatten()
+    }
+}
+
+/// One arrival of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Time,
+    /// The bit to be flipped, counted from the first of the IP packet.
+    pub flip: Option<usize>,
+}
+
+impl Lane {
+    /// A packet of `length` bytes, from the IP header on, goes in: what becomes of it.
+    ///
+    /// `now` never goes back. The length is not compared with the MTU: what is done with a packet too long
+    /// ([`LossCause::Length`], fragments) the caller decides.
+    pub fn offer(
+        &mut self,
+        now: Time,
+        config: &LaneConfig,
+        length: usize,
+        ecn: Ecn,
+        rng: &mut impl RngExt,
+        counters: &mut Counters,
+    ) -> Fate {
+        counters.on_offered(length);
+        let sent = match self.sent(now, config, length, ecn, rng) {
+            Ok(sent) => sent,
+            Err(cause) => {
+                counters.on_lost(cause);
+                return Fate::Lost(cause);
+            }
+        };
+        counters.passed += 1;
+        counters.passed_bytes += length as u64;
+        let ecn = self.mark(config, ecn);
+        counters.marked += u64::from(ecn == Ecn::Ce);
+        let is_copied = chance(config.duplicate, rng);
+        counters.duplicated += u64::from(is_copied);
+        let first = self.arrival(sent, config, length, rng, counters);
+        let copy = is_copied.then(|| self.arrival(sent, config, length, rng, counters));
+        Fate::Passes(Passage { first, copy, ecn })
+    }
+
+    /// When the last bit is on the wire, or why it never is.
+    fn sent(
+        &mut self,
+        now: Time,
+        config: &LaneConfig,
+        length: usize,
+        ecn: Ecn,
+        rng: &mut impl RngExt,
+    ) -> Result<Time, LossCause> {
+        let is_lost = self.weather.loses(config.loss, rng);
+        if is_lost && config.loss_place == LossPlace::BeforeQueue {
+            return Err(LossCause::Chance);
+        }
+        let sent = self.enqueue(now, length, config).ok_or(LossCause::Queue)?;
+        match () {
+            () if config.cut => Err(LossCause::Cut),
+            () if is_lost => Err(LossCause::Chance),
+            () if config.drops_ect && ecn != Ecn::NotEct => Err(LossCause::Ecn),
+            () => Ok(sent),
+        }
+    }
+
+    /// When the last bit is on the wire; `None` if the queue is full.
+    fn enqueue(&mut self, now: Time, length: usize, config: &LaneConfig) -> Option<Time> {
+        self.forget_sent(now);
+        if config.rate == 0 {
+            return Some(now);
+        }
+        if self.waiting.len() >= config.queue_packets
+            || self.waiting_bytes.saturating_add(length) > config.queue_bytes
+        {
+            return None;
+        }
+        let credit = wire_time(config.burst, config.rate);
+        let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(credit);
+        self.free_at = self.free_at.max(earliest) + wire_time(length + config.overhead, config.rate);
+        let sent = self.free_at.max(now);
+        self.waiting.push_back((sent, length));
+        self.waiting_bytes += length;
+        Some(sent)
+    }
+
+    fn forget_sent(&mut self, now: Time) {
+        while let Some(&(_, length)) = self.waiting.front().filter(|waiting| waiting.0 <= now) {
+            self.waiting_bytes -= length;
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Packets and bytes that wait for the wire, the one on it included.
+    pub fn queue(&mut self, now: Time) -> (usize, usize) {
+        self.forget_sent(now);
+        (self.waiting.len(), self.waiting_bytes)
+    }
+
+    fn mark(&self, config: &LaneConfig, ecn: Ecn) -> Ecn {
+        let is_long = config.mark_above.is_some_and(|most| self.waiting_bytes > most);
+        match ecn {
+            _ if config.bleaches => Ecn::NotEct,
+            Ecn::Ect0 | Ecn::Ect1 if is_long => Ecn::Ce,
+            other => other,
+        }
+    }
+
+    fn arrival(
+        &mut self,
+        sent: Time,
+        config: &LaneConfig,
+        length: usize,
+        rng: &mut impl RngExt,
+        counters: &mut Counters,
+    ) -> Arrival {
+        let mut at = sent + self.delay(config, rng);
+        if chance(config.reorder, rng) {
+            at += config.reorder_by.mul_f64(rng.random::<f64>());
+            counters.reordered += 1;
+        } else if config.keep_order {
+            at = at.max(self.latest);
+            self.latest = at;
+        }
+        let flip = chance(config.corrupt, rng).then(|| rng.random_range(0..length.max(1) * 8));
+        counters.corrupted += u64::from(flip.is_some());
+        Arrival { at, flip }
+    }
+
+    /// Draws a number only if the delay varies.
+    fn delay(&mut self, config: &LaneConfig, rng: &mut impl RngExt) -> Duration {
+        if config.jitter.is_zero() {
+            return config.delay;
+        }
+        let value = self.wander.next(config.distribution, config.correlation, rng);
+        let by = config.jitter.mul_f64(value.abs());
+        if value < 0.0 { config.delay.saturating_sub(by) } else { config.delay.saturating_add(by) }
+    }
+}
+
+/// How long so many bytes take.
+fn wire_time(bytes: usize, rate: u64) -> Duration {
+    let nanos = bytes as u128 * 8_000_000_000 / u128::from(rate.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! A lane that holds its packets until their time has come.
+//!
+//! Invariants: no packet leaves before its time; packets with one time leave in the order in which they came; what is held
+//! never exceeds [`HELD_BYTES_MAX`]. Begin at [`Line::enqueue`].
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use base::{Ecn, Time};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::config::LaneConfig;
+use crate::counters::Counters;
+use crate::lane::{Arrival, Fate, Lane, LossCause};
+
+/// Bytes of packets, in the queue and on the wire, that one line holds at most; beyond that packets are lost
+/// ([`LossCause::Room`]). 10 Gbit/s for 200 ms.
+pub const HELD_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes that a held packet takes besides its own.
+const HELD_OVERHEAD: usize = 128;
+
+/// One direction of a link that holds packets of type `T`.
+#[derive(Debug)]
+pub struct Line<T> {
+    config: LaneConfig,
+    lane: Lane,
+    rng: ChaCha12Rng,
+    counters: Counters,
+    held: BinaryHeap<Reverse<Held<T>>>,
+    held_bytes: usize,
+    sequence: u64,
+}
+
+/// A packet that comes out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivery<T> {
+    /// What went in.
+    pub packet: T,
+    /// When it was to come out.
+    pub due: Time,
+    /// The ECN codepoint that it leaves with.
+    pub ecn: Ecn,
+    /// The bit to be flipped, counted from the first of the IP packet.
+    pub flip: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Held<T> {
+    sequence: u64,
+    length: usize,
+    delivery: Delivery<T>,
+}
+
+impl<T> Held<T> {
+    fn key(&self) -> (Time, u64) {
+        (self.delivery.due, self.sequence)
+    }
+}
+
+impl<T> PartialEq for Held<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Held<T> {}
+
+impl<T> PartialOrd for Held<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Held<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<T: Clone> Line<T> {
+    /// An empty line. The same seed and the same packets at the same times give the same fates.
+    pub fn new(config: LaneConfig, seed: u64) -> Line<T> {
+        Line {
+            config,
+            lane: Lane::default(),
+            rng: ChaCha12Rng::seed_from_u64(seed),
+            counters: Counters::default(),
+            held: BinaryHeap::new(),
+            held_bytes: 0,
+            sequence: 0,
+        }
+    }
+
+    /// What it is like.
+    pub fn config(&self) -> &LaneConfig {
+        &self.config
+    }
+
+    /// From now on it is like this; packets that are in keep their fate.
+    pub fn set_config(&mut self, config: LaneConfig) {
+        self.config = config;
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Packets and bytes that wait for the wire.
+    pub fn queue(&mut self, now: Time) -> (usize, usize) {
+        self.lane.queue(now)
+    }
+
+    /// Packets that are in, waiting or on the wire.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// A packet of `length` bytes, from the IP header on, goes in. `now` never goes back.
+    ///
+    /// One longer than the MTU is lost; the caller may send it again in fragments.
+    ///
+    /// # Errors
+    /// Why it is lost.
+    pub fn enqueue(&mut self, now: Time, length: usize, ecn: Ecn, packet: T) -> Result<(), LossCause> {
+        if let Some(cause) = self.refuses(length) {
+            self.counters.refuse(length, cause);
+            return Err(cause);
+        }
+        let fate = self.lane.offer(now, &self.config, length, ecn, &mut self.rng, &mut self.counters);
+        match fate {
+            Fate::Lost(cause) => Err(cause),
+            Fate::Passes(passage) => {
+                if let Some(copy) = passage.copy {
+                    self.hold(copy, length, passage.ecn, packet.clone());
+                }
+                self.hold(passage.first, length, passage.ecn, packet);
+                Ok(())
+            }
+        }
+    }
+
+    fn refuses(&self, length: usize) -> Option<LossCause> {
+        if self.config.cut {
+            Some(LossCause::Cut)
+        } else if length > self.config.mtu {
+            Some(LossCause::Length)
+        } else {
+            // Twice: there may be a copy.
+            let more = 2 * (length + HELD_OVERHEAD);
+            (self.held_bytes + more > HELD_BYTES_MAX).then_some(LossCause::Room)
+        }
+    }
+
+    fn hold(&mut self, arrival: Arrival, length: usize, ecn: Ecn, packet: T) {
+        self.held_bytes += length + HELD_OVERHEAD;
+        self.sequence += 1;
+        let delivery = Delivery { packet, due: arrival.at, ecn, flip: arrival.flip };
+        self.held.push(Reverse(Held { sequence: self.sequence, length, delivery }));
+    }
+
+    /// When the next packet comes out; [`Time::NEVER`] if none is in.
+    pub fn next_wakeup(&self) -> Time {
+        self.held.peek().map_or(Time::NEVER, |held| held.0.delivery.due)
+    }
+
+    /// The next packet whose time has come.
+    pub fn dequeue(&mut self, now: Time) -> Option<Delivery<T>> {
+        if self.next_wakeup() > now {
+            return None;
+        }
+        let Reverse(held) = self.held.pop()?;
+        self.held_bytes -= held.length + HELD_OVERHEAD;
+        Some(held.delivery)
+    }
+}
+
+#[cfg(test)]
+mod tests;

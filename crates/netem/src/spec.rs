@@ -1,0 +1,490 @@
+//! Settings in words: one table of keys makes flags, files, help and the way back to words.
+//!
+//! Begin at [`KEYS`] and [`Spec::apply`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Distribution, LaneConfig, Loss, LossPlace};
+use crate::units::{bytes, rate, rate_text, share, share_text, time, time_text};
+
+/// The least MTU of IPv4 (RFC 791: every internet module forwards datagrams of 68 octets).
+const MTU_MIN: usize = 68;
+
+/// One setting.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name; files may write `_` for `-`.
+    pub name: &'static str,
+    /// What stands for its value in help.
+    pub value: &'static str,
+    /// What it means, and its default.
+    pub doc: &'static str,
+    set: fn(&mut LaneConfig, &str) -> Result<(), String>,
+    get: fn(&LaneConfig) -> String,
+}
+
+/// All settings.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "rate",
+        value: "RATE",
+        doc: "Bits of IP packets a second, such as 1.5mbit; unlimited unless set",
+        set: |c, v| Ok(c.rate = rate(v)?),
+        get: |c| rate_text(c.rate),
+    },
+    Key {
+        name: "burst",
+        value: "BYTES",
+        doc: "Bytes that may pass at once after a pause; 0 unless set",
+        set: |c, v| Ok(c.burst = bytes(v)?),
+        get: |c| c.burst.to_string(),
+    },
+    Key {
+        name: "overhead",
+        value: "BYTES",
+        doc: "Bytes that each packet takes on the wire besides its own, such as 38 for Ethernet; 0 unless set",
+        set: |c, v| Ok(c.overhead = bytes(v)?),
+        get: |c| c.overhead.to_string(),
+    },
+    Key {
+        name: "delay",
+        value: "TIME",
+        doc: "One-way delay, such as 35ms, on top of the time that the rate takes",
+        set: |c, v| Ok(c.delay = time(v)?),
+        get: |c| time_text(c.delay),
+    },
+    Key {
+        name: "jitter",
+        value: "TIME",
+        doc: "By how much the delay varies: either way if uniform, else the standard deviation",
+        set: |c, v| Ok(c.jitter = time(v)?),
+        get: |c| time_text(c.jitter),
+    },
+    Key {
+        name: "distribution",
+        value: "SHAPE",
+        doc: "How the delay varies: uniform (unless set), normal or pareto",
+        set: |c, v| Ok(c.distribution = one_of(v, DISTRIBUTIONS)?),
+        get: |c| name_of(&c.distribution, DISTRIBUTIONS),
+    },
+    Key {
+        name: "correlation",
+        value: "SHARE",
+        doc: "How alike the delays of two packets in a row are, such as 25%",
+        set: |c, v| Ok(c.correlation = share(v)?),
+        get: |c| share_text(c.correlation),
+    },
+    Key {
+        name: "order",
+        value: "yes|no",
+        doc: "Whether packets keep their order although the delay varies; no unless set: they overtake each other",
+        set: |c, v| Ok(c.keep_order = one_of(v, YES_NO)?),
+        get: |c| name_of(&c.keep_order, YES_NO),
+    },
+    Key {
+        name: "queue",
+        value: "LENGTH",
+        doc: "What may wait for the wire: packets (50), bytes (64kb) or both (50/64kb); 1000 packets unless set. \
+              Needs a rate",
+        set: set_queue,
+        get: queue_text,
+    },
+    Key {
+        name: "loss",
+        value: "LOSS",
+        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert and Elliott: the probabilities per \
+              packet that a bad time begins and ends, and of loss in bad and in good times)",
+        set: |c, v| Ok(c.loss = loss(v)?),
+        get: |c| loss_text(c.loss),
+    },
+    Key {
+        name: "loss-place",
+        value: "PLACE",
+        doc: "Where random loss happens: queue (unless set: before the queue, lost packets take no time of the link) or \
+              wire (they do)",
+        set: |c, v| Ok(c.loss_place = one_of(v, PLACES)?),
+        get: |c| name_of(&c.loss_place, PLACES),
+    },
+    Key {
+        name: "reorder",
+        value: "SHARE",
+        doc: "Probability that a packet is late by up to reorder-by",
+        set: |c, v| Ok(c.reorder = share(v)?),
+        get: |c| share_text(c.reorder),
+    },
+    Key {
+        name: "reorder-by",
+        value: "TIME",
+        doc: "How late a reordered packet may be",
+        set: |c, v| Ok(c.reorder_by = time(v)?),
+        get: |c| time_text(c.reorder_by),
+    },
+    Key {
+        name: "duplicate",
+        value: "SHARE",
+        doc: "Probability that a packet comes twice",
+        set: |c, v| Ok(c.duplicate = share(v)?),
+        get: |c| share_text(c.duplicate),
+    },
+    Key {
+        name: "corrupt",
+        value: "SHARE",
+        doc: "Probability that a bit of a packet is flipped",
+        set: |c, v| Ok(c.corrupt = share(v)?),
+        get: |c| share_text(c.corrupt),
+    },
+    Key {
+        name: "mtu",
+        value: "BYTES",
+        doc: "Longest IP packet; unlimited unless set",
+        set: set_mtu,
+        get: |c| if c.mtu == usize::MAX { "unlimited".to_owned() } else { c.mtu.to_string() },
+    },
+    Key {
+        name: "mtu-report",
+        value: "yes|no",
+        doc: "Whether a packet too long is answered by ICMP (unless set) or vanishes: a black hole",
+        set: |c, v| Ok(c.reports_mtu = one_of(v, YES_NO)?),
+        get: |c| name_of(&c.reports_mtu, YES_NO),
+    },
+    Key {
+        name: "mark-above",
+        value: "BYTES",
+        doc: "Bytes in the queue from which on ECN-capable packets are marked; never unless set",
+        set: |c, v| Ok(c.mark_above = if v == "never" { None } else { Some(bytes(v)?) }),
+        get: |c| c.mark_above.map_or("never".to_owned(), |bytes| bytes.to_string()),
+    },
+    Key {
+        name: "ecn",
+        value: "keep|clear|drop",
+        doc: "What is done to ECN bits: nothing (unless set), all taken off, or ECN-capable packets dropped",
+        set: set_ecn,
+        get: |c| ecn_text(c).to_owned(),
+    },
+    Key {
+        name: "cut",
+        value: "yes|no",
+        doc: "Whether the link is cut: nothing passes and nobody is told; no unless set",
+        set: |c, v| Ok(c.cut = one_of(v, YES_NO)?),
+        get: |c| name_of(&c.cut, YES_NO),
+    },
+];
+
+const YES_NO: &[(&str, bool)] = &[("yes", true), ("no", false), ("true", true), ("false", false)];
+const PLACES: &[(&str, LossPlace)] = &[("queue", LossPlace::BeforeQueue), ("wire", LossPlace::OnTheWire)];
+const DISTRIBUTIONS: &[(&str, Distribution)] =
+    &[("uniform", Distribution::Uniform), ("normal", Distribution::Normal), ("pareto", Distribution::Pareto)];
+
+/// Settings in words, by key; not all need be there.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Spec(BTreeMap<String, Value>);
+
+/// The value of a setting as a file may write it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// `true`
+    Truth(bool),
+    /// `50`
+    Whole(u64),
+    /// `0.03`
+    Fraction(f64),
+    /// `"35ms"`
+    Text(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Truth(truth) => truth.fmt(f),
+            Value::Whole(number) => number.fmt(f),
+            Value::Fraction(number) => number.fmt(f),
+            Value::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A setting that cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SpecError {
+    /// There is no such key.
+    #[error("there is no setting `{key}`: there are {}", KEYS.iter().map(|k| k.name).collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// The key as it was written.
+        key: String,
+    },
+    /// The value is none for this key.
+    #[error("{key} = {value}: {problem}")]
+    Bad {
+        /// The key.
+        key: &'static str,
+        /// The value as it was written.
+        value: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// What is set does not go together.
+    #[error("{key}: {problem}")]
+    Senseless {
+        /// The key to change.
+        key: &'static str,
+        /// Why.
+        problem: String,
+    },
+    /// Words that are no settings.
+    #[error("`{word}` is no setting: say KEY=VALUE, such as delay=35ms")]
+    NoSetting {
+        /// The word.
+        word: String,
+    },
+}
+
+impl Spec {
+    /// Reads `KEY=VALUE` words between commas or blanks.
+    ///
+    /// # Errors
+    /// When a word is no setting. Keys and values are judged by [`Spec::apply`].
+    pub fn parse(text: &str) -> Result<Spec, SpecError> {
+        let mut spec = Spec::default();
+        for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| SpecError::NoSetting { word: word.to_owned() })?;
+            spec.set(key, value);
+        }
+        Ok(spec)
+    }
+
+    /// Sets one key.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.0.insert(key.to_owned(), Value::Text(value.to_owned()));
+    }
+
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The settings of both; where both have a key, that of `over`.
+    pub fn with(&self, over: &Spec) -> Spec {
+        let mut all = self.clone();
+        for (key, value) in &over.0 {
+            let key = canonical(key);
+            all.0.retain(|other, _| canonical(other) != key);
+            all.0.insert(key, value.clone());
+        }
+        all
+    }
+
+    /// `config` with these settings.
+    ///
+    /// # Errors
+    /// When a key or value is none, or the outcome has no meaning.
+    pub fn apply(&self, config: &LaneConfig) -> Result<LaneConfig, SpecError> {
+        let mut config = config.clone();
+        for (name, value) in &self.0 {
+            let name = canonical(name);
+            let key = KEYS.iter().find(|key| key.name == name).ok_or(SpecError::Unknown { key: name })?;
+            let value = value.to_string();
+            (key.set)(&mut config, value.trim()).map_err(|problem| SpecError::Bad {
+                key: key.name,
+                value,
+                problem,
+            })?;
+        }
+        check(&config)?;
+        Ok(config)
+    }
+}
+
+fn canonical(key: &str) -> String {
+    key.replace('_', "-")
+}
+
+/// The settings in words, those that are as with [`LaneConfig::TRANSPARENT`] left out.
+pub fn settings(config: &LaneConfig) -> Vec<(&'static str, String)> {
+    let all = KEYS.iter().map(|key| (key, (key.get)(config)));
+    all.filter(|(key, value)| *value != (key.get)(&LaneConfig::TRANSPARENT))
+        .map(|(key, value)| (key.name, value))
+        .collect()
+}
+
+fn check(c: &LaneConfig) -> Result<(), SpecError> {
+    let faults = [
+        (c.burst > 0 && c.rate == 0, "burst", "means nothing without a rate: set rate, too"),
+        (
+            c.mark_above.is_some() && c.rate == 0,
+            "mark-above",
+            "without a rate nothing ever waits: set rate, too",
+        ),
+        (c.correlation >= 1.0, "correlation", "the delay would never change: say less than 100%"),
+        (
+            c.correlation > 0.0 && c.jitter.is_zero(),
+            "correlation",
+            "means nothing where the delay does not vary: set jitter, too",
+        ),
+        (
+            c.distribution == Distribution::Uniform && c.jitter > c.delay,
+            "jitter",
+            "is more than the delay, and no packet arrives before it was sent: set a longer delay",
+        ),
+        (
+            c.reorder > 0.0 && c.reorder_by.is_zero(),
+            "reorder",
+            "changes nothing unless packets are late: set reorder-by, too",
+        ),
+        (c.queue_packets == 0 || c.queue_bytes == 0, "queue", "nothing would ever pass: say 1 at least"),
+        (c.mtu < MTU_MIN, "mtu", "is less than the 68 bytes that every link takes (RFC 791)"),
+    ];
+    match faults.into_iter().find(|(is_fault, ..)| *is_fault) {
+        Some((_, key, problem)) => Err(SpecError::Senseless { key, problem: problem.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn one_of<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == text);
+    let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    found.map(|(_, value)| *value).ok_or_else(|| format!("there are {}", names.join(", ")))
+}
+
+fn name_of<T: PartialEq>(value: &T, names: &[(&str, T)]) -> String {
+    names.iter().find(|(_, other)| other == value).map_or_else(String::new, |(name, _)| (*name).to_owned())
+}
+
+fn set_queue(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+    let (mut packets, mut most) = (None, None);
+    for part in text.split('/') {
+        match part.trim().parse::<usize>() {
+            Ok(number) => packets = Some(number),
+            Err(_) => {
+                most = Some(bytes(part).map_err(|_| "say packets, bytes or both: 50, 64kb or 50/64kb")?)
+            }
+        }
+    }
+    config.queue_packets = packets.unwrap_or(usize::MAX);
+    config.queue_bytes = most.unwrap_or(usize::MAX);
+    Ok(())
+}
+
+fn queue_text(config: &LaneConfig) -> String {
+    match (config.queue_packets, config.queue_bytes) {
+        (packets, usize::MAX) => packets.to_string(),
+        (usize::MAX, bytes) => format!("{bytes}b"),
+        (packets, bytes) => format!("{packets}/{bytes}b"),
+    }
+}
+
+fn set_mtu(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+    config.mtu = if text == "unlimited" { usize::MAX } else { bytes(text)? };
+    Ok(())
+}
+
+fn set_ecn(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+    let names = [("keep", (false, false)), ("clear", (true, false)), ("drop", (false, true))];
+    (config.bleaches, config.drops_ect) = one_of(text, &names)?;
+    Ok(())
+}
+
+fn ecn_text(config: &LaneConfig) -> &'static str {
+    match (config.bleaches, config.drops_ect) {
+        (_, true) => "drop",
+        (true, false) => "clear",
+        (false, false) => "keep",
+    }
+}
+
+fn loss(text: &str) -> Result<Loss, String> {
+    let mut words = text.split([':', ' ']).filter(|word| !word.is_empty());
+    let kind = words.next().unwrap_or_default();
+    let shares = words.map(share).collect::<Result<Vec<f64>, String>>()?;
+    match (kind, &shares[..]) {
+        ("none", []) => Ok(Loss::None),
+        ("bursts", &[begin, end]) => Ok(Loss::Bursts { begin, end }),
+        ("ge", &[begin, end, bad, good]) => Ok(Loss::GilbertElliott { begin, end, bad, good }),
+        ("bursts" | "ge", _) => Err("say bursts:BEGIN:END or ge:BEGIN:END:BAD:GOOD".to_owned()),
+        (_, []) => share(kind).map(|p| if p > 0.0 { Loss::Uniform(p) } else { Loss::None }),
+        _ => Err("say 3%, bursts:BEGIN:END or ge:BEGIN:END:BAD:GOOD".to_owned()),
+    }
+}
+
+fn loss_text(loss: Loss) -> String {
+    let words = |shares: &[f64]| shares.iter().map(|p| share_text(*p)).collect::<Vec<_>>().join(":");
+    match loss {
+        Loss::None => "none".to_owned(),
+        Loss::Uniform(p) => share_text(p),
+        Loss::Bursts { begin, end } => format!("bursts:{}", words(&[begin, end])),
+        Loss::GilbertElliott { begin, end, bad, good } => format!("ge:{}", words(&[begin, end, bad, good])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn config(text: &str) -> Result<LaneConfig, SpecError> {
+        Spec::parse(text)?.apply(&LaneConfig::TRANSPARENT)
+    }
+
+    #[test]
+    fn flags_and_a_file_make_the_same_link() {
+        let flags =
+            config("rate=1.5mbit delay=35ms queue=50 loss=3% mtu=1400 mtu-report=no cut=yes").unwrap();
+        let file = "rate = '1.5mbit'\ndelay = '35ms'\nqueue = 50\nloss = 0.03\nmtu = 1400\nmtu_report = 'no'\ncut = true";
+        let file: Spec = toml::from_str(file).unwrap();
+        assert_eq!(file.apply(&LaneConfig::TRANSPARENT), Ok(flags.clone()));
+        assert_eq!((flags.rate, flags.delay), (1_500_000, Duration::from_millis(35)));
+        assert_eq!((flags.queue_packets, flags.queue_bytes), (50, usize::MAX));
+        assert_eq!((flags.loss, flags.mtu, flags.reports_mtu), (Loss::Uniform(0.03), 1400, false));
+        assert!(flags.cut);
+    }
+
+    #[test]
+    fn settings_in_words_read_the_same() {
+        for text in [
+            "rate=2mbit,burst=3000,queue=50/64kb,loss=ge:1%:20%:90%:0.1%,loss-place=wire,mark-above=9000",
+            "delay=10ms,jitter=2ms,distribution=pareto,correlation=25%,order=yes,corrupt=1%,duplicate=2%",
+            "reorder=5%,reorder-by=3ms,ecn=clear,mtu=1280,mtu-report=no,loss=bursts:1%:50%,overhead=38",
+        ] {
+            let once = config(text).unwrap();
+            let words: Vec<String> =
+                settings(&once).into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+            assert_eq!(config(&words.join(" ")), Ok(once), "{words:?}");
+        }
+        assert_eq!(settings(&LaneConfig::TRANSPARENT), []);
+    }
+
+    #[test]
+    fn an_error_names_the_key_and_what_would_be_right() {
+        for (text, part) in [
+            ("speed=1mbit", "no setting `speed`: there are rate, burst"),
+            ("delay=35", "delay = 35: not a time: say a number and its unit"),
+            ("loss=3", "loss = 3: more than 1: say 3% if"),
+            ("loss=bursts:1%", "say bursts:BEGIN:END"),
+            ("queue=many", "queue = many: say packets, bytes or both"),
+            ("order=perhaps", "order = perhaps: there are yes, no"),
+            ("burst=3000", "burst: means nothing without a rate"),
+            ("delay=1ms jitter=2ms", "jitter: is more than the delay"),
+            ("correlation=10%", "set jitter"),
+            ("reorder=1%", "reorder-by"),
+            ("rate=1mbit queue=0", "queue: nothing would ever pass"),
+            ("mtu=20", "mtu: is less than the 68 bytes"),
+            ("delay", "say KEY=VALUE"),
+        ] {
+            let error = config(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn later_settings_win_also_if_they_are_written_with_underlines() {
+        let base: Spec = toml::from_str("mtu_report = false\nmtu = 1400").unwrap();
+        let both = base.with(&Spec::parse("mtu-report=yes").unwrap());
+        let config = both.apply(&LaneConfig::TRANSPARENT).unwrap();
+        assert!(config.reports_mtu && config.mtu == 1400);
+    }
+}
