@@ -103,9 +103,9 @@ impl FromStr for Multipath {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streams {
     /// They do, where the host runs sctpify.
+    #[default]
     Shared,
     /// Each has an association of its own.
-    #[default]
     Own,
 }
 
@@ -227,7 +227,7 @@ impl Default for Settings {
             confine_system_calls: true,
             confine_files: true,
             ip_shortcuts: true,
-            streams: Streams::Own,
+            streams: Streams::Shared,
             trunk_idle_s: 300,
         }
     }
@@ -540,8 +540,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Whether connections to a host that runs sctpify, too, share an association. shared: the first connection has an \
               association of its own, and later ones share one that is opened beside it, a pair of streams each: they begin \
               after one round trip and at its speed, and none waits for another's lost packets or slow program. own: each \
-              connection has an association of its own. Both hosts must say shared. Not the default yet: with two hundred bulk transfers \
-              at once on a busy machine a shared association was seen to stand still.",
+              connection has an association of its own. Both hosts must say shared.",
         needs_restart: false,
         read: |s| s.streams.to_string(),
         write: |s, v| put(&mut s.streams, v.parse().ok()),

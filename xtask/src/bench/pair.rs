@@ -52,8 +52,7 @@ impl Pair {
 
     /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts must be joined before.
     pub(crate) fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
-        let configuration =
-            "streams = \"shared\"\ncarriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n";
+        let configuration = "carriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n";
         let (port, learned) = (SHIM_PORT.to_string(), LEARNED_PORT.to_string());
         let alphas = Daemon::start(&self.alpha, &tools.programs, configuration)
             .context("sctpifyd does not run on alpha")?;

@@ -1,6 +1,5 @@
 //! Many connections at once and one after the other: none lost, nothing kept.
 
-use crate::streams::sharing;
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::files::{make_random, sha256};
 use testbed::programs::{Nginx, curl};
@@ -10,16 +9,17 @@ const SEQUENTIAL: u64 = 2_000;
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn two_hundred_parallel_curls_all_arrive_whole_and_leave_nothing_open() {
-    fetch_in_parallel(&World::new());
+fn two_hundred_parallel_curls_each_on_an_association_of_its_own_all_arrive_whole() {
+    fetch_in_parallel(&World::with("streams = \"own\"\n", true));
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn two_hundred_parallel_curls_on_shared_associations_all_arrive_whole_and_leave_nothing_open() {
-    fetch_in_parallel(&sharing());
+fn two_hundred_parallel_curls_on_a_shared_association_all_arrive_whole() {
+    fetch_in_parallel(&World::new());
 }
 
+/// Two hundred files at once; afterwards nothing is left open.
 fn fetch_in_parallel(world: &World) {
     let nginx = Nginx::start(&world.beta).unwrap();
     let file = nginx.root().join("file");

@@ -10,14 +10,6 @@ use testbed::programs::{Nginx, curl};
 
 const PARALLEL: usize = 100;
 
-/// Two hosts whose connections share associations.
-pub(crate) fn sharing() -> World {
-    let world = World::with("streams = \"shared\"\n", true);
-    let betas = world.betas.as_ref().unwrap();
-    betas.sctpify(&["set", "streams=shared"]).unwrap().good().unwrap();
-    world
-}
-
 /// Makes a first connection with this command, and waits for the association that later ones share.
 pub(crate) fn warm_up(world: &World, command: std::process::Command) {
     world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
@@ -35,7 +27,7 @@ pub(crate) fn shared(world: &World) -> u64 {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_hundred_parallel_curls_share_one_association_and_arrive_whole() {
-    let world = sharing();
+    let world = World::new();
     let nginx = Nginx::start(&world.beta).unwrap();
     let file = nginx.root().join("file");
     make_random(&file, 1 << 20).unwrap();
@@ -100,7 +92,7 @@ def ended(connection):
 
 /// A world with a server for [`CLIENT`]s and an association to share.
 pub(crate) fn serving() -> (World, testbed::Process) {
-    let world = sharing();
+    let world = World::new();
     let server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
     let first = world.client(
         "python3",

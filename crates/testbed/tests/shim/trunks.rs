@@ -2,7 +2,7 @@
 //! open one at once, it is lost in the middle of transfers.
 
 use crate::deaths::{SEND_TO_ALL, Victims, kill_processes, victim};
-use crate::streams::{CLIENT, SERVER, client, host, serving, shared, sharing, warm_up};
+use crate::streams::{CLIENT, SERVER, client, host, serving, shared, warm_up};
 use crate::world::{LIMIT, PORT, World, status};
 use std::time::Duration;
 use testbed::process::wait_for;
@@ -61,7 +61,7 @@ fn behind_nat() -> World {
     nat.tool("nft", &[MASQUERADE]).unwrap();
     alpha.ip(&["route", "add", "default", "via", &inner.right_v4().to_string()]).unwrap();
     let [alphas, betas] =
-        [&alpha, &beta].map(|host| Daemon::start(host, &programs, "streams = \"shared\"\n").unwrap());
+        [&alpha, &beta].map(|host| Daemon::start(host, &programs, "").unwrap());
     let rule = |daemon: &Daemon, chain| {
         let words = ["-A", "-c", chain, "-p", "enable", "-P", &PORT.to_string()];
         daemon.shimrules(&words).unwrap().good().unwrap();
@@ -104,7 +104,7 @@ print(seen.count(True), len(seen))";
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn hosts_that_begin_to_share_with_each_other_at_once_serve_all_connections() {
-    let world = sharing();
+    let world = World::new();
     let (alphas, betas, port) = (&world.alphas, world.betas.as_ref().unwrap(), PORT.to_string());
     for (daemon, chain) in [(alphas, "local"), (betas, "remote")] {
         daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port]).unwrap().good().unwrap();
