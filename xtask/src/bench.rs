@@ -2,11 +2,11 @@
 //!
 //! [`streams`]: connections that share an association, against plain TCP and against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
-//! usrsctp, on the same link in one run; then connect latency through the shim against plain TCP, which `connect` measures
-//! alone.
+//! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
+//! plain TCP, which `connect` measures alone. `connections`: a daemon's memory.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
-//! status is 0 only when the shim moves at least [`GOAL`] times what usrsctp does in messages of 64 KiB.
+//! status is 0 only when all goals that are printed are met.
 
 mod bulk;
 pub(crate) mod instructions;
@@ -22,9 +22,6 @@ use crate::{Outcome, optimised};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use testbed::Lab;
-
-/// How many times usrsctp's throughput the shim must reach.
-const GOAL: f64 = 4.0;
 
 /// How much longer a connect to a server that was learned to have no SCTP may take than plain TCP, in microseconds.
 const LEARNED_GOAL_US: f64 = 100.0;
@@ -72,12 +69,11 @@ fn shim() -> Result<Outcome> {
     let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
     let lab = Lab::new()?;
     println!("bench: {}", machine());
-    let ratio = bulk::run(&lab, &tools)?;
+    let is_good = bulk::run(&lab, &tools)?;
     latency::run(&lab, &tools)?;
     let left = lab.clear_up();
     ensure!(left.is_empty(), "left behind: {}", left.join("; "));
-    println!("shim: {ratio:.2} x usrsctp at 65,536 bytes; the goal is {GOAL:.0}");
-    Ok(if ratio >= GOAL { Outcome::Good } else { Outcome::Bad })
+    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
 }
 
 /// What the figures depend on: commit, kernel, processors.

@@ -9,9 +9,12 @@ use testbed::{Lab, Link, Offloads, cpu};
 const AT_ONCE: u64 = 5_000;
 /// What the daemon may take for them, in MiB.
 const AT_ONCE_GOAL_MIB: f64 = 400.0;
-/// Connections one after the other, twice: the first round fills caches and tables.
+/// Connections one after the other in a round.
 const IN_A_ROW: u64 = 10_000;
-/// How much more memory the second round may leave, in percent.
+/// Rounds, of which the last is judged. The others use up the client's 28,232 ports: the daemon remembers a connection by its port
+/// for a minute after its end (TIME-WAIT), so until then its memory grows.
+const ROUNDS: usize = 4;
+/// How much more memory the last round may leave, in percent.
 const GROWTH_GOAL: f64 = 5.0;
 /// How long one part may take.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -22,7 +25,10 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     let at_once_mib = at_once(lab, tools)?;
     let growth = in_a_row(lab, tools)?;
     println!("{AT_ONCE} connections at once: {at_once_mib:.0} MiB; the goal is {AT_ONCE_GOAL_MIB:.0}");
-    println!("{IN_A_ROW} connections in a row: {growth:+.1} % memory; the goal is below {GROWTH_GOAL:.0}");
+    println!(
+        "the last {IN_A_ROW} of {} in a row: {growth:+.1} % memory; the goal is below {GROWTH_GOAL:.0}",
+        ROUNDS as u64 * IN_A_ROW
+    );
     Ok(at_once_mib <= AT_ONCE_GOAL_MIB && growth < GROWTH_GOAL)
 }
 
@@ -45,12 +51,12 @@ fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
     Ok(with)
 }
 
-/// How much memory the second round added, in percent.
+/// How much memory the last round added, in percent.
 fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
     let (pair, link) = joined(lab, "-row")?;
     let daemons = pair.start_daemons(tools)?;
     let _server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
-    let mut after = [0.0; 2];
+    let mut after = [0.0; ROUNDS];
     for (round, memory) in (1..).zip(&mut after) {
         let mut command = pair.alpha.command(&tools.bulk);
         command.args(["connects", &target(&link), &IN_A_ROW.to_string()]);
@@ -61,7 +67,7 @@ fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
         println!("memory of a daemon: {memory:.1} MiB after {expected} connections");
     }
     daemons.stop();
-    Ok(100.0 * (after[1] / after[0] - 1.0))
+    Ok(100.0 * (after[ROUNDS - 1] / after[ROUNDS - 2] - 1.0))
 }
 
 fn joined(lab: &Lab, name: &str) -> Result<(Pair, Link)> {
