@@ -60,8 +60,7 @@ fn behind_nat() -> World {
     nat.tool("sysctl", &["-q", "-w", "net.ipv4.ip_forward=1"]).unwrap();
     nat.tool("nft", &[MASQUERADE]).unwrap();
     alpha.ip(&["route", "add", "default", "via", &inner.right_v4().to_string()]).unwrap();
-    let [alphas, betas] =
-        [&alpha, &beta].map(|host| Daemon::start(host, &programs, "").unwrap());
+    let [alphas, betas] = [&alpha, &beta].map(|host| Daemon::start(host, &programs, "").unwrap());
     let rule = |daemon: &Daemon, chain| {
         let words = ["-A", "-c", chain, "-p", "enable", "-P", &PORT.to_string()];
         daemon.shimrules(&words).unwrap().good().unwrap();
