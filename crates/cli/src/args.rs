@@ -96,6 +96,19 @@ pub enum Command {
         /// A peer to look at, with packets: does SCTP in UDP answer there, unharmed and at full size? Needs the daemon
         host: Option<String>,
     },
+    /// Write the packets of the daemon's carriers to a file for Wireshark; Ctrl-C ends
+    ///
+    /// The file has SCTP packets as the daemon sent and received them, each alone, with IP and UDP headers made up around them,
+    /// and the payload of connections. The first packet by a path that data was switched to has a comment that says so
+    /// (display filter: frame.comment). Needs to be asked for by root, or the daemon's own user.
+    Capture {
+        /// The file, pcapng; one that exists is overwritten
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// How long to capture
+        #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        seconds: u32,
+    },
     /// Change settings, now and in the configuration file
     Set {
         /// Settings and their new values, such as default_remote_enable=1

@@ -11,7 +11,9 @@ use control::{Done, Request, Response, SettingsReport, default_config_text, load
 use rules::{Settings, normalise};
 
 use crate::session::{Session, unexpected};
-use crate::{CliError, Command, ConfigCommand, Sctpify, WatchArgs, daemon, doctor, live, man, run, show};
+use crate::{
+    CliError, Command, ConfigCommand, Sctpify, WatchArgs, capture, daemon, doctor, live, man, run, show,
+};
 
 /// Runs one command.
 pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
@@ -31,6 +33,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Paths => ask_and_show(session, &Request::Paths),
         Command::Explain { destination } => explain(session, destination),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
+        Command::Capture { output, seconds } => capture::run(session, output, *seconds),
         Command::Set { assignments } => set(session, assignments),
         Command::Get { name: None } => ask_and_show(session, &Request::Settings),
         Command::Get { name: Some(name) } => get(session, name),

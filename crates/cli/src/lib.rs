@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod capture;
 mod commands;
 mod daemon;
 mod doctor;

@@ -9,7 +9,7 @@ use control::{Client, ErrorCode, Refusal, Request, Response, write_response};
 use crate::CliError;
 
 /// How long the daemon may take for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the daemon is, and how its answers are printed.
 #[derive(Clone, Copy, Debug)]

@@ -85,6 +85,16 @@ impl Client {
         let answer = read_response(&mut self.stream).map_err(failed)?;
         answer.ok_or_else(|| ClientError::Closed { path: self.path.clone() })
     }
+
+    /// What follows the answer to a request that is the last ([`Request::is_last`]). Reading gives up after `patience` with
+    /// `WouldBlock`, and may be tried again.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub fn into_stream(self, patience: Duration) -> io::Result<BufReader<UnixStream>> {
+        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        Ok(self.stream)
+    }
 }
 
 fn failure(path: &Path, timeout: Duration, error: FrameError) -> ClientError {

@@ -124,7 +124,14 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
     loop {
         match read_request(&mut from) {
             Ok(None) => return Ok(()),
-            Ok(Some(request)) => write_response(&mut to, &answer(request))?,
+            Ok(Some(request)) => {
+                let is_last = request.is_last();
+                let response = answer(request);
+                write_response(&mut to, &response)?;
+                if is_last && !matches!(response, Response::Error(_)) {
+                    return Ok(());
+                }
+            }
             Err(FrameError::Io(e)) => return Err(FrameError::Io(e)),
             Err(e @ (FrameError::Json(_) | FrameError::Schema { .. })) => {
                 write_response(&mut to, &Response::error(ErrorCode::BadRequest, e.to_string()))?;

@@ -91,6 +91,12 @@ pub enum Request {
     /// Leaves new connections to TCP from now on, so that the daemon can be stopped once the live ones are over; answered by
     /// [`crate::Response::Done`].
     Drain,
+    /// What passes through the daemon's carriers from now on. Answered by [`crate::Response::Done`]; what follows that on the
+    /// connection is a pcapng file, until the time is over or the asker hangs up.
+    Capture {
+        /// How long, in seconds.
+        seconds: u32,
+    },
     /// What the daemon finds lacking; answered by [`crate::Response::Doctor`].
     Doctor {
         /// Look at the way to this peer too.
@@ -118,7 +124,12 @@ impl Request {
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
-            Request::Drain => false,
+            Request::Drain | Request::Capture { .. } => false,
         }
+    }
+
+    /// Whether what follows the answer on the connection is no more answers.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Request::Capture { .. })
     }
 }

@@ -9,8 +9,10 @@ use mio::{Registry, Token};
 use netio::{Carriers, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use rules::Settings;
 use sctp::{Endpoint, PathError, Transmit, Unreachable};
+use wire::pcapng::Direction;
 
 use crate::addresses::AddressBook;
+use crate::capture::{self, Ear, Tap};
 
 /// Bytes of packets that go to the kernel in one call: a full train of GSO.
 const BATCH: usize = 64 * 1024;
@@ -32,6 +34,8 @@ pub(crate) struct Outlet {
     waiting: Option<(Transmit, usize)>,
     has_more: [bool; Carriers::TOKENS],
     errors_waiting: bool,
+    /// Where what passes is noted, while somebody captures.
+    tap: Option<Tap>,
 }
 
 impl Outlet {
@@ -48,6 +52,7 @@ impl Outlet {
             waiting: None,
             has_more: [false; Carriers::TOKENS],
             errors_waiting: false,
+            tap: None,
         }
     }
 
@@ -97,13 +102,35 @@ impl Outlet {
         }
     }
 
+    /// Somebody captures what passes from `now` on; None if another does already.
+    pub(crate) fn tap(&mut self, now: Time) -> Option<Ear> {
+        if self.tap.as_ref().is_some_and(Tap::is_heard) {
+            return None;
+        }
+        let (tap, ear) = capture::pair(now, self.udp.as_ref().map_or(0, |udp| udp.what));
+        self.tap = Some(tap);
+        Some(ear)
+    }
+
+    /// An association's data goes by another path from now on.
+    pub(crate) fn note_switch(&mut self, from: &Route, to: &Route) {
+        if let Some(tap) = &mut self.tap {
+            tap.note_switch(from, to);
+        }
+    }
+
     /// Hands what has arrived to `f`; tells whether more may wait.
-    pub(crate) fn receive(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> bool {
+    pub(crate) fn receive(&mut self, now: Time, mut f: impl FnMut(&Route, Ecn, &[u8])) -> bool {
         for place in 0..Carriers::TOKENS {
             if !self.has_more[place] {
                 continue;
             }
-            match self.carriers.recv_at(place, &mut f) {
+            let tap = &mut self.tap;
+            let mut take = |route: &Route, ecn, packet: &[u8]| {
+                note(tap, now, route, ecn, Direction::In, packet);
+                f(route, ecn, packet);
+            };
+            match self.carriers.recv_at(place, &mut take) {
                 Ok(received) => {
                     self.has_more[place] = received.more;
                     self.errors_waiting |= received.errors_waiting;
@@ -165,7 +192,12 @@ impl Outlet {
             may_fragment: batch.may_fragment,
             bytes: &self.batch[start..batch.len],
         };
-        let Err(error) = self.carriers.send(&train) else { return true };
+        let outcome = self.carriers.send(&train);
+        let sent = outcome.as_ref().map_or_else(|error| error.sent, |()| train.bytes.len());
+        for packet in train.bytes[..sent].chunks(train.segment_size) {
+            note(&mut self.tap, now, &batch.route, batch.ecn, Direction::Out, packet);
+        }
+        let Err(error) = outcome else { return true };
         let unsent = start + error.sent;
         match error.kind {
             SendErrorKind::Full => {
@@ -181,6 +213,16 @@ impl Outlet {
         }
         self.errors_waiting = true;
         true
+    }
+}
+
+/// Notes a packet if somebody captures.
+fn note(tap: &mut Option<Tap>, now: Time, route: &Route, ecn: Ecn, direction: Direction, packet: &[u8]) {
+    if let Some(open) = tap {
+        open.note(now, route, ecn, direction, packet);
+        if !open.is_heard() {
+            *tap = None;
+        }
     }
 }
 

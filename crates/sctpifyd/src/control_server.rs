@@ -25,6 +25,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
 use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 
+use crate::capture::Ear;
 use crate::clock::today;
 use crate::control_group;
 use crate::learned_store::LearnedStore;
@@ -37,6 +38,7 @@ const SERVED_MAX: usize = 16;
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the shard may take for an answer.
 const SHARD_LIMIT: Duration = Duration::from_secs(5);
+const NO_ANSWER: &str = "the daemon is stopping or overloaded: no answer came from it";
 
 /// The control socket.
 pub(crate) struct ControlServer {
@@ -123,9 +125,23 @@ impl Desk {
             return;
         }
         let caller = Uid::from_raw(caller.uid());
-        let outcome = control::serve(stream, |request| self.answer(caller, request));
+        let mut capture = None;
+        let outcome = control::serve(stream, |request| match (self.forbidden(caller, &request), request) {
+            (Some(refusal), _) => refusal,
+            (None, Request::Capture { seconds }) => {
+                let (response, ear) = self.capture();
+                capture = ear.map(|ear| (ear, Duration::from_secs(seconds.into())));
+                response
+            }
+            (None, request) => self.answer_any(request),
+        });
         if let Err(error) = outcome {
-            tracing::debug!(%error, "control connection");
+            return tracing::debug!(%error, "control connection");
+        }
+        if let Some((ear, limit)) = capture
+            && let Err(error) = ear.write_to(stream, limit)
+        {
+            tracing::debug!(%error, "a capture has ended");
         }
     }
 
@@ -137,13 +153,25 @@ impl Desk {
         }
     }
 
-    fn answer(&self, caller: Uid, request: Request) -> Response {
+    /// The answer to one who may not ask this.
+    fn forbidden(&self, caller: Uid, request: &Request) -> Option<Response> {
         let may_change = caller.is_root() || caller == geteuid();
-        if !request.is_read_only() && !may_change {
+        (!request.is_read_only() && !may_change).then(|| {
             let text = format!("user {caller} may look but not change: run this as root");
-            return Response::error(ErrorCode::NotPermitted, text);
+            Response::error(ErrorCode::NotPermitted, text)
+        })
+    }
+
+    fn capture(&self) -> (Response, Option<Ear>) {
+        let (reply, answer) = channel();
+        self.shard.send(Command::Capture(reply));
+        match answer.recv_timeout(SHARD_LIMIT) {
+            Ok(Some(ear)) => (Response::Done(Done::new("a pcapng file follows")), Some(ear)),
+            Ok(None) => {
+                (Response::error(ErrorCode::Refused, "another capture is running: end that first"), None)
+            }
+            Err(_) => (Response::error(ErrorCode::Failed, NO_ANSWER), None),
         }
-        self.answer_any(request)
     }
 
     fn answer_any(&self, request: Request) -> Response {
@@ -174,15 +202,15 @@ impl Desk {
             | Request::Paths
             | Request::Explain { .. }
             | Request::Doctor { .. } => self.ask_shard(request),
+            // Answered where the connection is at hand.
+            Request::Capture { .. } => Response::error(ErrorCode::BadRequest, "there is no capture this way"),
         }
     }
 
     fn ask_shard(&self, request: Request) -> Response {
         let (reply, answer) = channel();
         self.shard.send(Command::Ask(request, reply));
-        answer.recv_timeout(SHARD_LIMIT).unwrap_or_else(|_| {
-            Response::error(ErrorCode::Failed, "the daemon is stopping or overloaded: no answer came from it")
-        })
+        answer.recv_timeout(SHARD_LIMIT).unwrap_or_else(|_| Response::error(ErrorCode::Failed, NO_ANSWER))
     }
 
     fn get(&self, name: &str) -> Response {

@@ -15,6 +15,7 @@
 
 mod addresses;
 mod birth;
+mod capture;
 mod carriers;
 mod client;
 mod clock;

@@ -22,6 +22,7 @@ use rules::Guarded;
 use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord};
 
 use crate::addresses::AddressBook;
+use crate::capture::Ear;
 use crate::carriers::Outlet;
 use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
@@ -91,6 +92,8 @@ pub(crate) enum Timer {
 pub(crate) enum Command {
     /// Answer this.
     Ask(Request, Sender<Response>),
+    /// Capture what passes; the answer is what is heard, or None if somebody captures already.
+    Capture(Sender<Option<Ear>>),
     /// A plain connection outside of the enclosed namespace was opened, or was not.
     Opened(FourTuple, io::Result<()>),
     /// Stop: reset what rides SCTP, release what waits, and end.
@@ -350,6 +353,9 @@ impl Shard {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => self.stopping = true,
+                Command::Capture(reply) => {
+                    let _ = reply.send(self.outlet.tap(self.now));
+                }
                 Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
                 Command::Ask(request, reply) => {
                     let response = self.answer(&request);
@@ -408,7 +414,7 @@ impl Shard {
         };
         let (now, engine) = (self.now, &mut self.engine);
         self.outlet
-            .receive(|route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
+            .receive(now, |route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
     }
 
     /// Who decides about connections to local programs.
@@ -489,6 +495,7 @@ impl Shard {
             (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
             (Event::PathSwitched { from, to }, _) => {
                 tracing::info!(?from, ?to, "data takes another path");
+                self.outlet.note_switch(&from, &to);
                 self.history.switched(id.map(|id| id.0), &from, &to);
                 self.switches.insert(association, self.now);
             }

@@ -37,7 +37,7 @@ const SERVER_PORT: u16 = 7;
 const TRAIN_BYTES: usize = 65_536;
 
 /// The UDP port of every host's encapsulation.
-const ENCAPSULATION_PORT: u16 = 9899;
+pub(crate) const ENCAPSULATION_PORT: u16 = 9899;
 
 /// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
 const INPUTS_AT_ONCE: usize = 100_000;

@@ -22,6 +22,7 @@ mod ids;
 mod list;
 mod packet;
 mod parameter;
+pub mod pcapng;
 mod reader;
 mod steer;
 #[cfg(test)]

@@ -137,6 +137,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         Request::RuleAutoDis => Ok(learn(book, "0")),
         Request::Forget { address } => Ok(Response::Done(Done::new(format!("{address} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
+        Request::Capture { .. } => Err("another capture is running".to_owned()),
         Request::Drain => Ok(Response::Done(Done::new("draining"))),
         Request::Shutdown => Ok(Response::Done(Done::new("stopping"))),
     };

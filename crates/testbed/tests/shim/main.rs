@@ -5,6 +5,7 @@
 
 mod birth;
 mod calls;
+mod captured;
 mod cases;
 mod clock;
 mod confined;

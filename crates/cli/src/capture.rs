@@ -1,0 +1,120 @@
+//! `sctpify capture`: the packets of the daemon's carriers as a pcapng file.
+//!
+//! The daemon makes the file's contents; here whole blocks of it are written, so that the file is sound whenever this ends.
+
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use control::{Client, Done, Request, Response};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
+use crate::{CliError, show};
+
+/// How long Ctrl-C may take to be noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Bytes read at once at most.
+const READ_BYTES: usize = 1 << 16;
+/// Longer blocks are none that the daemon writes.
+const BLOCK_MAX: usize = 1 << 20;
+/// The type of a block that has a packet.
+const PACKET: u32 = 6;
+
+/// Captures for so many seconds, or until it is stopped.
+pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(), CliError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
+    }
+    let mut client = Client::connect(session.control, ANSWER_TIMEOUT)?;
+    match client.call(&Request::Capture { seconds })? {
+        Response::Done(_) => {}
+        Response::Error(refusal) => return Err(CliError::Refused(refusal)),
+        other => return Err(unexpected(&other)),
+    }
+    let cannot_read = |e: io::Error| CliError::Failed(format!("the daemon's packets cannot be read: {e}"));
+    let mut from = client.into_stream(LOOK_EVERY).map_err(cannot_read)?;
+    let out = File::create(file);
+    let out = out.map_err(|e| CliError::Failed(format!("cannot make {}: {e}", file.display())))?;
+    let packets = copy(&mut from, &mut BufWriter::new(out), &stop)
+        .map_err(|e| CliError::Failed(format!("cannot capture to {}: {e}", file.display())))?;
+    let message = format!("{packets} packets in {}", file.display());
+    session.print(&Response::Done(Done::new(message)), show::answer)
+}
+
+/// Copies whole blocks until there are no more or it is to stop; how many packets they were.
+fn copy(from: &mut impl Read, to: &mut impl Write, stop: &AtomicBool) -> io::Result<u64> {
+    let (mut waiting, mut packets) = (Vec::new(), 0);
+    let mut bytes = vec![0; READ_BYTES];
+    while !stop.load(Ordering::Relaxed) {
+        match from.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(length) => waiting.extend_from_slice(&bytes[..length]),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            // A daemon that stops ends the capture.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
+            Err(e) => return Err(e),
+        }
+        let (whole, found) = whole_blocks(&waiting)?;
+        to.write_all(&waiting[..whole])?;
+        waiting.drain(..whole);
+        packets += found;
+    }
+    to.flush()?;
+    Ok(packets)
+}
+
+/// The length of the whole blocks at the beginning, and how many of them are packets.
+fn whole_blocks(bytes: &[u8]) -> io::Result<(usize, u64)> {
+    let (mut at, mut packets) = (0, 0);
+    while let Some((head, _)) = bytes[at..].split_first_chunk::<8>() {
+        let [kind, length] =
+            [0, 4].map(|n| u32::from_le_bytes([head[n], head[n + 1], head[n + 2], head[n + 3]]));
+        let length = length as usize;
+        if !(12..=BLOCK_MAX).contains(&length) || !length.is_multiple_of(4) {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the daemon sent no pcapng block"));
+        }
+        if bytes.len() - at < length {
+            break;
+        }
+        packets += u64::from(kind == PACKET);
+        at += length;
+    }
+    Ok((at, packets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(kind: u32, length: u32) -> Vec<u8> {
+        let mut block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
+        block.resize(length as usize, 7);
+        block
+    }
+
+    #[test]
+    fn a_block_that_has_not_come_whole_is_not_written() {
+        let all = [block(1, 20), block(PACKET, 40), block(PACKET, 32)].concat();
+        let mut out = Vec::new();
+        let packets = copy(&mut &all[..all.len() - 1], &mut out, &AtomicBool::new(false)).unwrap();
+        assert_eq!((packets, &out[..]), (1, &all[..60]));
+    }
+
+    #[test]
+    fn what_is_no_block_is_an_error_and_not_waited_for() {
+        for length in [0, 8, 14, u32::MAX] {
+            let mut bytes = block(PACKET, 12);
+            bytes[4..8].copy_from_slice(&length.to_le_bytes());
+            assert!(whole_blocks(&bytes).is_err(), "{length}");
+        }
+    }
+}

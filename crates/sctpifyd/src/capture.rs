@@ -1,0 +1,238 @@
+//! What passes through the carriers, for `sctpify capture`.
+//!
+//! The event loop copies packets into a queue ([`Tap`]), and a thread that serves the one who asked writes them to its control
+//! connection as a pcapng file ([`Ear`]). The loop never waits: what does not fit is counted, and the next packet says so.
+//! Nothing is copied while nobody captures; one captures at a time. The first packet by a path that data was switched to says
+//! so in a comment.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base::{Carrier, Ecn, Route, Time};
+use wire::pcapng::{self, Captured, Direction};
+
+use crate::clock::{Clock, unix_ms};
+
+/// Packets that wait to be written at most.
+const QUEUE_MAX: usize = 4096;
+/// Switches whose first packet has not come, at most.
+const SWITCHES_MAX: usize = 64;
+/// How often is looked whether the one who captures is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long that look takes at most.
+const LOOK_LIMIT: Duration = Duration::from_millis(1);
+/// What our end of SCTP in UDP is shown as where the kernel chose its port: Wireshark looks for SCTP there.
+const USUAL_PORT: u16 = 9899;
+
+/// Where the event loop puts what passes.
+pub(crate) struct Tap {
+    queue: SyncSender<Noted>,
+    ear: Weak<()>,
+    udp_port: u16,
+    began: Time,
+    began_ns: u64,
+    /// Packets that did not fit since the last that did.
+    missed: u64,
+    /// What to say with the next packet that goes by a path.
+    switches: Vec<(Route, String)>,
+}
+
+/// One packet.
+struct Noted {
+    at_ns: u64,
+    from: IpAddr,
+    to: IpAddr,
+    udp: Option<(u16, u16)>,
+    ecn: Ecn,
+    direction: Direction,
+    comment: String,
+    packet: Box<[u8]>,
+}
+
+/// The other end of the queue. When it goes the tap closes.
+pub(crate) struct Ear {
+    queue: Receiver<Noted>,
+    _alive: Arc<()>,
+}
+
+/// A tap and the ear that hears it; `udp_port` is ours, or 0.
+pub(crate) fn pair(now: Time, udp_port: u16) -> (Tap, Ear) {
+    let (sender, queue) = sync_channel(QUEUE_MAX);
+    let alive = Arc::new(());
+    let tap = Tap {
+        queue: sender,
+        ear: Arc::downgrade(&alive),
+        udp_port: if udp_port == 0 { USUAL_PORT } else { udp_port },
+        began: now,
+        began_ns: unix_ms().saturating_mul(1_000_000),
+        missed: 0,
+        switches: Vec::new(),
+    };
+    (tap, Ear { queue, _alive: alive })
+}
+
+impl Tap {
+    /// Whether somebody still listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.ear.strong_count() > 0
+    }
+
+    /// Data goes by another path from now on.
+    pub(crate) fn note_switch(&mut self, from: &Route, to: &Route) {
+        if self.switches.len() < SWITCHES_MAX {
+            let text = format!(
+                "sctpify: data goes {} → {} from here on; before: {} → {}",
+                to.local, to.remote, from.local, from.remote
+            );
+            self.switches.push((*to, text));
+        }
+    }
+
+    /// A packet passes.
+    pub(crate) fn note(&mut self, now: Time, route: &Route, ecn: Ecn, direction: Direction, packet: &[u8]) {
+        let (ours, theirs) = (route.local, route.remote);
+        let (from, to) = if direction == Direction::Out { (ours, theirs) } else { (theirs, ours) };
+        let udp = match (route.carrier, direction) {
+            (Carrier::Ip, _) => None,
+            (Carrier::Udp { peer_port }, Direction::Out) => Some((self.udp_port, peer_port)),
+            (Carrier::Udp { peer_port }, Direction::In) => Some((peer_port, self.udp_port)),
+        };
+        let at_ns = self.began_ns + u64::try_from(now.since(self.began).as_nanos()).unwrap_or(0);
+        let comment = self.comment(route, direction);
+        let noted = Noted { at_ns, from, to, udp, ecn, direction, comment, packet: packet.into() };
+        // What could not be said now is said with a later one.
+        if self.queue.try_send(noted).is_err() {
+            self.missed += 1;
+            return;
+        }
+        self.missed = 0;
+        if direction == Direction::Out {
+            self.switches.retain(|(to, _)| to != route);
+        }
+    }
+
+    /// What there is to say with this packet.
+    fn comment(&self, route: &Route, direction: Direction) -> String {
+        let missed = self.missed;
+        let missing = (missed > 0).then(|| format!("sctpify: {missed} packets before this one are missing"));
+        let is_due = |to: &Route| direction == Direction::Out && to == route;
+        let switches = self.switches.iter().filter(|(to, _)| is_due(to)).map(|(_, text)| text.clone());
+        missing.into_iter().chain(switches).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Ear {
+    /// Writes what passes until the time is over or the other side hangs up.
+    ///
+    /// # Errors
+    /// When it can no longer be written, as when the other side has gone.
+    pub(crate) fn write_to(&self, mut to: &UnixStream, limit: Duration) -> io::Result<()> {
+        to.set_read_timeout(Some(LOOK_LIMIT))?;
+        let mut buffer = Vec::new();
+        pcapng::begin(&mut buffer)?;
+        to.write_all(&buffer)?;
+        let (clock, mut looked) = (Clock::start(), Duration::ZERO);
+        loop {
+            let passed = Duration::from_nanos(clock.now().as_nanos());
+            let Some(left) = limit.checked_sub(passed) else { return Ok(()) };
+            if passed >= looked + LOOK_EVERY {
+                looked = passed;
+                if has_hung_up(to) {
+                    return Ok(());
+                }
+            }
+            match self.queue.recv_timeout(left.min(LOOK_EVERY)) {
+                Ok(noted) => {
+                    buffer.clear();
+                    noted.write(&mut buffer)?;
+                    to.write_all(&buffer)?;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+}
+
+fn has_hung_up(mut stream: &UnixStream) -> bool {
+    match stream.read(&mut [0; 64]) {
+        Ok(length) => length == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+    }
+}
+
+impl Noted {
+    fn write(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        let captured = Captured {
+            at_ns: self.at_ns,
+            from: self.from,
+            to: self.to,
+            udp: self.udp,
+            ecn: self.ecn,
+            direction: Some(self.direction),
+            comment: &self.comment,
+            packet: &self.packet,
+        };
+        pcapng::write(out, &captured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(last: u8) -> Route {
+        let [local, remote] = [1, last].map(|octet| IpAddr::from([192, 0, 2, octet]));
+        Route { local, remote, carrier: Carrier::Udp { peer_port: 5000 } }
+    }
+
+    fn comments(ear: &Ear) -> Vec<String> {
+        ear.queue.try_iter().map(|noted| noted.comment).collect()
+    }
+
+    #[test]
+    fn only_the_first_packet_sent_by_the_new_path_tells_of_the_switch() {
+        let (mut tap, ear) = pair(Time::ZERO, 9899);
+        tap.note_switch(&route(2), &route(3));
+        let packets = [(3, Direction::In), (2, Direction::Out), (3, Direction::Out), (3, Direction::Out)];
+        for (last, direction) in packets {
+            tap.note(Time::ZERO, &route(last), Ecn::NotEct, direction, b"packet");
+        }
+        let told = comments(&ear);
+        assert_eq!(told.iter().map(String::is_empty).collect::<Vec<_>>(), [true, true, false, true]);
+        assert!(told[2].contains("192.0.2.3 from here on"), "{told:?}");
+    }
+
+    #[test]
+    fn packets_that_do_not_fit_are_counted_by_the_next_one_which_says_what_they_would_have_said() {
+        let (mut tap, ear) = pair(Time::ZERO, 9899);
+        let mut note = || tap.note(Time::ZERO, &route(2), Ecn::NotEct, Direction::Out, b"packet");
+        (0..QUEUE_MAX).for_each(|_| note());
+        tap.note_switch(&route(3), &route(2));
+        let mut note = || tap.note(Time::ZERO, &route(2), Ecn::NotEct, Direction::Out, b"packet");
+        (0..7).for_each(|_| note());
+        assert!(comments(&ear).iter().all(String::is_empty));
+        (0..2).for_each(|_| note());
+        let told = comments(&ear);
+        assert!(
+            told[0].starts_with("sctpify: 7 packets before this one are missing\nsctpify: data goes"),
+            "{told:?}"
+        );
+        assert_eq!(told[1], "");
+    }
+
+    #[test]
+    fn ports_are_turned_with_the_direction() {
+        let (mut tap, ear) = pair(Time::ZERO, 9899);
+        for direction in [Direction::Out, Direction::In] {
+            tap.note(Time::ZERO, &route(2), Ecn::NotEct, direction, b"packet");
+        }
+        let ports: Vec<_> = ear.queue.try_iter().map(|noted| (noted.from, noted.udp)).collect();
+        let expected = [(route(2).local, Some((9899, 5000))), (route(2).remote, Some((5000, 9899)))];
+        assert_eq!(ports, expected);
+    }
+}

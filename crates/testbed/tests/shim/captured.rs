@@ -1,0 +1,80 @@
+//! What `sctpify capture` writes, judged by tshark.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use testbed::capture::judge_file;
+use testbed::process::wait_for;
+use testbed::{Offloads, Process, Programs};
+
+/// How long captures take.
+const SECONDS: &str = "5";
+
+/// A running capture on alpha, and its file.
+fn capture(world: &World) -> (Process, PathBuf) {
+    let dir = world.alpha.dir().unwrap();
+    let file = dir.join("capture.pcapng");
+    let mut command = world.alpha.command(Programs::find().unwrap().path("sctpify"));
+    command.args(["capture", "--seconds", SECONDS, "-o"]).arg(&file);
+    command.env("SCTPIFY_CONTROL", dir.join("sctpifyd/control.sock"));
+    let mut process = world.alpha.spawn("capture", command).unwrap();
+    process.wait_until("file", LIMIT, |_| file.exists()).unwrap();
+    (process, file)
+}
+
+/// The comments of a capture file.
+fn comments(file: &PathBuf) -> String {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-T", "fields", "-e", "ip.dst", "-e", "frame.comment", "-Y", "frame.comment", "-r"]);
+    let output = command.arg(file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_capture_has_each_packet_of_a_transfer_alone_and_sound() {
+    let world = World::new();
+    let (process, file) = capture(&world);
+    let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let send = world.client(BULK, &["send", &world.target(), "0.3", "65536"]);
+    world.alpha.run("sender", send, LIMIT).unwrap().good().unwrap();
+    receiver.finish(LIMIT).unwrap().good().unwrap();
+    let told = process.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let seen = judge_file(&file).unwrap();
+    assert!(seen.sctp > 50 && told.starts_with(&format!("{} packets", seen.sctp)), "{told} {seen:?}");
+    assert_eq!((seen.carrier(), seen.faulty), ("sctp-udp", 0), "{:?}", seen.faults);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_first_packet_after_a_switch_of_paths_says_so() {
+    let world = World::new();
+    let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
+    let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let send = world.client(BULK, &["send", &world.target(), "60", "1000"]);
+    let _sender = world.alpha.spawn("sender", send).unwrap();
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
+    // Both paths are known and proven by then.
+    std::thread::sleep(Duration::from_secs(2));
+    let (process, file) = capture(&world);
+    world.link.silence().unwrap();
+    process.finish(LIMIT).unwrap().good().unwrap();
+    let (told, to) = (comments(&file), second.right_v4());
+    assert!(told.contains(&format!("{to}\tsctpify: data goes {} → {to}", second.left_v4())), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_second_capture_is_refused_while_one_runs_and_not_afterwards() {
+    let world = World::with("", false);
+    let (process, file) = capture(&world);
+    let second = ["capture", "--seconds", "1", "-o", "/dev/null"];
+    let told = world.alphas.sctpify(&second).unwrap();
+    assert!(!told.status.success() && told.stderr.contains("another capture is running"), "{told:?}");
+    process.signal(nix::sys::signal::Signal::SIGINT).unwrap();
+    process.finish(LIMIT).unwrap().good().unwrap();
+    assert_eq!(judge_file(&file).unwrap().sctp, 0);
+    assert!(wait_for(LIMIT, || world.alphas.sctpify(&second).unwrap().status.success()));
+}
