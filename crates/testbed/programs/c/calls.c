@@ -12,6 +12,12 @@
 
 static unsigned char sent[BULK], got[BULK];
 
+/* What poll says within WAIT_MS: revents. */
+static int wait_for(int fd, short events) {
+	struct pollfd one = {.fd = fd, .events = events};
+	return poll(&one, 1, WAIT_MS) == 1 ? one.revents : 0;
+}
+
 static void send_recv(int fd) {
 	want(send(fd, sent, 1000, 0) == 1000);
 	want(has_come(fd, 1000));
@@ -185,6 +191,15 @@ static void splice_out(int fd) {
 	want(all_came(fd, BULK));
 }
 
+/* Sends BULK bytes and waits for the end. */
+static void source(int fd) {
+	static unsigned char bytes[BULK];
+	fill(bytes, BULK);
+	write_all(fd, bytes, BULK);
+	shutdown(fd, SHUT_WR);
+	until_end(fd);
+}
+
 static void splice_in(int fd) {
 	int file = file_of(NULL), ends[2];
 	want(pipe(ends) == 0);
@@ -298,9 +313,25 @@ static void msg_trunc(int fd) {
 	want(recv(fd, got, sizeof got, 0) == 40 && memcmp(got, sent + 60, 40) == 0);
 }
 
+/* Sends 3000 bytes in three pieces with pauses. */
+static void pieces(int fd) {
+	unsigned char bytes[3000];
+	fill(bytes, sizeof bytes);
+	for (int piece = 0; piece < 3; piece++) {
+		write_all(fd, bytes + 1000 * piece, 1000);
+		pause_ms(60);
+	}
+	until_end(fd);
+}
+
 static void msg_waitall(int fd) {
 	want(recv(fd, got, 3000, MSG_WAITALL) == 3000 && is_filled(got, 3000));
 	want(shutdown(fd, SHUT_WR) == 0 && recv(fd, got, 10, MSG_WAITALL) == 0);
+}
+
+static void late_digest(int fd) {
+	pause_ms(700);
+	digest(fd);
 }
 
 static void msg_dontwait(int fd) {

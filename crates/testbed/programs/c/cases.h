@@ -11,7 +11,7 @@
  *
  * Connections without a case's order come from cases that make connections themselves, and are closed.
  * Each case is a process of its own with a limit of time, so that one that hangs or dies is a line as well.
- * Include this, write `cases`, call `run_cases` in main.
+ * Include this, write `cases`, the last of which acts at both ends, call `run_cases` in main.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -82,12 +82,6 @@ static const char *outcome(ssize_t result) { return result >= 0 ? "ok" : strerro
 
 static void pause_ms(int ms) { usleep(ms * 1000); }
 
-/* What poll says within WAIT_MS: revents. */
-static int wait_for(int fd, short events) {
-	struct pollfd one = {.fd = fd, .events = events};
-	return poll(&one, 1, WAIT_MS) == 1 ? one.revents : 0;
-}
-
 static void fill(unsigned char *bytes, size_t length) {
 	for (size_t i = 0; i < length; i++) bytes[i] = (unsigned char)(i * 31 + (i >> 8));
 }
@@ -154,11 +148,6 @@ static void digest(int fd) {
 	write_all(fd, &told, sizeof told);
 }
 
-static void late_digest(int fd) {
-	pause_ms(700);
-	digest(fd);
-}
-
 /* Ends the stream that was written and hears whether all of it came. */
 static int all_came(int fd, size_t length) {
 	struct digest told;
@@ -166,28 +155,9 @@ static int all_came(int fd, size_t length) {
 	return told.length == length && told.is_filled;
 }
 
-/* Sends BULK bytes and waits for the end. */
-static void source(int fd) {
-	static unsigned char bytes[BULK];
-	fill(bytes, BULK);
-	write_all(fd, bytes, BULK);
-	shutdown(fd, SHUT_WR);
-	until_end(fd);
-}
-
-/* Sends 3000 bytes in three pieces with pauses. */
-static void pieces(int fd) {
-	unsigned char bytes[3000];
-	fill(bytes, sizeof bytes);
-	for (int piece = 0; piece < 3; piece++) {
-		write_all(fd, bytes + 1000 * piece, 1000);
-		pause_ms(60);
-	}
-	until_end(fd);
-}
-
 /* ---- running ---- */
 
+/* Defined by who includes this. */
 extern const struct one_case cases[];
 extern const int case_count;
 
@@ -219,6 +189,12 @@ struct order {
 	uint8_t number, accepting_acts;
 };
 
+/* The server, which may still be busy with the case before, says when it begins. */
+static int is_taken(int fd) {
+	char byte;
+	return read_all(fd, &byte, 1) == 1;
+}
+
 static void connect_once(int number, int accepting_acts) {
 	pid_t child = fork();
 	if (child == 0) {
@@ -226,7 +202,7 @@ static void connect_once(int number, int accepting_acts) {
 		int fd = socket(AF_INET, SOCK_STREAM, 0);
 		alarm(LIMIT_S);
 		if (connect(fd, (struct sockaddr *)&server_address, sizeof server_address) < 0 ||
-			!write_all(fd, &order, sizeof order)) {
+			!write_all(fd, &order, sizeof order) || !is_taken(fd)) {
 			perror("connect");
 			exit(1);
 		}
@@ -246,6 +222,7 @@ static void serve_once(int listener) {
 	if (child == 0) {
 		close(listener);
 		alarm(LIMIT_S);
+		write_all(fd, "", 1);
 		play(order.number, 1, fd, order.accepting_acts);
 	}
 	close(fd);

@@ -7,7 +7,7 @@ use testbed::c_programs;
 use testbed::process::wait_for;
 
 /// No rule names this port: its connections are plain TCP.
-const PLAIN_PORT: u16 = 7001;
+pub(crate) const PLAIN_PORT: u16 = 7001;
 /// Nothing listens on this port, and no rule names it.
 const PLAIN_CLOSED_PORT: u16 = 81;
 

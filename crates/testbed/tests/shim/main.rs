@@ -21,6 +21,7 @@ mod loopback;
 mod memory;
 mod mtu;
 mod multipath;
+mod options;
 mod pleasant;
 mod promises;
 mod require;
