@@ -13,26 +13,11 @@ for n in $(seq 300); do echo "$n" >"seed/file-$n"; done
 git -C repository.git config http.receivepack true
 git -C repository.git config daemon.receivepack true
 
-# An sshd in a mount namespace of its own, which finds /run/sshd and an account that is not locked.
-for key in host client; do ssh-keygen -q -t ed25519 -N '' -f "$key" ; done
-cp client.pub authorized_keys
-printf 'root:*:19000:0:99999:7:::\nsshd:!:19000::::::\n' >shadow
-cat >sshd_config <<END
-Port 22
-HostKey $PWD/host
-AuthorizedKeysFile $PWD/authorized_keys
-PidFile none
-PermitRootLogin prohibit-password
-UsePAM no
-UseDNS no
-StrictModes no
-END
-beta unshare --mount sh -c "mount -t tmpfs -o mode=755 tmpfs /run && mkdir -m 755 /run/sshd &&
-    mount --bind '$PWD/shadow' /etc/shadow && exec /usr/sbin/sshd -D -e -f '$PWD/sshd_config'" </dev/null 2>sshd.log &
+start_sshd
 beta git daemon --reuseaddr --base-path="$PWD" --export-all --enable=receive-pack </dev/null &
 beta python3 "$here/git_http.py" 8080 "$PWD" </dev/null &
-wait_port 22 && wait_port 9418 && wait_port 8080
-export GIT_SSH_COMMAND="ssh -i $PWD/client -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=$PWD/known -F /dev/null"
+wait_port 9418 && wait_port 8080
+export GIT_SSH_COMMAND="ssh -F $PWD/ssh_config"
 
 clone() { alpha timeout 60 git clone -q "$2" "$1" && diff -r --exclude=.git seed "$1"; }
 push() {

@@ -30,3 +30,32 @@ wait_port() {
 
 # Makes file $1 of $2 mebibytes.
 make_file() { head -c "$(($2 * 1048576))" /dev/urandom >"$1"; }
+
+# Starts an sshd on beta, in a mount namespace of its own, which finds /run/sshd and an account that is not locked; `ssh -F
+# ssh_config root@$BETA_IP` gets in.
+start_sshd() {
+    for key in host client; do ssh-keygen -q -t ed25519 -N '' -f "$key"; done
+    cp client.pub authorized_keys
+    printf 'root:*:19000:0:99999:7:::\nsshd:!:19000::::::\n' >shadow
+    cat >sshd_config <<END
+Port 22
+HostKey $PWD/host
+AuthorizedKeysFile $PWD/authorized_keys
+PidFile none
+PermitRootLogin prohibit-password
+UsePAM no
+UseDNS no
+StrictModes no
+Subsystem sftp internal-sftp
+END
+    cat >ssh_config <<END
+IdentityFile $PWD/client
+IdentitiesOnly yes
+BatchMode yes
+StrictHostKeyChecking no
+UserKnownHostsFile $PWD/known
+END
+    beta unshare --mount sh -c "mount -t tmpfs -o mode=755 tmpfs /run && mkdir -m 755 /run/sshd &&
+        mount --bind '$PWD/shadow' /etc/shadow && exec /usr/sbin/sshd -D -e -f '$PWD/sshd_config'" </dev/null 2>sshd.log &
+    wait_port 22
+}

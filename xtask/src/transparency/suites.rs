@@ -181,6 +181,30 @@ pub(crate) const SUITES: &[Suite] = &[
         connections_min: 7,
         kind: Kind::Script("websocket.sh"),
     },
+    Suite {
+        name: "ssh",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 9,
+        connections_min: 8,
+        kind: Kind::Script("ssh.sh"),
+    },
+    Suite {
+        name: "telnet",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 5,
+        connections_min: 7,
+        kind: Kind::Script("telnet.sh"),
+    },
+    Suite {
+        name: "web",
+        world: World::Pair,
+        is_quick: false,
+        passed_min: 9,
+        connections_min: 420,
+        kind: Kind::Script("web.sh"),
+    },
 ];
 
 impl Suite {
