@@ -23,6 +23,7 @@ use crate::netlink::Netlink;
 use crate::nft::{self, Guard};
 use crate::queue::SynQueue;
 use crate::sockets::{self, Listener, SpoofedConnection};
+use crate::stock::Stock;
 use crate::sysctl::{self, SavedSysctls};
 
 /// Interception in one network namespace. Taken down when dropped; [`Interceptor::tear_down`] also reports.
@@ -38,6 +39,7 @@ pub struct Interceptor {
     queue: SynQueue,
     datagrams: Vec<DatagramListener>,
     host: HostChanges,
+    stock: Stock,
     namespace: Namespace,
 }
 
@@ -71,6 +73,7 @@ impl Interceptor {
             queue,
             datagrams,
             host,
+            stock: Stock::new(),
             namespace,
         })
     }
@@ -214,22 +217,18 @@ impl Interceptor {
 
     /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the
     /// client's port is in use for this server another one is taken; the result tells which.
-    pub fn connect_as(&self, client: SocketAddr, server: SocketAddr) -> io::Result<SpoofedConnection> {
+    pub fn connect_as(&mut self, client: SocketAddr, server: SocketAddr) -> io::Result<SpoofedConnection> {
         let (client, server) = (canonical(client), canonical(server));
-        let socket = self.spoofing_socket(server)?;
+        let socket = self.stock.take(&self.namespace, server)?;
         match sockets::connect(&socket, client, server) {
             Ok(()) => sockets::into_connection(socket),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE)) => {
-                let socket = self.spoofing_socket(server)?;
+                let socket = self.stock.take(&self.namespace, server)?;
                 sockets::connect(&socket, SocketAddr::new(client.ip(), 0), server)?;
                 sockets::into_connection(socket)
             }
             Err(error) => Err(error),
         }
-    }
-
-    fn spoofing_socket(&self, server: SocketAddr) -> io::Result<socket2::Socket> {
-        self.namespace.run(move || sockets::spoofing_socket(server))?
     }
 }
 

@@ -40,6 +40,7 @@ mod netlink;
 mod nft;
 mod queue;
 mod sockets;
+mod stock;
 mod syn;
 mod sysctl;
 

@@ -43,12 +43,16 @@ impl Namespace {
     /// panicked.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, result) = channel();
-        let job = Box::new(move || {
+        self.start(move || {
             // The receiver waits below; it is gone only if this process is going too.
             let _ = answer.send(job());
-        });
-        self.jobs.as_ref().ok_or_else(thread_gone)?.send(job).map_err(|_| thread_gone())?;
+        })?;
         result.recv().map_err(|_| thread_gone())
+    }
+
+    /// Has the thread inside the namespace run `job`, and does not wait for it. Error if a job before it panicked.
+    pub fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.jobs.as_ref().ok_or_else(thread_gone)?.send(Box::new(job)).map_err(|_| thread_gone())
     }
 }
 

@@ -8,17 +8,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use base::{Carrier, Route};
+use base::Carrier;
 use control::{FallbackReason, Role, ShimState};
 use intercept::{HeldSyn, Verdict};
 use relay::trunk::{LaneEvent, LaneId, Refusal};
-use relay::{ADAPTATION, Closed, Peer};
+use relay::{Closed, Peer};
 use rules::{Failure, Settings};
-use sctp::{AssociationId, IncomingInit, InitDecision};
+use sctp::AssociationId;
 
 use crate::client::{COOKIE_LIMIT, Waiting};
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
-use crate::server::is_bound_to_all;
+use crate::server::Offer;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
@@ -205,18 +205,10 @@ impl Shard {
         if !self.trunks.get(association).is_some_and(|state| state.has_key(&auth)) {
             return Err(Refusal::OwnAssociation);
         }
-        let route = Route { local: server.ip(), remote: client.ip(), carrier: Carrier::Ip };
-        let init = IncomingInit {
-            route,
-            local_port: server.port(),
-            remote_port: client.port(),
-            adaptation: Some(ADAPTATION),
-        };
-        if !matches!(self.doorman().decide(&init), InitDecision::Accept { .. }) {
-            return Err(Refusal::NotServed);
+        match self.doorman().serves(server, client) {
+            None => Err(Refusal::NotServed),
+            Some(Offer::Bound) => Err(Refusal::OwnAssociation),
+            Some(Offer::All) => Ok(()),
         }
-        let is_for_all = self.rules.settings().force_bindall
-            || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());
-        if is_for_all { Ok(()) } else { Err(Refusal::OwnAssociation) }
     }
 }

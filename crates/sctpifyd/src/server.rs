@@ -64,29 +64,27 @@ impl Listener for Doorman<'_> {
     }
 }
 
+/// Which of this host's addresses a client may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// All: the program listens on all, or the settings say so.
+    All,
+    /// Those on which the program listens.
+    Bound,
+}
+
 impl Doorman<'_> {
     /// Whether a connection from there may be made to here.
-    pub(crate) fn decide(&mut self, init: &IncomingInit) -> InitDecision {
+    fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
-        let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
-        if self.stopping || !is_for_us || self.connections.len() >= CONNECTIONS_MAX {
-            return InitDecision::Refuse;
-        }
         if is_for_trunk(init.local_port, init.adaptation) {
             return self.decide_trunk(local, remote);
         }
-        let (allowed, force_bindall) = {
-            let mut book = self.rules.lock();
-            let decision = book.decide(Chain::Local, local, init.local_port);
-            (decision.policy.is_enable(), book.settings.force_bindall)
-        };
-        let client = SocketAddr::new(remote, init.remote_port);
         let server = SocketAddr::new(local, init.local_port);
-        if !allowed || !(self.is_anew(server, client) || is_listening(self.interceptor, server, client)) {
-            return InitDecision::Refuse;
-        }
+        let client = SocketAddr::new(remote, init.remote_port);
+        let Some(offer) = self.serves(server, client) else { return InitDecision::Refuse };
         let offered = self.addresses.offered_first(local, remote);
-        if force_bindall || is_bound_to_all(self.interceptor, local, init.local_port) {
+        if offer == Offer::All {
             return InitDecision::Accept { local_addresses: offered };
         }
         let bound = |address: &IpAddr| {
@@ -95,9 +93,30 @@ impl Doorman<'_> {
         };
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
-}
 
-impl Doorman<'_> {
+    /// What the rules and the program that listens at `server` say to a connection from `client`; `None`: no.
+    pub(crate) fn serves(&mut self, server: SocketAddr, client: SocketAddr) -> Option<Offer> {
+        if !self.has_room(server.ip(), client.ip()) {
+            return None;
+        }
+        let (allowed, force_bindall) = {
+            let mut book = self.rules.lock();
+            let decision = book.decide(Chain::Local, server.ip(), server.port());
+            (decision.policy.is_enable(), book.settings.force_bindall)
+        };
+        if !allowed || !(self.is_anew(server, client) || is_listening(self.interceptor, server, client)) {
+            return None;
+        }
+        let all = force_bindall || is_bound_to_all(self.interceptor, server.ip(), server.port());
+        Some(if all { Offer::All } else { Offer::Bound })
+    }
+
+    /// Whether there is room for one more, and the addresses are of those that may ride SCTP.
+    fn has_room(&self, local: IpAddr, remote: IpAddr) -> bool {
+        let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
+        !self.stopping && is_for_us && self.connections.len() < CONNECTIONS_MAX
+    }
+
     /// Whether the client has a lane to the program: it has given that up, and begins anew with the same addresses. The lane is
     /// let go of when the client's address is proven ([`Shard::open_local`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
@@ -107,7 +126,11 @@ impl Doorman<'_> {
     /// An association that connections may share: each of them is looked at when it comes.
     fn decide_trunk(&mut self, local: IpAddr, remote: IpAddr) -> InitDecision {
         let settings = self.rules.settings();
-        if !settings.enable || !settings.streams.is_shared() || !has_room(self.trunks) {
+        if !self.has_room(local, remote)
+            || !settings.enable
+            || !settings.streams.is_shared()
+            || !has_room(self.trunks)
+        {
             return InitDecision::Refuse;
         }
         InitDecision::AcceptOn {
@@ -120,7 +143,7 @@ impl Doorman<'_> {
 }
 
 /// Whether the program listens on all addresses: then it can be met on loopback too.
-pub(crate) fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, port: u16) -> bool {
+fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, port: u16) -> bool {
     let loopback: IpAddr =
         if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
     let client = SocketAddr::new(loopback, UNLIKELY_PORT);
@@ -195,7 +218,9 @@ impl Shard {
         {
             state.owners.insert(lane, id);
         }
-        connection.roams = self.rules.settings().force_bindall
+        // A lane is not admitted otherwise.
+        connection.roams = lane.is_some()
+            || self.rules.settings().force_bindall
             || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());
         self.connections.insert_as(id, connection);
         Ok(id)

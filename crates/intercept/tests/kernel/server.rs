@@ -47,7 +47,7 @@ fn finish(connection: SpoofedConnection) -> std::io::Result<TcpStream> {
 fn peer_of(bound: &str, client: SocketAddr, server: SocketAddr) -> SocketAddr {
     let world = World::new();
     let listener = listen(&world.alpha, bound);
-    let interceptor = world.intercept_alpha();
+    let mut interceptor = world.intercept_alpha();
     let connection = interceptor.connect_as(client, server).expect("a connection");
     assert_eq!(connection.client, client);
     finish(connection).expect("a connection");
@@ -78,7 +78,7 @@ fn unroutable_client() {
 
 fn refused(client: &str, server: &str) {
     let world = World::new();
-    let interceptor = world.intercept_alpha();
+    let mut interceptor = world.intercept_alpha();
     let connection = interceptor.connect_as(at(client, CLIENT_PORT), at(server, PORT)).expect("a beginning");
     let error = finish(connection).expect_err("nobody listens");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -95,8 +95,8 @@ fn refused_v6() {
 fn bytes_both_ways() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
-    let interceptor = world.intercept_alpha();
-    let mut daemon = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let mut interceptor = world.intercept_alpha();
+    let mut daemon = finish(connect_as_beta(&mut interceptor)).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     daemon.write_all(b"question").expect("a write");
     intercept::disarm_linger(&daemon).expect("disarming");
@@ -113,24 +113,24 @@ fn bytes_both_ways() {
 fn armed_is_reset() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
-    let interceptor = world.intercept_alpha();
-    let daemon = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let mut interceptor = world.intercept_alpha();
+    let daemon = finish(connect_as_beta(&mut interceptor)).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     drop(daemon);
     let error = program.read(&mut [0]).expect_err("a reset");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-fn connect_as_beta(interceptor: &Interceptor) -> SpoofedConnection {
+fn connect_as_beta(interceptor: &mut Interceptor) -> SpoofedConnection {
     interceptor.connect_as(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT)).expect("a connection")
 }
 
 fn port_in_use() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
-    let interceptor = world.intercept_alpha();
-    let first = connect_as_beta(&interceptor);
-    let second = connect_as_beta(&interceptor);
+    let mut interceptor = world.intercept_alpha();
+    let first = connect_as_beta(&mut interceptor);
+    let second = connect_as_beta(&mut interceptor);
     let clients = [first.client, second.client];
     let _streams = [finish(first).expect("a connection"), finish(second).expect("a connection")];
     let mut peers = [0, 1].map(|_| listener.accept().expect("a connection").1);
@@ -144,14 +144,14 @@ fn port_in_use() {
 fn port_out_of_time_wait() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
-    let interceptor = world.intercept_alpha();
-    let daemon = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let mut interceptor = world.intercept_alpha();
+    let daemon = finish(connect_as_beta(&mut interceptor)).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     intercept::disarm_linger(&daemon).expect("disarming");
     drop(daemon);
     assert_eq!(program.read(&mut [0]).expect("an end of stream"), 0);
     drop(program);
-    let again = connect_as_beta(&interceptor);
+    let again = connect_as_beta(&mut interceptor);
     assert_eq!(again.client, at(BETA4, CLIENT_PORT));
     finish(again).expect("a connection");
     assert_eq!(listener.accept().expect("a connection").1, at(BETA4, CLIENT_PORT));
@@ -160,7 +160,7 @@ fn port_out_of_time_wait() {
 fn port_of_the_listener() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
-    let interceptor = world.intercept_alpha();
+    let mut interceptor = world.intercept_alpha();
     let port = intercept::Config::default().tproxy_port;
     let connection = interceptor.connect_as(at(BETA4, port), at(ALPHA4, PORT)).expect("a connection");
     let client = connection.client;
@@ -184,7 +184,7 @@ fn what_it_would_meet() {
     let met = [1001, 1002, 1003, 1004, PORT].map(&mut meet);
     use ListenerState::{Listening, Nobody};
     assert_eq!(met, [Listening, Listening, Nobody, Nobody, Listening]);
-    let _stream = finish(connect_as_beta(&interceptor)).expect("a connection");
+    let _stream = finish(connect_as_beta(&mut interceptor)).expect("a connection");
     let flow = FourTuple::new(at(ALPHA4, PORT), at(BETA4, CLIENT_PORT)).expect("one family");
     let collision = interceptor.find_listener(&flow).expect("sock_diag");
     assert!(
@@ -201,7 +201,7 @@ fn strict_reverse_path_filter() {
     }
     let _listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    finish(connect_as_beta(&interceptor)).expect("a connection");
+    finish(connect_as_beta(&mut interceptor)).expect("a connection");
     let client = connect(&world.alpha, at(BETA4, PORT));
     let syn = held(&mut interceptor);
     let _arrival = divert(&mut interceptor, &syn);
@@ -211,7 +211,7 @@ fn strict_reverse_path_filter() {
 fn two_hosts() {
     let world = World::new();
     let mut alpha = world.intercept_alpha();
-    let beta = intercept(&world.beta, intercept::Config::default());
+    let mut beta = intercept(&world.beta, intercept::Config::default());
     for (bound, server) in [(format!("{BETA4}:{PORT}"), BETA4), (format!("[{BETA6}]:{PORT}"), BETA6)] {
         let listener = listen(&world.beta, &bound);
         let client = connect(&world.alpha, at(server, PORT));
