@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR};
+use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Way};
 
 /// SCTP for programs that have never heard of it
 ///
@@ -96,6 +96,12 @@ pub enum Command {
         /// A peer to look at, with packets: does SCTP in UDP answer there, unharmed and at full size? Needs the daemon
         host: Option<String>,
     },
+    /// Measure connects and throughput to a host, over SCTP and what there was before
+    ///
+    /// The host's operator starts `sctpify bench --serve` there, which listens on three ports in a row for as long as it is told.
+    /// A rule of each host must enable the first (`shimrules -A -c remote -p enable -P 9890` here, `-c local` there); the
+    /// second is for plain TCP, the third for MPTCP. The report says what connections really rode.
+    Bench(BenchArgs),
     /// Write the packets of the daemon's carriers to a file for Wireshark; Ctrl-C ends
     ///
     /// The file has SCTP packets as the daemon sent and received them, each alone, with IP and UDP headers made up around them,
@@ -176,6 +182,56 @@ pub struct UpArgs {
     /// SCTP engine does, and why: very much)
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG", default_value = "info")]
     pub log: String,
+}
+
+/// What `sctpify bench` measures, or that it serves.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// The host to measure with; it serves
+    #[arg(required_unless_present = "serve", conflicts_with = "serve")]
+    pub host: Option<String>,
+
+    /// Serve measurements of others, on all addresses
+    #[arg(long)]
+    pub serve: bool,
+
+    /// The first of the three ports
+    #[arg(long, default_value_t = 9890, value_parser = clap::value_parser!(u16).range(1..=65_533))]
+    pub port: u16,
+
+    /// With --serve: for how many seconds
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 600, requires = "serve", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub duration: u32,
+
+    /// What to compare with
+    #[arg(long, value_delimiter = ',', conflicts_with = "serve")]
+    pub against: Vec<Other>,
+
+    /// How long to send in each way
+    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=30))]
+    pub seconds: u32,
+
+    /// How many connects in each way, beside the first
+    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub connects: u32,
+}
+
+/// What SCTP is compared with.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Other {
+    /// Plain TCP.
+    Tcp,
+    /// The kernel's Multipath TCP.
+    Mptcp,
+}
+
+impl From<Other> for Way {
+    fn from(other: Other) -> Way {
+        match other {
+            Other::Tcp => Way::Tcp,
+            Other::Mptcp => Way::Mptcp,
+        }
+    }
 }
 
 /// How `sctpify run` runs a command.

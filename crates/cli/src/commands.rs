@@ -10,6 +10,7 @@ use std::time::Duration;
 use control::{Done, Request, Response, SettingsReport, default_config_text, load_config, print_config};
 use rules::{Settings, normalise};
 
+use crate::bench;
 use crate::session::{Session, unexpected};
 use crate::{
     CliError, Command, ConfigCommand, Sctpify, WatchArgs, capture, daemon, doctor, live, man, run, show,
@@ -33,6 +34,10 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Paths => ask_and_show(session, &Request::Paths),
         Command::Explain { destination } => explain(session, destination),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
+        Command::Bench(args) => match &args.host {
+            Some(host) => bench::run(session, host, args),
+            None => bench::serve(session, args.port, args.duration),
+        },
         Command::Capture { output, seconds } => capture::run(session, output, *seconds),
         Command::Set { assignments } => set(session, assignments),
         Command::Get { name: None } => ask_and_show(session, &Request::Settings),

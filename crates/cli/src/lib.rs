@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod capture;
 mod commands;
 mod daemon;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::{Command, ConfigCommand, RunArgs, Sctpify, UpArgs, WatchArgs};
+pub use args::{BenchArgs, Command, ConfigCommand, Other, RunArgs, Sctpify, UpArgs, WatchArgs};
 pub use error::CliError;
 pub use man::{completions, write_man_pages};
 pub use shimrules::Shimrules;

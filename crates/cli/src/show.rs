@@ -12,6 +12,7 @@ use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
 use rules::LearnedEntry;
 
+use crate::bench;
 use crate::shimrules::show_rules;
 use crate::table::{Align, Table, bytes, millis, seconds};
 
@@ -27,6 +28,7 @@ pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
         Response::Rules(r) => show_rules(out, r, false),
         Response::DefaultPolicy(d) => writeln!(out, "{} {}", d.chain, d.policy),
         Response::Doctor(d) => doctor(out, d),
+        Response::Bench(b) => bench::show(out, b),
         Response::Done(d) => writeln!(out, "{}", d.message),
         Response::Error(e) => writeln!(out, "error: {}", e.message),
     }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod client;
 mod config;
 mod confinement;
@@ -29,6 +30,7 @@ mod status;
 
 pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
 pub use args::{LEARNED_FILE_NAME, RULES_FILE_NAME};
+pub use bench::{BenchReport, BenchRow, Way};
 pub use client::{Client, ClientError};
 pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
 pub use confinement::{Confinement, Measure};

@@ -3,7 +3,7 @@
 use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, SETTINGS, Setting, Settings, Tally, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{DoctorReport, Explanation, LearnedRow, PathsReport, Status};
+use crate::{BenchReport, DoctorReport, Explanation, LearnedRow, PathsReport, Status};
 
 /// One answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub enum Response {
     DefaultPolicy(DefaultPolicy),
     /// What is lacking.
     Doctor(DoctorReport),
+    /// What was measured. The commands print this with `--json`; a daemon never says it.
+    Bench(BenchReport),
     /// It is done.
     Done(Done),
     /// It is not done.

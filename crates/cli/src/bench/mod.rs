@@ -1,0 +1,63 @@
+//! `sctpify bench`: how fast connections to a host begin, and how fast bytes flow, over SCTP and over what there was before.
+//!
+//! The far end is a plain TCP program that its operator starts, `sctpify bench --serve`: nothing answers unless asked to, nor
+//! for longer than it was told. It listens on three ports in a row: connections to the first are for the rules to lead over
+//! SCTP, those to the second are plain TCP, those to the third MPTCP. What a connection really rode is asked of the daemon.
+//!
+//! On a connection the client says one byte: `c` is answered by one byte; `u` is followed by bytes to the end of the
+//! stream, and answered by their number, eight bytes in network order.
+
+mod measure;
+mod serve;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use control::{BenchReport, Way};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::table::{Align, Table, bytes};
+
+pub(crate) use measure::run;
+pub(crate) use serve::serve;
+
+/// What a client asks for.
+const CONNECT: u8 = b'c';
+const UPLOAD: u8 = b'u';
+/// How long one connection may take altogether.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
+
+/// The port of a way, from the first one's number on.
+fn port_of(way: Way, first: u16) -> u16 {
+    first + way as u16
+}
+
+/// A stream socket for a way.
+fn socket(way: Way, domain: Domain) -> io::Result<Socket> {
+    let protocol = if way == Way::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
+    Socket::new(domain, Type::STREAM, Some(protocol))
+}
+
+/// Prints a report.
+pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> {
+    const HEADS: [(&str, Align); 5] = [
+        ("WAY", Align::Left),
+        ("FIRST CONNECT", Align::Right),
+        ("LATER, MEDIAN", Align::Right),
+        ("RATE", Align::Right),
+        ("RODE", Align::Left),
+    ];
+    let mut table = Table::new(&HEADS);
+    for row in &report.rows {
+        let times = [row.first_connect_us, row.connect_us].map(|us| format!("{us} µs"));
+        let rate = format!("{}/s", bytes(row.bytes_per_s));
+        let [first, later] = times;
+        table.row([row.way.to_string(), first, later, rate, row.rode.clone()]);
+    }
+    table.print(out, "")
+}
+
+#[allow(clippy::disallowed_methods, reason = "it measures")]
+fn now() -> Instant {
+    Instant::now()
+}

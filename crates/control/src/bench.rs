@@ -1,0 +1,59 @@
+//! What `sctpify bench` measured.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a connection is meant to ride.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// SCTP, as the rules say for its port.
+    Sctp,
+    /// Plain TCP.
+    Tcp,
+    /// Multipath TCP of the kernel (RFC 8684).
+    Mptcp,
+}
+
+impl Way {
+    /// All of them, in the order of their ports.
+    pub const ALL: [Way; 3] = [Way::Sctp, Way::Tcp, Way::Mptcp];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::Sctp => "sctp",
+            Way::Tcp => "tcp",
+            Way::Mptcp => "mptcp",
+        })
+    }
+}
+
+/// One row for each way that was measured.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BenchReport {
+    /// The host.
+    pub address: IpAddr,
+    /// The figures, SCTP first.
+    pub rows: Vec<BenchRow>,
+}
+
+/// The figures of one way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BenchRow {
+    /// What its connections were meant to ride.
+    pub way: Way,
+    /// What the last of them rode, by the daemon's word.
+    pub rode: String,
+    /// How long the first connect took, in microseconds.
+    pub first_connect_us: u64,
+    /// The median of the later ones, in microseconds.
+    pub connect_us: u64,
+    /// Bytes that were sent in one connection and counted at the other end.
+    pub bytes: u64,
+    /// Those in each second, until the other end had counted the last.
+    pub bytes_per_s: u64,
+}
