@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("intercept", 3),
     ("sctpifyd", 4),
     ("cli", 4),
+    ("linkemu", 4),
     ("testbed", 4),
     ("peer", 4),
     ("rivals", 4),

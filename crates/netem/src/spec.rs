@@ -32,56 +32,56 @@ pub const KEYS: &[Key] = &[
         name: "rate",
         value: "RATE",
         doc: "Bits of IP packets a second, such as 1.5mbit; unlimited unless set",
-        set: |c, v| Ok(c.rate = rate(v)?),
+        set: |c, v| rate(v).map(|it| c.rate = it),
         get: |c| rate_text(c.rate),
     },
     Key {
         name: "burst",
         value: "BYTES",
         doc: "Bytes that may pass at once after a pause; 0 unless set",
-        set: |c, v| Ok(c.burst = bytes(v)?),
+        set: |c, v| bytes(v).map(|it| c.burst = it),
         get: |c| c.burst.to_string(),
     },
     Key {
         name: "overhead",
         value: "BYTES",
         doc: "Bytes that each packet takes on the wire besides its own, such as 38 for Ethernet; 0 unless set",
-        set: |c, v| Ok(c.overhead = bytes(v)?),
+        set: |c, v| bytes(v).map(|it| c.overhead = it),
         get: |c| c.overhead.to_string(),
     },
     Key {
         name: "delay",
         value: "TIME",
         doc: "One-way delay, such as 35ms, on top of the time that the rate takes",
-        set: |c, v| Ok(c.delay = time(v)?),
+        set: |c, v| time(v).map(|it| c.delay = it),
         get: |c| time_text(c.delay),
     },
     Key {
         name: "jitter",
         value: "TIME",
         doc: "By how much the delay varies: either way if uniform, else the standard deviation",
-        set: |c, v| Ok(c.jitter = time(v)?),
+        set: |c, v| time(v).map(|it| c.jitter = it),
         get: |c| time_text(c.jitter),
     },
     Key {
         name: "distribution",
         value: "SHAPE",
         doc: "How the delay varies: uniform (unless set), normal or pareto",
-        set: |c, v| Ok(c.distribution = one_of(v, DISTRIBUTIONS)?),
+        set: |c, v| one_of(v, DISTRIBUTIONS).map(|it| c.distribution = it),
         get: |c| name_of(&c.distribution, DISTRIBUTIONS),
     },
     Key {
         name: "correlation",
         value: "SHARE",
         doc: "How alike the delays of two packets in a row are, such as 25%",
-        set: |c, v| Ok(c.correlation = share(v)?),
+        set: |c, v| share(v).map(|it| c.correlation = it),
         get: |c| share_text(c.correlation),
     },
     Key {
         name: "order",
         value: "yes|no",
         doc: "Whether packets keep their order although the delay varies; no unless set: they overtake each other",
-        set: |c, v| Ok(c.keep_order = one_of(v, YES_NO)?),
+        set: |c, v| one_of(v, YES_NO).map(|it| c.keep_order = it),
         get: |c| name_of(&c.keep_order, YES_NO),
     },
     Key {
@@ -97,7 +97,7 @@ pub const KEYS: &[Key] = &[
         value: "LOSS",
         doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert and Elliott: the probabilities per \
               packet that a bad time begins and ends, and of loss in bad and in good times)",
-        set: |c, v| Ok(c.loss = loss(v)?),
+        set: |c, v| loss(v).map(|it| c.loss = it),
         get: |c| loss_text(c.loss),
     },
     Key {
@@ -105,35 +105,35 @@ pub const KEYS: &[Key] = &[
         value: "PLACE",
         doc: "Where random loss happens: queue (unless set: before the queue, lost packets take no time of the link) or \
               wire (they do)",
-        set: |c, v| Ok(c.loss_place = one_of(v, PLACES)?),
+        set: |c, v| one_of(v, PLACES).map(|it| c.loss_place = it),
         get: |c| name_of(&c.loss_place, PLACES),
     },
     Key {
         name: "reorder",
         value: "SHARE",
         doc: "Probability that a packet is late by up to reorder-by",
-        set: |c, v| Ok(c.reorder = share(v)?),
+        set: |c, v| share(v).map(|it| c.reorder = it),
         get: |c| share_text(c.reorder),
     },
     Key {
         name: "reorder-by",
         value: "TIME",
         doc: "How late a reordered packet may be",
-        set: |c, v| Ok(c.reorder_by = time(v)?),
+        set: |c, v| time(v).map(|it| c.reorder_by = it),
         get: |c| time_text(c.reorder_by),
     },
     Key {
         name: "duplicate",
         value: "SHARE",
         doc: "Probability that a packet comes twice",
-        set: |c, v| Ok(c.duplicate = share(v)?),
+        set: |c, v| share(v).map(|it| c.duplicate = it),
         get: |c| share_text(c.duplicate),
     },
     Key {
         name: "corrupt",
         value: "SHARE",
         doc: "Probability that a bit of a packet is flipped",
-        set: |c, v| Ok(c.corrupt = share(v)?),
+        set: |c, v| share(v).map(|it| c.corrupt = it),
         get: |c| share_text(c.corrupt),
     },
     Key {
@@ -147,14 +147,14 @@ pub const KEYS: &[Key] = &[
         name: "mtu-report",
         value: "yes|no",
         doc: "Whether a packet too long is answered by ICMP (unless set) or vanishes: a black hole",
-        set: |c, v| Ok(c.reports_mtu = one_of(v, YES_NO)?),
+        set: |c, v| one_of(v, YES_NO).map(|it| c.reports_mtu = it),
         get: |c| name_of(&c.reports_mtu, YES_NO),
     },
     Key {
         name: "mark-above",
         value: "BYTES",
         doc: "Bytes in the queue from which on ECN-capable packets are marked; never unless set",
-        set: |c, v| Ok(c.mark_above = if v == "never" { None } else { Some(bytes(v)?) }),
+        set: set_mark,
         get: |c| c.mark_above.map_or("never".to_owned(), |bytes| bytes.to_string()),
     },
     Key {
@@ -168,7 +168,7 @@ pub const KEYS: &[Key] = &[
         name: "cut",
         value: "yes|no",
         doc: "Whether the link is cut: nothing passes and nobody is told; no unless set",
-        set: |c, v| Ok(c.cut = one_of(v, YES_NO)?),
+        set: |c, v| one_of(v, YES_NO).map(|it| c.cut = it),
         get: |c| name_of(&c.cut, YES_NO),
     },
 ];
@@ -380,6 +380,11 @@ fn queue_text(config: &LaneConfig) -> String {
 
 fn set_mtu(config: &mut LaneConfig, text: &str) -> Result<(), String> {
     config.mtu = if text == "unlimited" { usize::MAX } else { bytes(text)? };
+    Ok(())
+}
+
+fn set_mark(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+    config.mark_above = if text == "never" { None } else { Some(bytes(text)?) };
     Ok(())
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn time_text(time: Duration) -> String {
     match time.as_nanos() {
-        n if n == 0 => "0".to_owned(),
+        0 => "0".to_owned(),
         n if n % 1_000_000_000 == 0 => format!("{}s", n / 1_000_000_000),
         n if n % 1_000 == 0 && n >= 1_000_000 => format!("{}ms", n as f64 / 1e6),
         n if n >= 1_000 => format!("{}us", n as f64 / 1e3),

@@ -136,7 +136,8 @@ fn int(data: &[u8]) -> Option<c_int> {
     data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
 }
 
-fn split_message(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
+/// The first message (level, kind, data), and what is behind it.
+pub(crate) fn split_message(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
     let len = usize::from_ne_bytes(*bytes.first_chunk()?);
     let data = bytes.get(HEADER..len)?;
     let level = int(&bytes[HEADER - 8..])?;

@@ -5,7 +5,7 @@
 //! network namespace of the thread that opened it, and must be used by threads in the same one: sending over
 //! IPv6 by a given interface opens a socket the first time, for [`SENDERS_MAX`] interfaces at most.
 //!
-//! Begin with [`Carriers`] for packets and [`addresses`] for the ways out of this host.
+//! Begin with [`Carriers`] for packets, [`FrameSocket`] for whole frames of one interface (for emulators of links), and [`addresses`] for the ways out of this host.
 
 mod addresses;
 mod carriers;
@@ -13,6 +13,7 @@ mod cmsg;
 mod counters;
 mod cut;
 mod error;
+mod frames;
 mod gso;
 mod inbound;
 mod kernel;
@@ -33,6 +34,7 @@ pub use addresses::{AddressEvent, LocalAddress, Monitor, Scope, addresses};
 pub use carriers::{CarrierCounters, Carriers};
 pub use counters::{Counters, SendErrors};
 pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable};
+pub use frames::{FRAMES_PER_CALL, Frame, FrameSocket, Offload, Segments, SentFrames, run_realtime};
 pub use kernel::{KernelSctp, kernel_sctp};
 pub use outlets::SENDERS_MAX;
 pub use raw::RawCarrier;

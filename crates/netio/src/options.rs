@@ -18,7 +18,7 @@ pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
         (libc::IPPROTO_IPV6, [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS, libc::IPV6_RECVERR])
     };
     options.iter().try_for_each(|name| sys::set_int(fd, level, *name, 1))?;
-    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+    set_receive_buffer(fd, RECEIVE_BUFFER)?;
     set_for_sending(fd, is_v4)
 }
 
@@ -28,6 +28,11 @@ pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
 pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_fragmenting(fd, is_v4, false)?;
     set_send_buffer(fd)
+}
+
+/// A receive buffer of so many bytes, or what the system allows.
+pub(crate) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
 /// A large send buffer.

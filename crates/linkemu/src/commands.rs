@@ -1,0 +1,187 @@
+//! What the commands do. A link's process is this program again: `add` starts it and waits until it works.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command as Program, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::args::{Command, Ends, Linkemu, RunArgs, Settings, Wishes};
+use crate::control::{self, Served};
+use crate::emulator::Emulator;
+use crate::error::LinkemuError;
+use crate::place::Place;
+use crate::plan::{Plan, check_name, read_file};
+use crate::report::{Report, Request};
+use crate::show;
+
+/// What a link's process says when it works.
+const READY: &str = "ready";
+
+/// Does what the command line says.
+///
+/// # Errors
+/// What went wrong, where, and what to do.
+pub fn run(args: Linkemu) -> Result<(), LinkemuError> {
+    let Linkemu { dir, json, command } = args;
+    match command {
+        Command::Add(Ends { a, b, wishes }) => add(&dir, json, plan(a, b, wishes)?),
+        Command::Run(run) => foreground(&dir, plans(run)?),
+        Command::Set { name, settings } => {
+            let Settings { both, ab, ba } = settings;
+            print(&[ask(&dir, &name, &Request::Set { both, ab, ba })?], json)
+        }
+        Command::Show { name: Some(name) } => print(&[ask(&dir, &name, &Request::Show)?], json),
+        Command::Show { name: None } => show_all(&dir, json),
+        Command::Del { names, all } => {
+            let names = if all { living(&dir)? } else { names };
+            names.iter().try_for_each(|name| ask(&dir, name, &Request::Stop).map(drop))
+        }
+        Command::Serve { plan } => serve(&dir, &plan),
+    }
+}
+
+fn plan(a: Place, b: Place, wishes: Wishes) -> Result<Plan, LinkemuError> {
+    let Wishes { name, seed, settings: Settings { both, ab, ba } } = wishes;
+    let plan = Plan { name: name.unwrap_or_default(), a, b, seed, ab, ba, both }.named()?;
+    plan.configs()?;
+    Ok(plan)
+}
+
+/// The links of a file, with what the command line says over it, or the one of the command line.
+fn plans(run: RunArgs) -> Result<Vec<Plan>, LinkemuError> {
+    let RunArgs { file, ends, wishes } = run;
+    let Some(file) = file else {
+        let mut ends = ends.into_iter();
+        let (Some(a), Some(b)) = (ends.next(), ends.next()) else {
+            return Err(LinkemuError::Place { text: String::new() });
+        };
+        return Ok(vec![plan(a, b, wishes)?]);
+    };
+    let Settings { both, ab, ba } = wishes.settings;
+    let over = |plan: Plan| {
+        let plan = Plan {
+            ab: plan.ab.with(&both).with(&ab),
+            ba: plan.ba.with(&both).with(&ba),
+            seed: wishes.seed.or(plan.seed),
+            ..plan
+        };
+        plan.configs().map(|_| plan)
+    };
+    read_file(&file)?.into_iter().map(over).collect()
+}
+
+fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError> {
+    check_name(name)?;
+    control::ask(dir, name, request)
+}
+
+/// The names of links that run; those that were killed are told of.
+fn living(dir: &Path) -> Result<Vec<String>, LinkemuError> {
+    let (living, dead) = control::names(dir)?;
+    for name in dead {
+        eprintln!("linkemu: link {name}: its process was killed; nothing of it is left at its interfaces");
+    }
+    Ok(living)
+}
+
+fn show_all(dir: &Path, json: bool) -> Result<(), LinkemuError> {
+    let names = living(dir)?;
+    let reports: Vec<Report> =
+        names.iter().map(|name| ask(dir, name, &Request::Show)).collect::<Result<_, _>>()?;
+    print(&reports, json)
+}
+
+fn print(reports: &[Report], json: bool) -> Result<(), LinkemuError> {
+    let mut out = std::io::stdout().lock();
+    for report in reports {
+        let text =
+            if json { serde_json::to_string(report).unwrap_or_default() + "\n" } else { show::text(report) };
+        out.write_all(text.as_bytes()).map_err(LinkemuError::system("write to standard output"))?;
+    }
+    Ok(())
+}
+
+/// Starts the link's process and waits until it works, or says why not.
+fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
+    let program = std::env::current_exe().map_err(LinkemuError::system("find this program's file"))?;
+    let words = serde_json::to_string(&plan).unwrap_or_default();
+    let mut child = Program::new(program)
+        .arg("--dir")
+        .arg(std::path::absolute(dir).map_err(LinkemuError::file(dir))?)
+        .args(["serve", &words])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(LinkemuError::system("start the link's process"))?;
+    let mut said = String::new();
+    if let Some(out) = child.stdout.take() {
+        // Its end means that the process has ended, and why is on the other pipe.
+        let _ = BufReader::new(out).read_line(&mut said);
+    }
+    if said.trim() == READY {
+        return print(&[ask(dir, &plan.name, &Request::Show)?], json);
+    }
+    let mut problem = String::new();
+    if let Some(mut errors) = child.stderr.take() {
+        let _ = errors.read_to_string(&mut problem);
+    }
+    let problem = problem.trim().trim_start_matches("linkemu: ").to_owned();
+    Err(LinkemuError::Refused { name: plan.name, problem })
+}
+
+/// The process of a link in the background.
+fn serve(dir: &Path, plan: &str) -> Result<(), LinkemuError> {
+    let plan: Plan = serde_json::from_str(plan)
+        .map_err(|error| LinkemuError::Refused { name: "?".to_owned(), problem: error.to_string() })?;
+    let stop = stop_on_signals()?;
+    let (mut emulator, served) = open(dir, plan)?;
+    nix::unistd::setsid().map_err(LinkemuError::system("leave the session"))?;
+    println!("{READY}");
+    let null = std::fs::File::options().write(true).open("/dev/null");
+    let null = null.map_err(LinkemuError::system("open /dev/null"))?;
+    nix::unistd::dup2_stdout(&null).map_err(LinkemuError::system("leave standard output"))?;
+    nix::unistd::dup2_stderr(&null).map_err(LinkemuError::system("leave standard error"))?;
+    emulator.run(&stop, &served.asked, &served.news)
+}
+
+fn open(dir: &Path, plan: Plan) -> Result<(Emulator, Served), LinkemuError> {
+    let name = plan.name.clone();
+    let emulator = Emulator::open(plan)?;
+    Ok((emulator, control::serve(dir, &name)?))
+}
+
+/// Set when the process is asked to end.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, LinkemuError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
+        registered.map_err(LinkemuError::system("wait for signals"))?;
+    }
+    Ok(stop)
+}
+
+/// Runs links, a thread each, until all have ended; each then tells what it counted.
+fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
+    let stop = stop_on_signals()?;
+    let links: Vec<_> = plans.into_iter().map(|plan| open(dir, plan)).collect::<Result<_, _>>()?;
+    println!("{READY}");
+    let outcomes = std::thread::scope(|scope| {
+        let threads: Vec<_> = links
+            .into_iter()
+            .map(|(mut emulator, served)| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let outcome = emulator.run(stop, &served.asked, &served.news);
+                    (emulator.report(), outcome)
+                })
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<_>>()
+    });
+    let (reports, outcomes): (Vec<Report>, Vec<_>) = outcomes.into_iter().unzip();
+    print(&reports, false)?;
+    outcomes.into_iter().collect()
+}

@@ -1,0 +1,189 @@
+//! The control socket of a link: a file `NAME.sock` in a directory that only its owner may enter.
+//!
+//! Each connection carries one request and one answer, a line of JSON each. A thread of its own takes them, so that no slow
+//! client holds up packets. Begin at [`serve`] and [`ask`].
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use crate::error::LinkemuError;
+use crate::report::{Answer, Report, Request};
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest request or answer in bytes.
+const LINE_MAX: u64 = 256 << 10;
+/// Requests that wait for the link at most.
+const WAITING_MAX: usize = 16;
+/// What the names of sockets end in.
+const SUFFIX: &str = ".sock";
+
+/// A request on its way to the link.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) reply: Sender<Answer>,
+}
+
+/// The socket's file, which goes with this.
+#[derive(Debug)]
+pub(crate) struct Served {
+    path: PathBuf,
+    /// Requests.
+    pub(crate) asked: Receiver<Asked>,
+    /// Has a byte when there is one.
+    pub(crate) news: UnixStream,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // If somebody removed it before us, it is gone as it should be.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn path_of(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}{SUFFIX}"))
+}
+
+/// Opens the control socket of a link, and takes requests in a thread.
+///
+/// # Errors
+/// When there is such a link, or the directory cannot be written.
+pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
+    if !dir.exists() {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(LinkemuError::file(dir))?;
+    }
+    let path = path_of(dir, name);
+    if UnixStream::connect(&path).is_ok() {
+        return Err(LinkemuError::Exists { name: name.to_owned() });
+    }
+    // What is there belongs to a process that was killed.
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(LinkemuError::file(&path))?;
+    let (to_link, asked) = sync_channel(WAITING_MAX);
+    let (news, waker) = UnixStream::pair().map_err(LinkemuError::system("make a pair of sockets"))?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // A client that goes away, or does not speak, harms nobody else.
+            let _ = take(&stream, &to_link, &waker);
+        }
+    });
+    Ok(Served { path, asked, news })
+}
+
+fn take(mut stream: &UnixStream, to_link: &SyncSender<Asked>, mut waker: &UnixStream) -> std::io::Result<()> {
+    let request = read_line(stream)?;
+    let answer = match serde_json::from_str(&request) {
+        Err(error) => Err(format!("not a request: {error}")),
+        Ok(request) => {
+            let (reply, answers) = channel();
+            let sent = to_link.try_send(Asked { request, reply });
+            waker.write_all(&[1])?;
+            match sent.map(|()| answers.recv_timeout(PATIENCE)) {
+                Ok(Ok(answer)) => answer,
+                _ => Err("it is too busy to answer, or ending".to_owned()),
+            }
+        }
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn read_line(stream: &UnixStream) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE + PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// Asks a link.
+///
+/// # Errors
+/// When there is none of this name, or it refuses.
+pub(crate) fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError> {
+    let path = path_of(dir, name);
+    let mut stream = match UnixStream::connect(&path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Err(LinkemuError::Missing { name: name.to_owned(), dir: dir.to_owned() });
+        }
+        outcome => outcome.map_err(LinkemuError::file(&path))?,
+    };
+    let mut line = serde_json::to_vec(request).unwrap_or_default();
+    line.push(b'\n');
+    stream.write_all(&line).map_err(LinkemuError::file(&path))?;
+    let line = read_line(&stream).map_err(LinkemuError::file(&path))?;
+    let refused = |problem| LinkemuError::Refused { name: name.to_owned(), problem };
+    let answer: Answer = serde_json::from_str(&line).map_err(|error| {
+        refused(format!("it does not answer as a link does ({error}): is it of another version?"))
+    })?;
+    answer.map(|report| *report).map_err(refused)
+}
+
+/// The names of all links, and of those whose process was killed, whose files are removed.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(crate) fn names(dir: &Path) -> Result<(Vec<String>, Vec<String>), LinkemuError> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
+        outcome => outcome.map_err(LinkemuError::file(dir))?,
+    };
+    let files = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        files.filter_map(|file| file.strip_suffix(SUFFIX).map(str::to_owned)).collect();
+    names.sort();
+    let is_dead = |name: &String| {
+        let path = path_of(dir, name);
+        let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
+        UnixStream::connect(&path).is_err_and(refused) && std::fs::remove_file(&path).is_ok()
+    };
+    Ok(names.into_iter().partition(|name| !is_dead(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_reaches_the_link_and_its_answer_the_one_who_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let served = serve(dir.path(), "x").unwrap();
+        let link = std::thread::spawn(move || {
+            let Asked { request, reply } = served.asked.recv().unwrap();
+            reply.send(Err(format!("{request:?}"))).unwrap();
+        });
+        let error = ask(dir.path(), "x", &Request::Stop).unwrap_err().to_string();
+        assert_eq!(error, "link x: Stop");
+        link.join().unwrap();
+    }
+
+    #[test]
+    fn a_name_is_served_once_and_free_again_when_its_process_has_ended_or_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = serve(dir.path(), "x").unwrap();
+        assert!(matches!(serve(dir.path(), "x"), Err(LinkemuError::Exists { .. })));
+        drop(first);
+        assert!(matches!(ask(dir.path(), "x", &Request::Show), Err(LinkemuError::Missing { .. })));
+        // What a killed process leaves is a file that nobody listens behind.
+        drop(UnixListener::bind(path_of(dir.path(), "y")).unwrap());
+        assert_eq!(names(dir.path()).unwrap(), (vec![], vec!["y".to_owned()]));
+        assert_eq!(names(dir.path()).unwrap(), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let _served = serve(dir.path(), "x").unwrap();
+        let mut stream = UnixStream::connect(path_of(dir.path(), "x")).unwrap();
+        stream.write_all(b"hello\n").unwrap();
+        assert!(read_line(&stream).unwrap().contains("not a request"));
+    }
+}

@@ -1,0 +1,171 @@
+//! One emulated link: two interfaces, a direction each way, and a loop that never waits longer than for the next packet.
+//!
+//! Frames go in with the time at which the kernel saw them, so that time spent before they are read is no delay of the link.
+//! Begin at [`Emulator::open`] and [`Emulator::run`].
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use base::Time;
+use netio::{FRAMES_PER_CALL, FrameSocket};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+
+use crate::clock;
+use crate::control::Asked;
+use crate::error::LinkemuError;
+use crate::plan::{Plan, changed};
+use crate::report::{Answer, Report, Request};
+use crate::way::{Way, warnings};
+
+/// How long it sleeps at most, to see that it is to stop.
+const NAP_MAX: Duration = Duration::from_millis(100);
+/// Shorter naps are not worth while: the loop goes round instead.
+const NAP_MIN: Duration = Duration::from_micros(5);
+/// Receive calls of one interface in a turn, before packets that are due are sent.
+const RECEIVES_PER_TURN: usize = 2;
+
+/// One link.
+pub(crate) struct Emulator {
+    plan: Plan,
+    names: [String; 2],
+    seed: u64,
+    sockets: [FrameSocket; 2],
+    /// From a to b, and back.
+    ways: [Way; 2],
+    began: Time,
+    is_realtime: bool,
+}
+
+impl Emulator {
+    /// Opens both interfaces.
+    ///
+    /// # Errors
+    /// When a setting cannot be, or an interface cannot be used.
+    pub(crate) fn open(plan: Plan) -> Result<Emulator, LinkemuError> {
+        let [ab, ba] = plan.configs()?;
+        let seed = plan.seed.unwrap_or_else(|| fastrand::u64(..));
+        Ok(Emulator {
+            names: [plan.a.to_string(), plan.b.to_string()],
+            sockets: [plan.a.open()?, plan.b.open()?],
+            ways: [Way::new(ab, seed), Way::new(ba, seed.wrapping_add(1))],
+            began: clock::now(),
+            is_realtime: false,
+            plan,
+            seed,
+        })
+    }
+
+    /// Passes packets until it is asked to stop, or `stop` is set; `news` has a byte when something is asked.
+    ///
+    /// # Errors
+    /// When an interface went away.
+    pub(crate) fn run(
+        &mut self,
+        stop: &AtomicBool,
+        asked: &Receiver<Asked>,
+        news: &UnixStream,
+    ) -> Result<(), LinkemuError> {
+        self.is_realtime = clock::be_exact()?;
+        let mut is_behind = false;
+        while !stop.load(Ordering::Relaxed) {
+            if !is_behind {
+                self.nap(news)?;
+            }
+            is_behind = self.take(0)? | self.take(1)?;
+            for n in 0..2 {
+                let outcome = self.ways[n].give(&mut self.sockets[1 - n]);
+                is_behind |= outcome.or_else(|error| self.judge(1 - n, error))?;
+            }
+            while let Ok(Asked { request, reply }) = asked.try_recv() {
+                let is_last = request == Request::Stop;
+                // Who asked may have gone; then nobody hears it.
+                let _ = reply.send(self.answer(request));
+                if is_last {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a frame comes, a packet is due, or something is asked.
+    fn nap(&self, news: &UnixStream) -> Result<(), LinkemuError> {
+        let next = self.ways[0].next_wakeup().min(self.ways[1].next_wakeup());
+        let left = next.since(clock::now()).min(NAP_MAX);
+        if left < NAP_MIN {
+            return Ok(());
+        }
+        let mut fds = [self.sockets[0].as_fd(), self.sockets[1].as_fd(), news.as_fd()]
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match ppoll(&mut fds, Some(TimeSpec::from_duration(left)), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(LinkemuError::system("wait for packets")(error)),
+        }
+        if fds[2].any().unwrap_or(false) {
+            // Only that there is news matters.
+            let _ = io::Read::read(&mut &*news, &mut [0; 64]);
+        }
+        Ok(())
+    }
+
+    /// Takes frames of one end; tells whether there may be more.
+    fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
+        let [first, second] = &mut self.ways;
+        let (way, back) = if n == 0 { (first, second) } else { (second, first) };
+        for _ in 0..RECEIVES_PER_TURN {
+            match self.sockets[n].receive(|frame| way.take(frame, back)) {
+                Ok(FRAMES_PER_CALL) => {}
+                Ok(_) => return Ok(false),
+                Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => way.on_unfinishable(),
+                Err(error) => return self.judge(n, error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a failed call matters: an interface that is down may come back, one that is gone does not.
+    fn judge(&self, n: usize, error: io::Error) -> Result<bool, LinkemuError> {
+        let is_down = error.raw_os_error() == Some(Errno::ENETDOWN as i32);
+        if is_down && self.sockets[n].is_up().is_ok() {
+            return Ok(false);
+        }
+        let hint = "it went away: the link has ended";
+        Err(LinkemuError::Interface { place: self.names[n].clone(), source: error, hint })
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        if let Request::Set { both, ab, ba } = request {
+            let now = [self.ways[0].config(), self.ways[1].config()];
+            let [ab, ba] =
+                changed(now, &both, [&ab, &ba]).map_err(|error| error.at(&self.plan.name).to_string())?;
+            self.ways[0].set_config(ab);
+            self.ways[1].set_config(ba);
+        }
+        Ok(Box::new(self.report()))
+    }
+
+    /// What it has to tell.
+    pub(crate) fn report(&mut self) -> Report {
+        let [a, b] = [self.names[0].as_str(), self.names[1].as_str()];
+        let [ab, ba] = &mut self.ways;
+        let [at_a, at_b] = &mut self.sockets;
+        let directions = [ab.report([a, b], at_a), ba.report([b, a], at_b)];
+        Report {
+            name: self.plan.name.clone(),
+            a: a.to_owned(),
+            b: b.to_owned(),
+            pid: std::process::id(),
+            seed: self.seed,
+            realtime: self.is_realtime,
+            uptime_s: clock::now().since(self.began).as_secs_f64(),
+            warnings: directions.iter().flat_map(warnings).collect(),
+            directions,
+        }
+    }
+}

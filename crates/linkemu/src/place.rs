@@ -1,0 +1,123 @@
+//! An end of a link: an interface, perhaps in another network namespace.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use netio::FrameSocket;
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, setns};
+use serde::{Deserialize, Serialize};
+
+use crate::error::LinkemuError;
+
+/// Where `ip netns add` puts namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// An end of a link, written `INTERFACE` or `NAMESPACE:INTERFACE`; a namespace with a `/` in it is a path.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Place {
+    namespace: Option<String>,
+    /// The interface's name.
+    pub interface: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}:{}", self.interface),
+            None => f.write_str(&self.interface),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = LinkemuError;
+
+    fn from_str(text: &str) -> Result<Place, LinkemuError> {
+        let (namespace, interface) = match text.rsplit_once(':') {
+            Some((namespace, interface)) => (Some(namespace.to_owned()), interface),
+            None => (None, text),
+        };
+        let is_name = !interface.is_empty() && interface.len() < 16 && !interface.contains(['/', ' ']);
+        if !is_name || namespace.as_ref().is_some_and(String::is_empty) {
+            return Err(LinkemuError::Place { text: text.to_owned() });
+        }
+        Ok(Place { namespace, interface: interface.to_owned() })
+    }
+}
+
+impl TryFrom<String> for Place {
+    type Error = LinkemuError;
+
+    fn try_from(text: String) -> Result<Place, LinkemuError> {
+        text.parse()
+    }
+}
+
+impl From<Place> for String {
+    fn from(place: Place) -> String {
+        place.to_string()
+    }
+}
+
+impl Place {
+    /// The file of the namespace.
+    fn path(&self) -> Option<PathBuf> {
+        let namespace = self.namespace.as_ref()?;
+        Some(if namespace.contains('/') { namespace.into() } else { Path::new(NAMESPACES).join(namespace) })
+    }
+
+    /// Opens the interface's sockets, in a thread of its own that enters the namespace.
+    ///
+    /// # Errors
+    /// When namespace or interface is missing, the interface is down, or rights are.
+    pub(crate) fn open(&self) -> Result<FrameSocket, LinkemuError> {
+        let opening = std::thread::scope(|scope| scope.spawn(|| self.open_here()).join());
+        opening.unwrap_or_else(|_| {
+            Err(LinkemuError::System { what: "open an interface", source: io::ErrorKind::Other.into() })
+        })
+    }
+
+    fn open_here(&self) -> Result<FrameSocket, LinkemuError> {
+        if let Some(path) = self.path() {
+            let fail = |source: io::Error| LinkemuError::Namespace { path: path.clone(), source };
+            let file = File::open(&path).map_err(fail)?;
+            setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| fail(e.into()))?;
+        }
+        let fail =
+            |hint| move |source: io::Error| LinkemuError::Interface { place: self.to_string(), source, hint };
+        let index = if_nametoindex(self.interface.as_str())
+            .map_err(|e| fail("`ip link` tells which there are")(e.into()))?;
+        let socket = FrameSocket::open(index).map_err(fail("it takes root (CAP_NET_RAW)"))?;
+        match socket.is_up() {
+            Ok(true) => Ok(socket),
+            Ok(false) => Err(LinkemuError::Down { place: self.to_string() }),
+            Err(source) => Err(fail("it went away")(source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_an_interface_or_one_in_a_namespace() {
+        for (text, path) in [
+            ("eth0", None),
+            ("red:eth0", Some("/run/netns/red")),
+            ("/proc/7/ns/net:eth0", Some("/proc/7/ns/net")),
+        ] {
+            let place: Place = text.parse().unwrap();
+            assert_eq!((place.interface.as_str(), place.path()), ("eth0", path.map(PathBuf::from)), "{text}");
+            assert_eq!(place.to_string(), text);
+        }
+        for text in ["", ":eth0", "red:", "an-interface-name-too-long", "a/b"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
+}

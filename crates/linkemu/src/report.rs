@@ -1,0 +1,93 @@
+//! What a link tells of itself, and what it is asked: one JSON object a line on the control socket.
+
+use std::collections::BTreeMap;
+
+use netem::{Counters, Spec};
+use serde::{Deserialize, Serialize};
+
+use crate::lateness::LatenessReport;
+
+/// What a link is asked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// To tell of itself.
+    Show,
+    /// To change, from the next packet on.
+    Set {
+        /// Settings of both directions.
+        both: Spec,
+        /// Of that from a to b.
+        ab: Spec,
+        /// Of that from b to a.
+        ba: Spec,
+    },
+    /// To end.
+    Stop,
+}
+
+/// What it answers: a report, or why not.
+pub type Answer = Result<Box<Report>, String>;
+
+/// What a link tells of itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// One end.
+    pub a: String,
+    /// The other end.
+    pub b: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where its random numbers began.
+    pub seed: u64,
+    /// Whether it is scheduled before ordinary processes.
+    pub realtime: bool,
+    /// Seconds since it began.
+    pub uptime_s: f64,
+    /// What it could not do in time, or not at all; empty if all is well.
+    pub warnings: Vec<String>,
+    /// From a to b, and from b to a.
+    pub directions: [DirectionReport; 2],
+}
+
+/// What a direction tells of itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DirectionReport {
+    /// Where packets come from.
+    pub from: String,
+    /// Where they go to.
+    pub to: String,
+    /// What differs from a link that changes nothing.
+    pub settings: BTreeMap<String, String>,
+    /// Packets that wait for the wire now.
+    pub queue_packets: usize,
+    /// Their bytes.
+    pub queue_bytes: usize,
+    /// Packets that are in, waiting or on the wire.
+    pub held: usize,
+    /// The fates of packets.
+    pub packets: Counters,
+    /// What the program around the link counted.
+    pub frames: FrameCounters,
+    /// How late packets left.
+    pub late: LatenessReport,
+}
+
+/// What the program around the link counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FrameCounters {
+    /// Frames that came too fast to be taken.
+    pub missed: u64,
+    /// Frames with work left to be done that is not known.
+    pub unfinishable: u64,
+    /// Packets given to the other interface.
+    pub sent: u64,
+    /// Packets that the other interface refused.
+    pub refused: u64,
+    /// ICMP messages about the MTU.
+    pub mtu_reports: u64,
+    /// Fragments made.
+    pub fragments: u64,
+}

@@ -1,0 +1,70 @@
+//! Reports for people.
+
+use std::fmt::Write;
+
+use crate::report::{DirectionReport, Report};
+
+/// A link in lines.
+pub(crate) fn text(report: &Report) -> String {
+    let scheduling =
+        if report.realtime { "real-time" } else { "ordinary (no right to real-time scheduling)" };
+    let mut out = format!(
+        "link {}: {} - {}, process {}, {scheduling}, seed {}, up {:.0} s\n",
+        report.name, report.a, report.b, report.pid, report.seed, report.uptime_s
+    );
+    report.directions.iter().for_each(|direction| add_direction(&mut out, direction));
+    for warning in &report.warnings {
+        let _ = writeln!(out, "  WARNING: {warning}");
+    }
+    out
+}
+
+fn add_direction(out: &mut String, direction: &DirectionReport) {
+    let settings: Vec<String> =
+        direction.settings.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    let settings = if settings.is_empty() { "as a cable".to_owned() } else { settings.join(", ") };
+    let (packets, frames, late) = (&direction.packets, &direction.frames, &direction.late);
+    let _ = writeln!(out, "  {} -> {}: {settings}", direction.from, direction.to);
+    let _ = writeln!(
+        out,
+        "    in {} packets ({} bytes), passed {}, lost {}{}",
+        packets.offered,
+        packets.offered_bytes,
+        packets.passed,
+        packets.lost(),
+        causes(direction)
+    );
+    let _ = writeln!(
+        out,
+        "    waiting {} packets ({} bytes), {} on the way, sent {}; corrupted {}, copied {}, reordered {}, marked {}",
+        direction.queue_packets,
+        direction.queue_bytes,
+        direction.held.saturating_sub(direction.queue_packets),
+        frames.sent,
+        packets.corrupted,
+        packets.duplicated,
+        packets.reordered,
+        packets.marked
+    );
+    let _ = writeln!(
+        out,
+        "    left late by: half of them up to {} us, 99 % up to {} us, the latest {} us",
+        late.p50_us, late.p99_us, late.max_us
+    );
+}
+
+/// Why packets were lost, if any were.
+fn causes(direction: &DirectionReport) -> String {
+    let p = &direction.packets;
+    let causes = [
+        (p.lost_by_chance, "by chance"),
+        (p.lost_in_queue, "queue full"),
+        (p.lost_by_cut, "cut"),
+        (p.lost_for_length, "too long"),
+        (p.lost_for_ecn, "for their ECN bits"),
+        (p.lost_for_room, "no room"),
+    ];
+    let causes: Vec<String> =
+        causes.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{why} {count}")).collect();
+    if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) }
+}

@@ -1,0 +1,284 @@
+//! One direction of an emulated link: frames in, packets through the line, frames out.
+//!
+//! Begin at [`Way::take`] and [`Way::give`].
+
+use base::Time;
+use netem::{Delivery, LaneConfig, Line};
+use netio::{FRAMES_PER_CALL, Frame, FrameSocket};
+
+use crate::clock;
+use crate::finish::finish;
+use crate::lateness::{LATE, Lateness, LatenessReport};
+use crate::packet::Layout;
+use crate::report::{DirectionReport, FrameCounters};
+use crate::too_long;
+
+/// Messages about the MTU in a second, at most (RFC 4443, section 2.4 (f): there must be a limit).
+const MTU_REPORTS_PER_SECOND: u32 = 1000;
+/// Packets given out in one turn at most, before frames are taken again.
+const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
+/// A hundredth of the packets may be late before it is worth a warning.
+const LATE_SHARE: u64 = 100;
+
+/// A frame, and where its packet is.
+#[derive(Clone, Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+/// One direction.
+pub(crate) struct Way {
+    line: Line<Held>,
+    frames: FrameCounters,
+    late: Lateness,
+    /// The time of the last packet that went in; the line's time never goes back.
+    last: Time,
+    /// The second of the last message about the MTU, and how many there were in it.
+    reports: (u64, u32),
+    outgoing: Vec<Vec<u8>>,
+}
+
+impl Way {
+    pub(crate) fn new(config: LaneConfig, seed: u64) -> Way {
+        Way {
+            line: Line::new(config, seed),
+            frames: FrameCounters::default(),
+            late: Lateness::new(),
+            last: Time::ZERO,
+            reports: (0, 0),
+            outgoing: Vec::new(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &LaneConfig {
+        self.line.config()
+    }
+
+    pub(crate) fn set_config(&mut self, config: LaneConfig) {
+        self.line.set_config(config);
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Time {
+        self.line.next_wakeup()
+    }
+
+    /// A frame came; `back` is the other direction.
+    pub(crate) fn take(&mut self, frame: &Frame<'_>, back: &mut Way) {
+        let at = clock::time_of(frame.seen_at);
+        if finish(frame.bytes, frame.offload, |packet| self.put(at, packet, back)).is_err() {
+            self.on_unfinishable();
+        }
+    }
+
+    /// A frame came with work left that the kernel could not put in words, and is lost.
+    pub(crate) fn on_unfinishable(&mut self) {
+        self.frames.unfinishable += 1;
+    }
+
+    fn put(&mut self, at: Time, bytes: Vec<u8>, back: &mut Way) {
+        self.last = self.last.max(at);
+        let layout = Layout::of(&bytes);
+        let mtu = self.line.config().mtu;
+        if layout.length <= mtu || self.line.config().cut {
+            self.enqueue(bytes, layout);
+            return;
+        }
+        let fragments = too_long::fragments(&bytes, &layout, mtu);
+        self.frames.fragments += fragments.len() as u64;
+        if fragments.is_empty() {
+            self.report_mtu(&bytes, &layout, mtu, back);
+            self.enqueue(bytes, layout);
+        }
+        for fragment in fragments {
+            let layout = Layout::of(&fragment);
+            self.enqueue(fragment, layout);
+        }
+    }
+
+    fn enqueue(&mut self, bytes: Vec<u8>, layout: Layout) {
+        let ecn = layout.ecn(&bytes);
+        // The line counts what is lost, and nobody else needs to know.
+        let _ = self.line.enqueue(self.last, layout.length, ecn, Held { bytes, layout });
+    }
+
+    fn report_mtu(&mut self, bytes: &[u8], layout: &Layout, mtu: usize, back: &mut Way) {
+        let second = self.last.as_millis() / 1000;
+        if second != self.reports.0 {
+            self.reports = (second, 0);
+        }
+        if !self.line.config().reports_mtu || self.reports.1 >= MTU_REPORTS_PER_SECOND {
+            return;
+        }
+        if let Some(answer) = too_long::answer(bytes, layout, mtu) {
+            self.reports.1 += 1;
+            self.frames.mtu_reports += 1;
+            back.last = back.last.max(self.last);
+            let layout = Layout::of(&answer);
+            back.enqueue(answer, layout);
+        }
+    }
+
+    /// Sends what is due; tells whether more is.
+    ///
+    /// # Errors
+    /// When the interface is down or gone.
+    pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<bool> {
+        for _ in 0..PACKETS_PER_TURN / FRAMES_PER_CALL {
+            let now = clock::now();
+            while self.outgoing.len() < FRAMES_PER_CALL
+                && let Some(delivery) = self.line.dequeue(now)
+            {
+                self.late.note(now.since(delivery.due));
+                self.outgoing.push(finished(delivery));
+            }
+            if self.outgoing.is_empty() {
+                return Ok(false);
+            }
+            let frames: Vec<&[u8]> = self.outgoing.iter().map(Vec::as_slice).collect();
+            let count = frames.len();
+            let outcome = to.send(&frames);
+            self.outgoing.clear();
+            let sent = outcome?.sent;
+            self.frames.sent += sent as u64;
+            self.frames.refused += (count - sent) as u64;
+        }
+        Ok(self.line.next_wakeup() <= clock::now())
+    }
+
+    /// What it has to tell; `from` is the socket that its frames come by.
+    pub(crate) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
+        self.frames.missed = from.missed().unwrap_or(self.frames.missed);
+        let (queue_packets, queue_bytes) = self.line.queue(self.last.max(clock::now()));
+        DirectionReport {
+            from: names[0].to_owned(),
+            to: names[1].to_owned(),
+            settings: netem::settings(self.line.config())
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+            queue_packets,
+            queue_bytes,
+            held: self.line.held(),
+            packets: *self.line.counters(),
+            frames: self.frames,
+            late: self.late.report(),
+        }
+    }
+}
+
+/// The frame as it leaves.
+fn finished(delivery: Delivery<Held>) -> Vec<u8> {
+    let Held { mut bytes, layout } = delivery.packet;
+    if layout.ecn(&bytes) != delivery.ecn {
+        layout.set_ecn(&mut bytes, delivery.ecn);
+    }
+    if let Some(bit) = delivery.flip
+        && let Some(byte) = bytes.get_mut(layout.at + bit / 8)
+    {
+        *byte ^= 1 << (bit % 8);
+    }
+    bytes
+}
+
+/// What a direction could not do in time, or not at all.
+pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
+    let DirectionReport { from, to, frames, late, packets, .. } = direction;
+    let LatenessReport { packets: left, late: behind, p99_us, max_us, .. } = *late;
+    let cases = [
+        (
+            behind * LATE_SHARE > left,
+            format!(
+                "cannot keep up: {behind} of {left} packets left more than {} ms late (99 % within {p99_us} us, the \
+                 latest {max_us} us): this host is too busy or too slow",
+                LATE.as_millis()
+            ),
+        ),
+        (frames.missed > 0, format!("cannot keep up: {} frames came too fast and were lost", frames.missed)),
+        (
+            frames.refused > 0,
+            format!(
+                "{} packets were refused by {to}: its MTU is smaller, or its queue was full",
+                frames.refused
+            ),
+        ),
+        (
+            frames.unfinishable > 0,
+            format!(
+                "{} segments of an unknown kind were lost: turn offloads off at {from}",
+                frames.unfinishable
+            ),
+        ),
+        (
+            packets.lost_for_room > 0,
+            format!("{} packets were lost because more could not be held", packets.lost_for_room),
+        ),
+    ];
+    let said = cases.into_iter().filter(|(is_so, _)| *is_so);
+    said.map(|(_, text)| format!("{from} to {to}: {text}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netem::Spec;
+    use netio::Offload;
+
+    fn way(settings: &str) -> Way {
+        Way::new(Spec::parse(settings).unwrap().apply(&LaneConfig::TRANSPARENT).unwrap(), 1)
+    }
+
+    /// A frame with an IPv4 packet of 1,000 bytes that must not be fragmented.
+    fn frame(flags: u8) -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        frame.extend([0x45, 2, 0x03, 0xe8, 0, 7, flags, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.resize(14 + 1000, 0);
+        frame
+    }
+
+    fn take(way: &mut Way, back: &mut Way, bytes: &[u8]) {
+        way.take(&Frame { bytes, seen_at: None, offload: Offload::default() }, back);
+    }
+
+    #[test]
+    fn a_packet_too_long_is_reported_to_its_sender_or_vanishes() {
+        for (settings, reports) in [("mtu=900", 1), ("mtu=900 mtu-report=no", 0)] {
+            let (mut way, mut back) = (way(settings), way(""));
+            take(&mut way, &mut back, &frame(0x40));
+            assert_eq!((way.line.held(), back.line.held()), (0, reports), "{settings}");
+            assert_eq!(way.line.counters().lost_for_length, 1);
+        }
+    }
+
+    #[test]
+    fn a_packet_too_long_that_may_be_fragmented_passes_in_fragments() {
+        let (mut way, mut back) = (way("mtu=900"), way(""));
+        take(&mut way, &mut back, &frame(0));
+        assert_eq!((way.line.held(), back.line.held(), way.frames.fragments), (2, 0, 2));
+    }
+
+    #[test]
+    fn messages_about_the_mtu_have_a_limit() {
+        let (mut way, mut back) = (way("mtu=900"), way(""));
+        for _ in 0..MTU_REPORTS_PER_SECOND + 500 {
+            take(&mut way, &mut back, &frame(0x40));
+        }
+        // The second may end in between.
+        assert!(way.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", way.frames);
+    }
+
+    #[test]
+    fn a_frame_leaves_with_its_mark_and_its_flipped_bit() {
+        let bytes = frame(0x40);
+        let layout = Layout::of(&bytes);
+        let delivery = Delivery {
+            packet: Held { bytes: bytes.clone(), layout },
+            due: Time::ZERO,
+            ecn: base::Ecn::Ce,
+            flip: Some(8 * 100 + 3),
+        };
+        let left = finished(delivery);
+        assert_eq!((left[15], left[114]), (3, 8));
+        assert_eq!(crate::checksum::sum(&left[14..34], 0), 0xffff);
+    }
+}
