@@ -2,6 +2,7 @@
 //!
 //! Each runs with a configuration of its own below its host's directory, never the system's.
 
+pub mod icecast;
 pub mod nginx;
 pub mod roundtrip;
 pub mod ssh;
@@ -10,6 +11,7 @@ use crate::host::Host;
 use std::path::Path;
 use std::process::Command;
 
+pub use icecast::Icecast;
 pub use nginx::Nginx;
 pub use roundtrip::Roundtrip;
 pub use ssh::Sshd;

@@ -3,6 +3,7 @@
 //! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
+mod audio;
 mod benched;
 mod birth;
 mod calls;

@@ -1,0 +1,105 @@
+//! Icecast, a streaming server, with ffmpeg as the source that plays a file to it in real time.
+
+use crate::host::Host;
+use crate::process::Process;
+use anyhow::{Context, Result};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Where Debian keeps the server.
+pub const PROGRAM: &str = "/usr/bin/icecast2";
+/// How long Icecast may take to listen, or a source to be heard.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running Icecast.
+#[derive(Debug)]
+pub struct Icecast {
+    host: Host,
+    process: Process,
+    port: u16,
+}
+
+impl Icecast {
+    /// Starts Icecast on these ports of all IPv4 addresses of the host.
+    ///
+    /// # Errors
+    /// When Icecast is missing, or does not listen within 10 s.
+    pub fn start(host: &Host, ports: &[u16]) -> Result<Self> {
+        let dir = host.dir()?.join("icecast");
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::write(dir.join("icecast.xml"), configuration(&dir, ports))?;
+        // It refuses to run as root, and reads and writes nothing but its own directory.
+        let mut command = host.command("unshare");
+        command.args(["--user", "--map-user=65534", PROGRAM, "-c"]).arg(dir.join("icecast.xml"));
+        let process = host.spawn("icecast", command)?;
+        let port = *ports.first().context("a server needs a port")?;
+        let mut icecast = Self { host: host.clone(), process, port };
+        let filter = format!("sport = :{port}");
+        icecast.process.wait_until("icecast listening", START_LIMIT, |_| {
+            host.tool("ss", &["-Hltn", &filter]).is_ok_and(|sockets| !sockets.is_empty())
+        })?;
+        Ok(icecast)
+    }
+
+    /// Plays an Ogg file to the server, on its own host, in real time, as `/play.ogg`; returns when it can be heard.
+    ///
+    /// # Errors
+    /// When ffmpeg is missing, or nothing can be heard within 10 s.
+    pub fn play(&self, file: &Path) -> Result<Process> {
+        let mut command = self.host.command("ffmpeg");
+        command.args(["-nostdin", "-v", "warning", "-re", "-i"]).arg(file);
+        // Short pages: what is heard is not late by more than a tenth of a second.
+        command.args([
+            "-c",
+            "copy",
+            "-f",
+            "ogg",
+            "-page_duration",
+            "100000",
+            "-content_type",
+            "application/ogg",
+        ]);
+        command.arg(format!("icecast://source:secret@127.0.0.1:{}/play.ogg", self.port));
+        let mut source = self.host.spawn("source", command)?;
+        let url = format!("http://127.0.0.1:{}/status-json.xsl", self.port);
+        source.wait_until("a stream that can be heard", START_LIMIT, |_| {
+            self.host
+                .tool("curl", &["-s", "--max-time", "2", &url])
+                .is_ok_and(|told| told.contains("play.ogg"))
+        })?;
+        Ok(source)
+    }
+}
+
+/// `curl` of the stream of an Icecast at `to` into a file, which grows as bytes come.
+pub fn listen(host: &Host, to: IpAddr, port: u16, into: &Path) -> Command {
+    let mut command = host.command("curl");
+    command.args(["--silent", "--show-error", "--no-buffer", "--output"]).arg(into);
+    command.arg(format!("http://{to}:{port}/play.ogg"));
+    command
+}
+
+fn configuration(dir: &Path, ports: &[u16]) -> String {
+    let sockets: String = ports
+        .iter()
+        .map(|port| {
+            format!(
+                "<listen-socket><port>{port}</port><bind-address>0.0.0.0</bind-address></listen-socket>\n"
+            )
+        })
+        .collect();
+    format!(
+        "<icecast>
+<limits><clients>100</clients><sources>2</sources><burst-on-connect>0</burst-on-connect></limits>
+<authentication><source-password>secret</source-password></authentication>
+<hostname>localhost</hostname>
+{sockets}<fileserve>1</fileserve>
+<paths><logdir>{0}</logdir><webroot>/usr/share/icecast2/web</webroot><adminroot>/usr/share/icecast2/admin</adminroot></paths>
+<logging><accesslog>access.log</accesslog><errorlog>error.log</errorlog><loglevel>3</loglevel></logging>
+</icecast>
+",
+        dir.display()
+    )
+}
