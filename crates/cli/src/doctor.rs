@@ -1,7 +1,7 @@
 //! What this host lacks for sctpify, found without a daemon; and what the daemon itself finds.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use control::{Check, DoctorReport, Level, Request, Response};
@@ -14,6 +14,8 @@ use rules::Settings;
 
 /// The SCTP port that a peer is asked for: ssh, which most hosts have; a refusal is an answer as well.
 const ANY_SCTP_PORT: u16 = 22;
+/// The name of the check that the daemon makes too.
+const NAT: &str = "NAT";
 
 /// Looks, prints, and fails if something is missing.
 pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliError> {
@@ -24,7 +26,12 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
             report.checks.push(Check::ok("daemon", format!("answers on {}", session.control.display())));
             report.checks.retain(|ours| found.checks.iter().all(|theirs| theirs.name != ours.name));
             report.checks.extend(found.checks);
-            report.checks.extend(peer.map(|peer| way_to(session, peer)).unwrap_or_default());
+            if let Some(peer) = peer {
+                // What the daemon has seen counts for more than what addresses look like.
+                let is_known = report.checks.iter().any(|check| check.name == NAT);
+                report.checks.extend(nat(peer).filter(|_| !is_known));
+                report.checks.extend(way_to(session, peer));
+            }
         }
         Ok(other) => return Err(unexpected(&other)),
         Err(CliError::NoDaemon(text)) if host.is_some() => return Err(CliError::NoDaemon(text)),
@@ -56,6 +63,33 @@ fn way_to(session: Session<'_>, peer: IpAddr) -> Vec<Check> {
     };
     let port = port.unwrap_or(Settings::default().udp_port);
     probe::checks(peer, port, ANY_SCTP_PORT)
+}
+
+/// What the addresses at both ends say of a NAT between; none if this host has no way to the peer.
+fn nat(peer: IpAddr) -> Option<Check> {
+    let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Sends nothing: the kernel picks the route, and with it the address.
+    socket.connect((peer, ANY_SCTP_PORT)).ok()?;
+    Some(nat_between(socket.local_addr().ok()?.ip(), peer))
+}
+
+fn nat_between(ours: IpAddr, peer: IpAddr) -> Check {
+    if !is_private(ours) || is_private(peer) {
+        return Check::ok(NAT, format!("no sign of one between {ours} and {peer}"));
+    }
+    let found = format!("{ours} of this host is private and {peer} is not: a NAT is on the way");
+    let remedy = "nothing for connections from here: they go by UDP; to be connected to, forward UDP 9899 (docs/networks.md)";
+    Check::bad(NAT, Level::Warning, found, remedy)
+}
+
+/// Whether the address means nothing outside of its own network: RFC 1918, 6598, 3927, 4193, 4291.
+fn is_private(address: IpAddr) -> bool {
+    const SHARED: (u32, u32) = (0x6440_0000, 0xffc0_0000);
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || u32::from(v4) & SHARED.1 == SHARED.0,
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
 }
 
 fn local_checks() -> Vec<Check> {
@@ -113,5 +147,16 @@ mod tests {
         assert_eq!(privileges("Name:\tx\nCapEff:\t000001ffffffffff\n").level, Level::Ok);
         let lacking = privileges("CapEff:\t0000000000001000\n");
         assert_eq!(lacking.found, "this user lacks CAP_NET_RAW, CAP_SYS_ADMIN");
+    }
+
+    #[test]
+    fn a_private_address_here_and_a_public_one_there_need_a_nat() {
+        let level = |ours: &str, peer: &str| nat_between(ours.parse().unwrap(), peer.parse().unwrap()).level;
+        for ours in ["10.1.2.3", "172.31.0.1", "192.168.0.1", "100.127.255.1", "169.254.1.1"] {
+            assert_eq!(level(ours, "203.0.113.7"), Level::Warning, "{ours}");
+            assert_eq!(level(ours, "10.9.9.9"), Level::Ok, "{ours}");
+        }
+        assert_eq!(level("100.128.0.1", "203.0.113.7"), Level::Ok);
+        assert_eq!(level("fd00::1", "2001:db8::1"), Level::Warning);
     }
 }

@@ -1,15 +1,19 @@
-//! Looks at the way to a host with real packets: INITs in UDP, which need no privilege.
+//! Looks at the way to a host with real packets: INITs in UDP, which need no privilege, and one over IP itself, which does.
 //!
 //! Whatever SCTP answers (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that somebody
 //! speaks SCTP there, and that nobody rewrites checksums. A second, large INIT tells whether full packets pass. Nothing is
 //! set up at the peer: it keeps nothing of an INIT (RFC 9260 section 5.1.3).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use control::{Check, Level};
+use nix::errno::Errno;
+use relay::TRUNK_ADAPTATION;
+use relay::trunk::TRUNK_STREAMS;
+use socket2::{Domain, Protocol, Socket, Type};
 use wire::{
     ChecksumMode, Chunk, CommonHeader, Init, Packet, PacketError, PacketWriter, Parameter, Parameters, Tsn,
     VerificationTag,
@@ -22,7 +26,23 @@ const TRIES: usize = 3;
 const ROOM: usize = 1500;
 /// Padding that makes an INIT of 1,400 bytes: with UDP and IP it fills most links' 1,500 well.
 const PADDING: usize = 1364;
+/// Padding that gives an answer room for addresses: it is at most three times as long as the question.
+const FOR_ADDRESSES: usize = 500;
 const A_RWND: u32 = 65_536;
+/// As many as a daemon asks for; a question with fewer would be refused where associations are shared.
+const STREAMS: u16 = TRUNK_STREAMS;
+/// The SCTP port of associations that connections share (docs/trunk.md).
+const TRUNK_PORT: u16 = 9899;
+const SCTP: i32 = 132;
+/// Packets looked at for the answer to one INIT: a raw socket gets those of all associations with the peer.
+const STRANGERS_MAX: usize = 64;
+
+/// What carries the INIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Udp,
+    Ip,
+}
 
 /// What came back.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,25 +53,58 @@ enum Answer {
     BadChecksum,
     /// The host says that nobody listens on the UDP port.
     Closed,
+    /// This user may not send that.
+    NotAllowed,
     /// This host has no way there.
     NoRoute(String),
     Silence,
 }
 
-/// Looks at the way to `peer`'s UDP port, SCTP port `sctp_port`.
+/// Looks at the way to `peer`: its UDP port, SCTP port `sctp_port`, and IP protocol 132.
 pub(crate) fn checks(peer: IpAddr, udp_port: u16, sctp_port: u16) -> Vec<Check> {
     let to = SocketAddr::new(peer, udp_port);
-    let small = ask(to, sctp_port, 0);
+    let question = Question { sctp_port, padding: 0, adaptation: None };
+    let small = ask(Over::Udp, to, question);
     let mut checks = vec![reachability(to, &small)];
-    if let Answer::Sctp(addresses) = &small {
+    if let Answer::Sctp(_) = &small {
         checks.push(Check::ok("checksums", "arrive as they were sent"));
-        checks.push(size(&ask(to, sctp_port, PADDING)));
-        if !addresses.is_empty() {
-            let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-            checks.push(Check::ok("peer's addresses", list.join(", ")));
-        }
+        checks.push(size(&ask(Over::Udp, to, Question { padding: PADDING, ..question })));
+        checks.extend(advertised(to));
     }
+    // A raw socket has no ports.
+    checks.push(bare(peer, &ask(Over::Ip, SocketAddr::new(peer, 0), question)));
     checks
+}
+
+/// What the peer offers to a daemon that wants to share an association: all its addresses, where it does so.
+fn advertised(to: SocketAddr) -> Option<Check> {
+    let question =
+        Question { sctp_port: TRUNK_PORT, padding: FOR_ADDRESSES, adaptation: Some(TRUNK_ADAPTATION) };
+    let Answer::Sctp(addresses) = ask(Over::Udp, to, question) else { return None };
+    let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    (!list.is_empty()).then(|| Check::ok("peer's addresses", format!("it offers {}", list.join(", "))))
+}
+
+/// SCTP straight over IP.
+fn bare(peer: IpAddr, answer: &Answer) -> Check {
+    let less = |found: String, remedy: &str| Check::bad("IP protocol 132", Level::Warning, found, remedy);
+    match answer {
+        Answer::Sctp(_) => Check::ok("IP protocol 132", format!("{peer} answers")),
+        Answer::NotAllowed => less("not tried: that needs CAP_NET_RAW".to_owned(), "ask again as root"),
+        Answer::Closed => less(
+            format!("{peer} has no SCTP over IP"),
+            "nothing, where SCTP in UDP works; else see its setting carriers",
+        ),
+        Answer::BadChecksum => less(
+            format!("{peer} answers, but with a wrong checksum"),
+            "a NAT that meddles with SCTP: `sctpify set carriers=udp`",
+        ),
+        Answer::NoRoute(why) => less(format!("cannot be sent: {why}"), "look at firewalls of this host"),
+        Answer::Silence => less(
+            format!("no answer from {peer}: a NAT or a firewall on the way lets UDP pass at most"),
+            "nothing, where SCTP in UDP works",
+        ),
+    }
 }
 
 fn reachability(to: SocketAddr, answer: &Answer) -> Check {
@@ -71,6 +124,7 @@ fn reachability(to: SocketAddr, answer: &Answer) -> Check {
             format!("no answer from {to}"),
             "let UDP pass to that port in firewalls on the way, both directions; or sctpifyd does not run there",
         ),
+        Answer::NotAllowed => bad(format!("nothing may be sent to {to}"), "look at firewalls of this host"),
     }
 }
 
@@ -86,10 +140,19 @@ fn size(answer: &Answer) -> Check {
     }
 }
 
-fn ask(to: SocketAddr, sctp_port: u16, padding: usize) -> Answer {
-    let outcome = socket(to).and_then(|socket| {
+/// What an INIT asks for.
+#[derive(Clone, Copy)]
+struct Question {
+    sctp_port: u16,
+    /// Bytes of padding.
+    padding: usize,
+    adaptation: Option<u32>,
+}
+
+fn ask(over: Over, to: SocketAddr, question: Question) -> Answer {
+    let outcome = socket(over, to).and_then(|socket| {
         for _ in 0..TRIES {
-            if let Some(answer) = exchange(&socket, sctp_port, padding)? {
+            if let Some(answer) = exchange(over, &socket, question)? {
                 return Ok(answer);
             }
         }
@@ -97,45 +160,69 @@ fn ask(to: SocketAddr, sctp_port: u16, padding: usize) -> Answer {
     });
     outcome.unwrap_or_else(|error| match error.kind() {
         ErrorKind::ConnectionRefused => Answer::Closed,
+        ErrorKind::PermissionDenied => Answer::NotAllowed,
+        _ if error.raw_os_error() == Some(Errno::ENOPROTOOPT as i32) => Answer::Closed,
         _ => Answer::NoRoute(error.to_string()),
     })
 }
 
-fn socket(to: SocketAddr) -> io::Result<UdpSocket> {
-    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(to)?;
+fn socket(over: Over, to: SocketAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(to);
+    let socket = match over {
+        Over::Udp => Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?,
+        Over::Ip => Socket::new(domain, Type::RAW, Some(Protocol::from(SCTP)))?,
+    };
+    socket.connect(&to.into())?;
     socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
 /// One INIT and its answer; none in time is None.
-fn exchange(socket: &UdpSocket, sctp_port: u16, padding: usize) -> io::Result<Option<Answer>> {
+fn exchange(over: Over, mut socket: &Socket, question: Question) -> io::Result<Option<Answer>> {
     let tag = random().max(1);
     let mut buffer = [0; ROOM];
-    let length = write_init(&mut buffer, sctp_port, tag, padding);
+    let length = write_init(&mut buffer, tag, question);
     socket.send(&buffer[..length])?;
-    match socket.recv(&mut buffer) {
-        Ok(length) => Ok(read(&buffer[..length], tag)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
-        Err(error) => Err(error),
+    for _ in 0..STRANGERS_MAX {
+        let length = match socket.read(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let start = if over == Over::Ip { header_length(&buffer[..length]) } else { 0 };
+        let answer = buffer[..length].get(start..).and_then(|packet| read(packet, tag));
+        if answer.is_some() {
+            return Ok(answer);
+        }
+    }
+    Ok(None)
+}
+
+/// Bytes of the IPv4 header, which a raw socket hands out; there is none of IPv6.
+fn header_length(packet: &[u8]) -> usize {
+    match packet.first() {
+        Some(first) if first >> 4 == 4 => usize::from(first & 0xf) * 4,
+        _ => 0,
     }
 }
 
-fn write_init(buffer: &mut [u8], sctp_port: u16, tag: u32, padding: usize) -> usize {
+fn write_init(buffer: &mut [u8], tag: u32, question: Question) -> usize {
     // Any port of the dynamic range: the answer comes to our UDP port.
     let source_port = 49_152 | (random() as u16);
     // An INIT has no tag to verify yet (RFC 9260 section 8.5.1).
-    let header = CommonHeader { source_port, destination_port: sctp_port, tag: VerificationTag(0) };
-    let parameters = [Parameter::Padding { len: padding }];
-    let used = if padding > 0 { &parameters[..] } else { &[] };
+    let header = CommonHeader { source_port, destination_port: question.sctp_port, tag: VerificationTag(0) };
+    let padding = (question.padding > 0).then_some(Parameter::Padding { len: question.padding });
+    let adaptation = question.adaptation.map(Parameter::AdaptationLayerIndication);
+    let parameters: Vec<Parameter<'_>> = padding.into_iter().chain(adaptation).collect();
     let init = Init {
         tag: VerificationTag(tag),
         a_rwnd: A_RWND,
-        outbound_streams: 1,
-        inbound_streams: 1,
+        outbound_streams: STREAMS,
+        inbound_streams: STREAMS,
         initial_tsn: Tsn(random()),
-        parameters: Parameters::from(used),
+        parameters: Parameters::from(&parameters[..]),
     };
     let mut writer = PacketWriter::new(buffer, header);
     // It fits: the buffer has room for more.
@@ -176,6 +263,7 @@ fn random() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
     use std::thread;
     use wire::Abort;
 
@@ -206,7 +294,8 @@ mod tests {
     }
 
     fn levels(to: SocketAddr) -> Vec<(String, Level)> {
-        checks(to.ip(), to.port(), 22).into_iter().map(|check| (check.name, check.level)).collect()
+        let all = checks(to.ip(), to.port(), 22).into_iter().map(|check| (check.name, check.level));
+        all.filter(|(name, _)| name != "IP protocol 132").collect()
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Shard {
             Request::Explain { address, port } => {
                 Response::Explanation(Box::new(self.explain(*address, *port)))
             }
-            Request::Doctor { .. } => Response::Doctor(self.doctor()),
+            Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
             Request::Drain => {
                 self.draining = true;
                 Response::Done(Done::new("new connections are plain TCP; live ones go on"))
@@ -233,7 +233,7 @@ impl Shard {
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
-    fn doctor(&self) -> DoctorReport {
+    fn doctor(&self, peer: Option<IpAddr>) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
         checks.extend(self.outlet.report().iter().map(carrier_check));
         checks.push(match netio::kernel_sctp() {
@@ -249,15 +249,28 @@ impl Shard {
             let how = if self.rules.settings().peer_key_required { "required" } else { "not required" };
             checks.push(Check::ok("peer keys", format!("{keys} keys, {how}")));
         }
+        let offered: Vec<String> = self.addresses.offered().map(|ip| ip.to_string()).collect();
+        let list = offered.join(", ");
         checks.push(match self.addresses.usable().len() {
             0 => Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address"),
             1 => {
                 let remedy = "a second uplink gives each connection a second path";
-                Check::bad("addresses", Level::Warning, "one usable address: one path", remedy)
+                let found = format!("one usable address, {list}: one path");
+                Check::bad("addresses", Level::Warning, found, remedy)
             }
-            n => Check::ok("addresses", format!("{n} usable addresses")),
+            n => Check::ok("addresses", format!("{n} usable addresses; peers are offered {list}")),
         });
+        checks.extend(peer.and_then(|peer| self.nat_check(peer)));
         DoctorReport { checks }
+    }
+
+    /// What an association that connections share has shown: that the peer sees another address of this host than it has.
+    fn nat_check(&self, peer: IpAddr) -> Option<Check> {
+        let trunks = self.trunks.iter().map(|(_, state)| state).filter(|state| state.has_proven(peer));
+        let address = trunks.flat_map(|state| state.barred()).next()?;
+        let found = format!("the peer knows {address} of this host by another address: a NAT is on the way");
+        let remedy = "nothing: connections from here work, each on an association of its own";
+        Some(Check::bad("NAT", Level::Warning, found, remedy))
     }
 }
 

@@ -171,6 +171,11 @@ impl TrunkState {
         self.barred.insert(local);
     }
 
+    /// Addresses of this host that the peer knows by another: a NAT changes them on the way.
+    pub(crate) fn barred(&self) -> impl Iterator<Item = IpAddr> {
+        self.barred.iter().copied()
+    }
+
     /// This destination needs associations of its own.
     pub(crate) fn leave_alone(&mut self, remote: SocketAddr) {
         if self.alone.len() >= ALONE_MAX {

@@ -89,6 +89,9 @@ fn doctor_finds_the_peers_daemon_by_packets_and_misses_it_where_there_is_none() 
     };
     let found = told(&with);
     assert!(found.contains(":9899 answers") && found.contains("1,400 bytes pass"), "{found}");
+    let (offered, bare) = (with.link.right_v6(), with.link.right_v4());
+    assert!(found.contains("it offers") && found.contains(&offered.to_string()), "{found}");
+    assert!(found.contains(&format!("{bare} answers")), "{found}");
     let missed = told(&without);
     assert!(missed.contains("nobody listens on UDP port 9899"), "{missed}");
 }

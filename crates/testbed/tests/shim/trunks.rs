@@ -85,6 +85,8 @@ fn a_client_address_that_the_peer_has_not_proven_gets_no_lane_but_an_association
     assert_eq!((shared(&world), world.connects_sctp()), (0, 4), "{}", world.fallbacks());
     let betas = world.betas.as_ref().unwrap();
     assert!(betas.log().contains("reason=Unproven"), "{}", betas.log());
+    let doctor = world.alphas.sctpify(&["doctor", &host(&world)]).unwrap().stdout;
+    assert!(doctor.contains("the peer knows 10.77.1.1 of this host by another address"), "{doctor}");
 }
 
 /// A client in each host connects to the other one, four at a time, and tells how often a server saw its own address.
