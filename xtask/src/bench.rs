@@ -17,8 +17,8 @@ mod sctp;
 mod stats;
 mod streams;
 
+use crate::Outcome;
 use crate::tools::output;
-use crate::{Outcome, optimised};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use testbed::Lab;
@@ -43,7 +43,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
 
 fn connect() -> Result<Outcome> {
     ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench connect`");
-    let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let tools = pair::Tools::built()?;
     let lab = Lab::new()?;
     println!("bench: {}", machine());
     let extra = latency::run(&lab, &tools)?;
@@ -55,7 +55,7 @@ fn connect() -> Result<Outcome> {
 
 fn connections() -> Result<Outcome> {
     ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench connections`");
-    let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let tools = pair::Tools::built()?;
     let lab = Lab::new()?;
     println!("bench: {}", machine());
     let is_good = many::run(&lab, &tools)?;
@@ -66,7 +66,7 @@ fn connections() -> Result<Outcome> {
 
 fn shim() -> Result<Outcome> {
     ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench shim`");
-    let tools = pair::Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let tools = pair::Tools::built()?;
     let lab = Lab::new()?;
     println!("bench: {}", machine());
     let is_good = bulk::run(&lab, &tools)?;

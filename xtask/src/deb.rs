@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 3] = ["sctpifyd", "sctpify", "shimrules"];
+const PROGRAMS: [&str; 4] = ["sctpifyd", "sctpify", "shimrules", "linkemu"];
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Each shell with the directory and the form of the name of its completions.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
@@ -51,7 +51,8 @@ fn target_dir() -> PathBuf {
 
 /// Builds the programs; where they are.
 fn build(is_static: bool) -> Result<PathBuf> {
-    let mut words = vec!["build", "--release", "--quiet", "--package", "sctpifyd", "--package", "cli"];
+    let mut words = vec!["build", "--release", "--quiet"];
+    ["sctpifyd", "cli", "linkemu"].iter().for_each(|package| words.extend(["--package", package]));
     let mut dir = target_dir();
     if is_static {
         words.extend(["--target", MUSL]);

@@ -32,8 +32,8 @@ const LAYERS: &[(&str, u8)] = &[
 ];
 
 /// The only edges allowed within a layer, each with its reason in the name of the two crates: wire's types
-/// are made of base's, and the control socket speaks of rules.
-const SAME_LAYER: &[(&str, &str)] = &[("wire", "base"), ("control", "rules")];
+/// are made of base's, the control socket speaks of rules, and the manual pages of all programs are written by one.
+const SAME_LAYER: &[(&str, &str)] = &[("wire", "base"), ("control", "rules"), ("cli", "linkemu")];
 
 /// `./x layers`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {

@@ -13,6 +13,11 @@ pub(crate) fn daemon_and_commands() -> Result<Programs> {
     Programs::in_dir(&built(&["sctpifyd", "cli"])?)
 }
 
+/// Builds the link emulator; gives its path.
+pub(crate) fn linkemu() -> Result<PathBuf> {
+    Ok(built(&["linkemu"])?.join("linkemu"))
+}
+
 /// Builds the program that sends and receives in bulk; gives its path.
 pub(crate) fn bulk() -> Result<PathBuf> {
     Ok(built(&["testbed"])?.join("bulk"))

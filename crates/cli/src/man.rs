@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use control::{DEFAULT_CONFIG, DaemonArgs};
+use linkemu::Linkemu;
 use rules::SETTINGS;
 
 use crate::{CliError, Sctpify, Shimrules};
@@ -19,18 +20,20 @@ use crate::{CliError, Sctpify, Shimrules};
 /// When there is no such program, or the output cannot be written.
 pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(), CliError> {
     let mut command = programs().into_iter().find(|c| c.get_name() == program).ok_or_else(|| {
-        CliError::Usage(format!("there is no program `{program}`: say sctpify, shimrules or sctpifyd"))
+        CliError::Usage(format!(
+            "there is no program `{program}`: say sctpify, shimrules, sctpifyd or linkemu"
+        ))
     })?;
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, program, &mut text);
     Ok(out.write_all(&text)?)
 }
 
-fn programs() -> [Command; 3] {
-    [Sctpify::command(), Shimrules::command(), DaemonArgs::command()]
+fn programs() -> [Command; 4] {
+    [Sctpify::command(), Shimrules::command(), DaemonArgs::command(), Linkemu::command()]
 }
 
-/// Writes sctpify(8) and a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a
+/// Writes sctpify(8), linkemu(8) and a page for each of their commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a
 /// directory, which is made if it is missing.
 ///
 /// # Errors

@@ -8,25 +8,19 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
 
 use base::Time;
 use netio::{FRAMES_PER_CALL, FrameSocket};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 
 use crate::clock;
 use crate::control::Asked;
 use crate::error::LinkemuError;
+use crate::nap::Naps;
 use crate::plan::{Plan, changed};
 use crate::report::{Answer, Report, Request};
 use crate::way::{Way, warnings};
 
-/// How long it sleeps at most, to see that it is to stop.
-const NAP_MAX: Duration = Duration::from_millis(100);
-/// Shorter naps are not worth while: the loop goes round instead.
-const NAP_MIN: Duration = Duration::from_micros(5);
 /// Receive calls of one interface in a turn, before packets that are due are sent.
 const RECEIVES_PER_TURN: usize = 2;
 
@@ -38,6 +32,7 @@ pub(crate) struct Emulator {
     sockets: [FrameSocket; 2],
     /// From a to b, and back.
     ways: [Way; 2],
+    naps: Naps,
     began: Time,
     is_realtime: bool,
 }
@@ -54,6 +49,7 @@ impl Emulator {
             names: [plan.a.to_string(), plan.b.to_string()],
             sockets: [plan.a.open()?, plan.b.open()?],
             ways: [Way::new(ab, seed), Way::new(ba, seed.wrapping_add(1))],
+            naps: Naps::default(),
             began: clock::now(),
             is_realtime: false,
             plan,
@@ -95,19 +91,11 @@ impl Emulator {
     }
 
     /// Sleeps until a frame comes, a packet is due, or something is asked.
-    fn nap(&self, news: &UnixStream) -> Result<(), LinkemuError> {
+    fn nap(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
         let next = self.ways[0].next_wakeup().min(self.ways[1].next_wakeup());
-        let left = next.since(clock::now()).min(NAP_MAX);
-        if left < NAP_MIN {
-            return Ok(());
-        }
-        let mut fds = [self.sockets[0].as_fd(), self.sockets[1].as_fd(), news.as_fd()]
-            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match ppoll(&mut fds, Some(TimeSpec::from_duration(left)), None) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(LinkemuError::system("wait for packets")(error)),
-        }
-        if fds[2].any().unwrap_or(false) {
+        let [at_a, at_b] = &self.sockets;
+        let [.., has_news] = self.naps.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
+        if has_news {
             // Only that there is news matters.
             let _ = io::Read::read(&mut &*news, &mut [0; 64]);
         }

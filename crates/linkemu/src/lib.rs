@@ -16,6 +16,7 @@ mod emulator;
 mod error;
 mod finish;
 mod lateness;
+mod nap;
 mod packet;
 mod place;
 mod plan;

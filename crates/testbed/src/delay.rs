@@ -1,13 +1,13 @@
 //! A link with a delay: the frames of a [`Link`] pass through a host between its ends, which holds each back.
 //!
-//! The kernel's own netem is not in every kernel, so a small program does it. Constant delay, no rate, no loss.
+//! The kernel's own netem is not in every kernel, so our `linkemu` does it. Constant delay, no rate, no loss.
 
-use crate::c_programs;
 use crate::host::Host;
 use crate::lab::Lab;
 use crate::link::{Link, Offloads, make_pair};
 use crate::process::Process;
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long the program may take to begin.
@@ -23,11 +23,19 @@ pub struct DelayedLink {
 }
 
 impl DelayedLink {
-    /// Joins two hosts by link `number`, each frame arriving `one_way` later than without the delay.
+    /// Joins two hosts by link `number`, each frame arriving `one_way` later than without the delay. `linkemu` is the program.
     ///
     /// # Errors
-    /// When a tool fails, or the program does not build.
-    pub fn between(lab: &Lab, left: &Host, right: &Host, number: u8, one_way: Duration) -> Result<Self> {
+    /// When a tool fails, or the program is missing.
+    pub fn between(
+        lab: &Lab,
+        left: &Host,
+        right: &Host,
+        number: u8,
+        one_way: Duration,
+        linkemu: &Path,
+    ) -> Result<Self> {
+        ensure!(linkemu.is_file(), "there is no {}: cargo build --package linkemu", linkemu.display());
         let middle = lab.host(&format!("delay{number}"))?;
         let link = Link::planned(left, right, number);
         make_pair(left, &link.name(), &middle, "left")?;
@@ -42,10 +50,10 @@ impl DelayedLink {
         for interface in ["left", "right"] {
             middle.ip(&["link", "set", interface, "up"])?;
         }
-        let binary = c_programs::build("delay", &middle.dir()?, &[])?;
-        let mut command = middle.command(binary);
-        command.args(["left", "right", &one_way.as_micros().to_string()]);
-        let mut program = middle.spawn("delay", command)?;
+        let mut command = middle.command(linkemu);
+        command.arg("--dir").arg(middle.dir()?).args(["run", "left", "right", "--name", "delay"]);
+        command.args(["--delay", &format!("{}us", one_way.as_micros())]);
+        let mut program = middle.spawn("linkemu", command)?;
         program.wait_until("delaying", START_LIMIT, |process| process.stdout().contains("ready"))?;
         Ok(Self { link, middle, _program: program })
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use testbed::files::{Growth, make_random, sha256};
 use testbed::programs::{Nginx, Roundtrip, Sshd, curl, roundtrip};
-use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, c_programs};
+use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, Programs, c_programs};
 
 const MIB: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -116,7 +116,8 @@ fn a_lab_leaves_no_process_namespace_or_file_behind() {
 fn a_delayed_link_adds_its_delay_to_every_round_trip() {
     let lab = Lab::new().unwrap();
     let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
-    let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25)).unwrap();
+    let linkemu = Programs::find().unwrap().path("linkemu");
+    let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25), &linkemu).unwrap();
     let to = delayed.link.right_v6().to_string();
     let told = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
     let times =

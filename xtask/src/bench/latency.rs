@@ -30,7 +30,9 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
             extra = row.learned_us - row.tcp_us;
         } else {
             let one_way = Duration::from_millis(rtt_ms) / 2;
-            let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, u8::try_from(rtt_ms)?, one_way)?;
+            let number = u8::try_from(rtt_ms)?;
+            let delayed =
+                DelayedLink::between(lab, &pair.alpha, &pair.beta, number, one_way, &tools.linkemu)?;
             measure(&pair, &delayed.link, tools, rtt_ms, count)?;
         }
     }

@@ -3,6 +3,7 @@
 //! The daemons take connections to [`SHIM_PORT`] and leave [`TCP_PORT`] alone, so plain TCP and the shim are
 //! measured on the same link with the same processes running.
 
+use crate::optimised;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -28,6 +29,15 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Tools {
     pub(crate) programs: Programs,
     pub(crate) bulk: PathBuf,
+    pub(crate) linkemu: PathBuf,
+}
+
+impl Tools {
+    /// Builds them all, optimised.
+    pub(crate) fn built() -> Result<Self> {
+        let (bulk, linkemu) = (optimised::bulk()?, optimised::linkemu()?);
+        Ok(Self { programs: optimised::daemon_and_commands()?, bulk, linkemu })
+    }
 }
 
 /// Two hosts; the left one connects.

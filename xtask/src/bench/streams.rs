@@ -8,7 +8,7 @@
 use super::machine;
 use super::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::{percentile, spread};
-use crate::{Outcome, optimised};
+use crate::Outcome;
 use anyhow::{Context, Result, bail, ensure};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// Runs everything and prints the tables.
 pub(crate) fn run() -> Result<Outcome> {
     ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench streams`");
-    let tools = Tools { programs: optimised::daemon_and_commands()?, bulk: optimised::bulk()? };
+    let tools = Tools::built()?;
     let lab = Lab::new()?;
     println!("bench: {}", machine());
     let (connect, short) = delayed(&lab, &tools)?;
@@ -64,7 +64,7 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
 /// What was measured on the link with delay, as multiples of TCP: connect(), and the short connections of the last size.
 fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
     let pair = Pair::new(lab, "-50ms")?;
-    let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2)?;
+    let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2, &tools.linkemu)?;
     let to = IpAddr::V4(delayed.link.right_v4());
     let daemons = pair.start_daemons(tools)?;
     warm_up(&pair, to, tools, &daemons)?;

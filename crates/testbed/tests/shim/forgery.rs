@@ -73,7 +73,8 @@ fn forged_aborts_and_icmp_keep_no_connection_from_sctp_and_teach_nothing() {
     let programs = Programs::find().unwrap();
     let lab = Lab::new().unwrap();
     let [alpha, beta, forger] = ["alpha", "beta", "forger"].map(|name| lab.host(name).unwrap());
-    let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, ONE_WAY).unwrap();
+    let linkemu = programs.path("linkemu");
+    let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, ONE_WAY, &linkemu).unwrap();
     let (client, server) = (delayed.link.left_v4().to_string(), delayed.link.right_v4().to_string());
     let side = lab.join(&alpha, &forger, 3, Offloads::Off).unwrap();
     forger.ip(&["route", "add", "default", "via", &side.left_v4().to_string()]).unwrap();

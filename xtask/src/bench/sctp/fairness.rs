@@ -42,7 +42,8 @@ struct Flows<'a> {
 pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<()> {
     let pair = Pair::new(lab, "-fair")?;
     let one_way = Duration::from_millis(10);
-    let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way)?;
+    let linkemu = crate::optimised::linkemu()?;
+    let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way, &linkemu)?;
     super::use_cubic(&pair, &way.link)?;
     way.queue_to_right(&TBF)?;
     let flows = Flows { pair, way, programs };

@@ -1,0 +1,123 @@
+//! Sleeping until a packet is due, to a few microseconds: sleep a little less, then look at the clock until it is time.
+//!
+//! A kernel wakes a sleeper some hundred microseconds late, more in a virtual machine. Looking at the clock costs all of a
+//! processor while it lasts, so it may take a fifth of the time at most; a busier link is served with the kernel's lateness.
+//! Begin at [`Naps::until`].
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use base::Time;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+
+use crate::clock;
+use crate::error::LinkemuError;
+
+/// How long before its time it wakes.
+const EARLY: Duration = Duration::from_micros(200);
+/// Looking at the clock takes so much of each window at most.
+const LOOKING_MAX: Duration = Duration::from_millis(2);
+const WINDOW: Duration = Duration::from_millis(10);
+/// How long it sleeps at most.
+const NAP_MAX: Duration = Duration::from_millis(100);
+/// Shorter naps are not worth while.
+const NAP_MIN: Duration = Duration::from_micros(5);
+
+/// What is waited for, and how much of the window has gone by looking at the clock.
+#[derive(Debug, Default)]
+pub(crate) struct Naps {
+    window_ends: Time,
+    looked: Duration,
+}
+
+impl Naps {
+    /// Sleeps until `due`, until one of the descriptors can be read, or [`NAP_MAX`]; tells which can be read.
+    ///
+    /// # Errors
+    /// Those of ppoll(2).
+    pub(crate) fn until<const N: usize>(
+        &mut self,
+        due: Time,
+        fds: [BorrowedFd<'_>; N],
+    ) -> Result<[bool; N], LinkemuError> {
+        let now = clock::now();
+        if now >= self.window_ends {
+            self.window_ends = now + WINDOW;
+            self.looked = Duration::ZERO;
+        }
+        let left = due.since(now).min(NAP_MAX);
+        let may_look = self.looked < LOOKING_MAX;
+        let early = if may_look { EARLY } else { Duration::ZERO };
+        let nap = left.saturating_sub(early);
+        let ready = wait(fds, if nap < NAP_MIN { Duration::ZERO } else { nap })?;
+        if ready.contains(&true) || !may_look {
+            return Ok(ready);
+        }
+        self.look(due, fds)
+    }
+
+    /// Looks at the clock until `due`, if that is soon, or one of the descriptors can be read.
+    fn look<const N: usize>(
+        &mut self,
+        due: Time,
+        fds: [BorrowedFd<'_>; N],
+    ) -> Result<[bool; N], LinkemuError> {
+        let began = clock::now();
+        let mut now = began;
+        let mut ready = [false; N];
+        while now < due && due.since(now) <= EARLY && !ready.contains(&true) {
+            ready = wait(fds, Duration::ZERO)?;
+            now = clock::now();
+        }
+        self.looked += now.since(began);
+        Ok(ready)
+    }
+}
+
+fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], time: Duration) -> Result<[bool; N], LinkemuError> {
+    let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    match ppoll(&mut fds, Some(TimeSpec::from_duration(time)), None) {
+        Ok(_) => Ok(fds.map(|fd| fd.any().unwrap_or(false))),
+        Err(Errno::EINTR) => Ok([false; N]),
+        Err(error) => Err(LinkemuError::system("wait for packets")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn it_never_wakes_without_cause_before_the_time_but_for_the_longest_nap() {
+        let (silent, _other) = UnixStream::pair().unwrap();
+        let mut naps = Naps::default();
+        let due = clock::now() + Duration::from_millis(3);
+        assert_eq!(naps.until(due, [silent.as_fd()]).unwrap(), [false]);
+        assert!(clock::now() >= due);
+    }
+
+    #[test]
+    fn what_can_be_read_ends_a_nap() {
+        let (silent, _other) = UnixStream::pair().unwrap();
+        let (loud, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"x").unwrap();
+        let ready = Naps::default().until(Time::NEVER, [silent.as_fd(), loud.as_fd()]).unwrap();
+        assert_eq!(ready, [false, true]);
+    }
+
+    #[test]
+    fn looking_at_the_clock_has_a_limit_in_each_window() {
+        let (silent, _other) = UnixStream::pair().unwrap();
+        let mut naps = Naps { window_ends: Time::NEVER, looked: LOOKING_MAX };
+        naps.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
+        assert_eq!(naps.looked, LOOKING_MAX, "no looking once the limit is reached");
+        naps.window_ends = Time::ZERO;
+        naps.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
+        assert!(naps.looked > Duration::ZERO && naps.window_ends > clock::now(), "{naps:?}");
+    }
+}

@@ -1,0 +1,133 @@
+//! Two hosts, and one between them with an interface to each.
+
+use std::time::Duration;
+
+use linkemu::Report;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use testbed::{Finished, Host, Lab, Process};
+
+/// How long anything may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// Two hosts, 10.9.0.1 and 10.9.0.2, fd09::1 and fd09::2, whose only way is through the middle.
+pub(crate) struct World {
+    pub(crate) alpha: Host,
+    beta: Host,
+    pub(crate) middle: Host,
+    lab: Lab,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let lab = Lab::new().unwrap();
+        let [alpha, beta, middle] = ["alpha", "beta", "middle"].map(|name| lab.host(name).unwrap());
+        for (host, far, number) in [(&alpha, "left", 1), (&beta, "right", 2)] {
+            let there = middle.namespace();
+            host.ip(&["link", "add", "e0", "type", "veth", "peer", "name", far, "netns", there]).unwrap();
+            host.ip(&["addr", "add", &format!("10.9.0.{number}/24"), "dev", "e0"]).unwrap();
+            host.ip(&["addr", "add", &format!("fd09::{number}/64"), "dev", "e0", "nodad"]).unwrap();
+            host.ip(&["link", "set", "e0", "up"]).unwrap();
+            middle.ip(&["link", "set", far, "up"]).unwrap();
+        }
+        World { alpha, beta, middle, lab }
+    }
+
+    fn program(&self, words: &[&str]) -> std::process::Command {
+        let mut command = self.middle.command(env!("CARGO_BIN_EXE_linkemu"));
+        command.arg("--dir").arg(self.lab.dir().join("links")).args(words);
+        command
+    }
+
+    /// Runs the program in the host between.
+    pub(crate) fn linkemu(&self, words: &[&str]) -> Finished {
+        self.middle.run("linkemu", self.program(words), LIMIT).unwrap()
+    }
+
+    pub(crate) fn spawn_linkemu(&self, words: &[&str]) -> Process {
+        self.middle.spawn("linkemu", self.program(words)).unwrap()
+    }
+
+    /// Starts link x.
+    pub(crate) fn add(&self, settings: &[&str]) {
+        self.linkemu(&[&["add", "left", "right", "--name", "x"], settings].concat()).good().unwrap();
+    }
+
+    pub(crate) fn set(&self, settings: &[&str]) {
+        self.linkemu(&[&["set", "x"], settings].concat()).good().unwrap();
+    }
+
+    pub(crate) fn show(&self) -> Report {
+        let told = self.linkemu(&["--json", "show", "x"]).good().unwrap();
+        serde_json::from_str(&told.stdout).unwrap()
+    }
+
+    /// A file that describes link x with more settings; its path.
+    pub(crate) fn write_file(&self, name: &str, settings: &str) -> String {
+        let path = self.lab.dir().join(name);
+        let text = format!("[[link]]\nname = 'x'\na = 'left'\nb = 'right'\n{settings}");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// What ping prints, answers or none.
+    pub(crate) fn ping(&self, words: &[&str]) -> String {
+        let mut command = self.alpha.command("ping");
+        command.args(words);
+        let finished = self.alpha.run("ping", command, LIMIT).unwrap();
+        finished.stdout + &finished.stderr
+    }
+
+    /// What arrives at beta, in bit/s, as iperf3 says.
+    pub(crate) fn iperf_rate(&self, words: &[&str]) -> f64 {
+        let mut server = self.beta.command("iperf3");
+        server.args(["-s", "-1", "--forceflush"]);
+        let mut server = self.beta.spawn("iperf3-server", server).unwrap();
+        let listening = |process: &Process| process.stdout().contains("listening");
+        server.wait_until("listening", LIMIT, listening).unwrap();
+        let mut client = self.alpha.command("iperf3");
+        client.args(["-c", "10.9.0.2", "-J"]).args(words);
+        let told = self.alpha.run("iperf3", client, LIMIT).unwrap().good().unwrap().stdout;
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["end"]["sum_received"]["bits_per_second"].as_f64().unwrap()
+    }
+
+    /// How many listen to all addresses at the two interfaces of the host between.
+    pub(crate) fn promiscuity(&self) -> [u64; 2] {
+        ["left", "right"].map(|interface| {
+            let told = self.middle.ip(&["-d", "-j", "link", "show", interface]).unwrap();
+            let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+            told[0]["promiscuity"].as_u64().unwrap()
+        })
+    }
+
+    /// Kills a process, and waits until it is gone.
+    pub(crate) fn kill(&self, pid: u32) {
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+        // A process that nobody has waited for yet stays as a zombie without files.
+        let is_gone = || self.promiscuity() == [0, 0];
+        assert!(testbed::process::wait_for(LIMIT, is_gone), "process {pid} is not gone");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let mut command = self.program(&["del", "--all"]);
+        // The links' processes are in sessions of their own: the lab does not know them.
+        let _ = command.output();
+    }
+}
+
+/// The round trips, in milliseconds, that ping tells of.
+pub(crate) fn ping_times(world: &World, words: &[&str]) -> Vec<f64> {
+    let said = world.ping(words);
+    let times = said.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok());
+    times.collect()
+}
+
+/// The middle one.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
