@@ -2,6 +2,7 @@
 //!
 //! Builds optimised programs; with `--static` for musl, so that they need no library (`rustup target add` first). `--bins DIR`
 //! packs programs that are built already. The package starts nothing: an administrator says what may ride SCTP first.
+//! DEBFULLNAME and DEBEMAIL name who makes it.
 
 use crate::Outcome;
 use crate::tools::{cargo, output, root, succeeds};
@@ -72,18 +73,58 @@ fn fill(tree: &Path, bins: &Path) -> Result<()> {
     for name in PROGRAMS {
         let to = tree.join("usr/sbin").join(name);
         copy(&bins.join(name), &to, 0o755)?;
+        ensure!(succeeds(Command::new("strip").arg("--strip-unneeded").arg(&to))?, "strip failed");
     }
     let packaging = root().join("packaging");
     copy(&packaging.join("sctpifyd.service"), &tree.join("usr/lib/systemd/system/sctpifyd.service"), 0o644)?;
-    for name in ["CHANGELOG.md", "README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-        let from = root().join(name);
-        if from.exists() {
-            copy(&from, &tree.join("usr/share/doc/sctpify").join(name), 0o644)?;
-        }
-    }
+    copy(&packaging.join("lintian-overrides"), &tree.join("usr/share/lintian/overrides/sctpify"), 0o644)?;
+    documents(&tree.join("usr/share/doc/sctpify"))?;
     let sctpify = bins.join("sctpify");
     manual_pages(tree, &sctpify)?;
     completions(tree, &sctpify)
+}
+
+/// What every package has, in Debian's forms, beside our own.
+fn documents(dir: &Path) -> Result<()> {
+    for name in ["CHANGELOG.md", "README.md"] {
+        copy(&root().join(name), &dir.join(name), 0o644)?;
+    }
+    let changelog = dir.join("changelog");
+    let version = env!("CARGO_PKG_VERSION");
+    let date = output(Command::new("git").args(["log", "-1", "--format=%cD"]).current_dir(root()))?;
+    let text = format!(
+        "sctpify ({version}) unstable; urgency=medium\n\n  * What a user notices is in CHANGELOG.md, beside this file.\n\n \
+         -- {}  {date}",
+        maintainer()
+    );
+    write(&changelog, &text, 0o644)?;
+    compress(&changelog)?;
+    let licence = fs::read_to_string(root().join("LICENSE-MIT"))?;
+    let paragraphs =
+        licence.lines().map(|line| if line.is_empty() { " .".to_owned() } else { format!(" {line}") });
+    let licence: Vec<String> = paragraphs.collect();
+    let text = format!(
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: sctpify\n\nFiles: *\n\
+         Copyright: {} the sctpify authors\nLicense: MIT or Apache-2.0\nComment:\n The programs contain Rust crates under these \
+         and other permissive licences;\n deny.toml in the sources lists the licences, Cargo.lock the crates.\n\n\
+         License: MIT\n{}\n\nLicense: Apache-2.0\n On Debian systems the text is in \
+         /usr/share/common-licenses/Apache-2.0.\n",
+        date.split(' ').nth(3).unwrap_or_default(),
+        licence.join("\n")
+    );
+    write(&dir.join("copyright"), &text, 0o644)
+}
+
+/// As Debian's tools are told who makes a package.
+fn maintainer() -> String {
+    let told = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+    format!("{} <{}>", told("DEBFULLNAME", "the sctpify project"), told("DEBEMAIL", "sctpify@localhost"))
+}
+
+/// Without a time stamp, so that the same sources make the same package.
+fn compress(file: &Path) -> Result<()> {
+    ensure!(succeeds(Command::new("gzip").arg("-9nf").arg(file))?, "gzip failed");
+    Ok(())
 }
 
 /// `sctpify` as sctpify(8) shows it; ordinary users have /usr/sbin not in their path, so it is linked for them.
@@ -94,7 +135,9 @@ fn manual_pages(tree: &Path, sctpify: &Path) -> Result<()> {
         let page = page?;
         let name = page.file_name().to_string_lossy().into_owned();
         let section = name.rsplit('.').next().unwrap_or("8").to_owned();
-        copy(&page.path(), &tree.join(format!("usr/share/man/man{section}/{name}")), 0o644)?;
+        let to = tree.join(format!("usr/share/man/man{section}/{name}"));
+        copy(&page.path(), &to, 0o644)?;
+        compress(&to)?;
     }
     fs::remove_dir_all(&pages)?;
     fs::create_dir_all(tree.join("usr/bin"))?;
@@ -114,18 +157,31 @@ fn completions(tree: &Path, sctpify: &Path) -> Result<()> {
 }
 
 fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool) -> Result<()> {
-    let depends = if is_static { "" } else { "Depends: libc6, libgcc-s1\n" };
+    let depends = if is_static { String::new() } else { libraries(tree)? };
     let text = format!(
         "Package: sctpify\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
-         Maintainer: the sctpify project <sctpify@localhost>\n{depends}\
+         Maintainer: {}\n{depends}\
          Description: SCTP for programs that have never heard of it\n Carries the TCP connections of unmodified programs \
-         over SCTP between hosts\n that both run it, so that they outlive the death of a path.\n"
+         over SCTP between hosts\n that both run it, so that they outlive the death of a path.\n",
+        maintainer()
     );
     write(&tree.join("DEBIAN/control"), &text, 0o644)?;
-    for script in ["postinst", "prerm"] {
+    for script in ["postinst", "prerm", "postrm"] {
         copy(&root().join("packaging").join(script), &tree.join("DEBIAN").join(script), 0o755)?;
     }
     Ok(())
+}
+
+/// The line that names the libraries that the programs need, in the versions that they were built with.
+fn libraries(tree: &Path) -> Result<String> {
+    let work = tree.with_file_name("shlibdeps");
+    write(&work.join("debian/control"), "Source: sctpify\n\nPackage: sctpify\nArchitecture: any\n", 0o644)?;
+    let programs = PROGRAMS.map(|name| tree.join("usr/sbin").join(name));
+    let mut ask = Command::new("dpkg-shlibdeps");
+    ask.args(["--warnings=0", "-O"]).args(programs).current_dir(&work);
+    let told = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;
+    let list = told.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps said something else")?;
+    Ok(format!("Depends: {list}\n"))
 }
 
 fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {

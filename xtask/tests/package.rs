@@ -1,0 +1,111 @@
+//! The Debian package that `./x deb` makes, unpacked and looked at by the tools that will meet it.
+//!
+//! Needs `sctpifyd`, `sctpify` and `shimrules` built beside this test (`./x test` does) or in SCTPIFY_BIN_DIR, and the
+//! packages that scripts/packages.txt names.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use testbed::Programs;
+
+/// Made and unpacked once.
+static PACKAGE: LazyLock<Package> = LazyLock::new(Package::make);
+
+struct Package {
+    file: PathBuf,
+    tree: PathBuf,
+}
+
+impl Package {
+    fn make() -> Package {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let programs = Programs::find().unwrap().path("sctpify").parent().unwrap().to_owned();
+        let mut make = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        make.args(["deb", "--bins"]).arg(programs).env("CARGO_TARGET_DIR", &dir);
+        let file = PathBuf::from(good(&mut make).lines().next_back().unwrap());
+        let tree = dir.join("unpacked");
+        good(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&tree));
+        Package { file, tree }
+    }
+
+    fn path(&self, inside: &str) -> PathBuf {
+        self.tree.join(inside)
+    }
+}
+
+/// What a command prints that must succeed.
+fn good(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs the programs built, and Debian's tools"]
+fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_fault() {
+    let package = &*PACKAGE;
+    let mode = |path: &str| fs::metadata(package.path(path)).map(|meta| meta.permissions().mode() & 0o777);
+    for program in ["usr/sbin/sctpifyd", "usr/sbin/sctpify", "usr/sbin/shimrules", "usr/bin/sctpify"] {
+        assert_eq!(mode(program).ok(), Some(0o755), "{program}");
+    }
+    for file in [
+        "usr/lib/systemd/system/sctpifyd.service",
+        "usr/share/man/man8/sctpifyd.8.gz",
+        "usr/share/man/man8/shimrules.8.gz",
+        "usr/share/man/man5/sctpify.toml.5.gz",
+        "usr/share/doc/sctpify/copyright",
+        "usr/share/doc/sctpify/changelog.gz",
+    ] {
+        assert_eq!(mode(file).ok(), Some(0o644), "{file}");
+    }
+    let fields = good(Command::new("dpkg-deb").arg("-f").arg(&package.file));
+    assert!(fields.contains("Package: sctpify") && fields.contains("libc6 (>= "), "{fields}");
+    good(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).arg(&package.file));
+}
+
+#[test]
+#[ignore = "needs the programs built, and Debian's tools"]
+fn completions_load_in_bash_zsh_and_fish() {
+    let package = &*PACKAGE;
+    let bash = package.path("usr/share/bash-completion/completions/sctpify");
+    let words =
+        "COMP_WORDS=(sctpify cap) COMP_CWORD=1; _sctpify sctpify cap sctpify; echo \"${COMPREPLY[@]}\"";
+    let script = format!(". {} && {words}", bash.display());
+    assert_eq!(good(Command::new("bash").args(["--norc", "-c", &script])), "capture\n");
+    let zsh = package.path("usr/share/zsh/vendor-completions");
+    let script = format!(
+        "fpath=({} $fpath); autoload -Uz compinit; compinit -u -D; echo $_comps[sctpify] $_comps[shimrules]; \
+         autoload -Uz +X _sctpify",
+        zsh.display()
+    );
+    assert_eq!(good(Command::new("zsh").args(["-f", "-c", &script])), "_sctpify _shimrules\n");
+    let fish = package.path("usr/share/fish/vendor_completions.d/sctpify.fish");
+    let script = format!("source {}; complete -C 'sctpify cap'", fish.display());
+    let told = good(Command::new("fish").args(["--no-config", "-c", &script]));
+    assert!(told.starts_with("capture\t"), "{told}");
+}
+
+#[test]
+#[ignore = "needs the programs built, and Debian's tools"]
+fn systemd_takes_the_unit_and_finds_its_exposure_low() {
+    const EXPOSURE_TENTHS_MAX: &str = "39";
+    let package = &*PACKAGE;
+    let text = fs::read_to_string(package.path("usr/lib/systemd/system/sctpifyd.service")).unwrap();
+    assert!(text.contains("ExecStop=/usr/sbin/sctpify down --drain"), "{text}");
+    // Its programs are not installed here.
+    let unit = package.tree.with_file_name("sctpifyd.service");
+    fs::write(&unit, text.replace("/usr/sbin", &package.path("usr/sbin").display().to_string())).unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&unit);
+    let told = verify.output().unwrap();
+    assert!(told.status.success() && told.stderr.is_empty(), "{told:?}");
+    let limit = format!("--threshold={EXPOSURE_TENTHS_MAX}");
+    good(
+        Command::new("systemd-analyze").args(["security", "--no-pager", "--offline=true", &limit]).arg(&unit),
+    );
+}
