@@ -67,6 +67,11 @@ impl Lab {
         Ok(Host::new(name, namespace, Arc::clone(&self.shared)))
     }
 
+    /// A host in a namespace that somebody else has made and takes down.
+    pub fn adopt(&self, name: &str, namespace: String) -> Host {
+        Host::new(name, namespace, Arc::clone(&self.shared))
+    }
+
     /// Joins two hosts by link `number` (1 to 250): see [`Link`] for its names and addresses.
     ///
     /// # Errors

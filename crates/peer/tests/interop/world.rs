@@ -1,14 +1,13 @@
 //! A guest with the Linux kernel's SCTP, two namespaces beside it, and two paths between all three.
 //!
-//! The names are this process's own, so that two runs do not meet. A small shell process waits at the end of a pipe
-//! and takes everything down when the pipe closes, however this process ends. Begin with [`World::up`].
+//! The guest, the namespaces and their end are [`testbed::Guest`]'s. Begin with [`World::up`].
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use testbed::Guest;
 use testbed::process::{now, wait_for};
 
 /// Programs that the tests call, and the Debian packages they are in.
@@ -22,20 +21,6 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("tshark", "tshark"),
     ("apt-get", "apt"),
 ];
-
-/// What the process at the end of the pipe does: ends what runs in our namespaces, then the guest and them.
-const UNDERTAKER: &str = r#"
-trap '' INT TERM HUP PIPE
-cat >/dev/null
-for namespace in peer peer2 net; do
-    kill $(ip netns pids "$KSCTP_PREFIX-$namespace" 2>/dev/null) 2>/dev/null
-done
-"$1" down-all
-rm -rf "$2" "${KSCTP_WORK:-${XDG_CACHE_HOME:-$HOME/.cache}/ksctp}/run-$KSCTP_PREFIX"
-"#;
-
-/// The name of the guest.
-const GUEST: &str = "k1";
 
 /// Where a peer runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,10 +55,7 @@ impl Place {
 
 /// Guest, namespaces and paths, until dropped.
 pub(crate) struct World {
-    boot: PathBuf,
-    prefix: String,
-    dir: PathBuf,
-    undertaker: Child,
+    guest: Guest,
 }
 
 /// What is missing for these tests, in words; `None` when they can run.
@@ -97,27 +79,12 @@ pub(crate) fn missing() -> Option<String> {
 impl World {
     /// Boots the guest (5 s; a minute the first time on a machine), and builds the peer on libusrsctp.
     pub(crate) fn up() -> Result<Self> {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").canonicalize()?;
-        let boot = tests.join("kernel-sctp/boot.sh");
-        let prefix = format!("interop{}", std::process::id());
-        let dir = tempfile::Builder::new().prefix(&prefix).tempdir()?.keep();
-        let undertaker = Command::new("sh")
-            .args(["-c", UNDERTAKER, "undertaker"])
-            .args([&boot, &dir])
-            .env("KSCTP_PREFIX", &prefix)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .context("cannot start sh")?;
-        let world = Self { boot, prefix, dir, undertaker };
-        world.boot(&["up", GUEST])?;
+        let world = Self { guest: Guest::up("interop")? };
         output(
             Command::new("gcc")
                 .args(["-O2", "-o"])
                 .arg(world.usrsctp_peer())
-                .arg(tests.join("kernel-sctp/usrsctp_peer.c"))
+                .arg(world.guest.scripts().join("usrsctp_peer.c"))
                 .args(["-lusrsctp", "-lpthread"]),
         )?;
         world.without_offloads()?;
@@ -131,7 +98,7 @@ impl World {
         let mut octets =
             std::fs::read(&golden).with_context(|| format!("cannot read {}", golden.display()))?;
         *octets.last_mut().context("the golden capture is empty")? ^= 1;
-        let planted = self.dir.join("planted.pcap");
+        let planted = self.dir().join("planted.pcap");
         std::fs::write(&planted, octets)?;
         let output =
             Command::new(self.judge_script()).arg(&planted).output().context("cannot start judge.sh")?;
@@ -141,66 +108,59 @@ impl World {
     }
 
     fn judge_script(&self) -> PathBuf {
-        self.boot.with_file_name("../interop/judge.sh")
+        self.guest.scripts().join("../interop/judge.sh")
     }
 
     /// Has cards compute checksums and cut segments before the packets are captured.
     fn without_offloads(&self) -> Result<()> {
         for namespace in ["peer", "peer2"] {
             for card in ["eth0", "eth1"] {
-                self.boot(&[namespace, "ethtool", "-K", card, "tx", "off", "gso", "off", "gro", "off"])?;
+                self.guest
+                    .boot(&[namespace, "ethtool", "-K", card, "tx", "off", "gso", "off", "gro", "off"])?;
             }
         }
         Ok(())
     }
 
-    /// Runs a command of `boot.sh`; its standard output.
-    fn boot(&self, words: &[&str]) -> Result<String> {
-        output(Command::new(&self.boot).args(words).env("KSCTP_PREFIX", &self.prefix))
-    }
-
     /// Runs a shell line in the guest; its standard output.
     pub(crate) fn in_guest(&self, line: &str) -> Result<String> {
-        self.boot(&["exec", GUEST, "-t", "20", line])
+        self.guest.run(line)
     }
 
     /// Has the guest's kernel carry SCTP in UDP, or over IP.
     pub(crate) fn kernel_over_udp(&self, on: bool) -> Result<()> {
-        self.boot(&["encap", GUEST, if on { "9899" } else { "0" }]).map(drop)
+        self.guest.carry_over_udp(on)
     }
 
     /// The program on libusrsctp.
     pub(crate) fn usrsctp_peer(&self) -> PathBuf {
-        self.dir.join("usrsctp_peer")
+        self.dir().join("usrsctp_peer")
     }
 
     /// A command that runs a program at a place for at most `limit`.
     pub(crate) fn command(&self, place: Place, program: &Path, limit: Duration) -> Command {
-        let mut command = Command::new(&self.boot);
-        command.env("KSCTP_PREFIX", &self.prefix);
         let seconds = limit.as_secs().to_string();
         match place {
             Place::Guest => {
-                command.args(["exec", GUEST, "-t", &seconds]);
+                let mut command = self.guest.program(limit.as_secs());
                 if program.extension().is_some_and(|extension| extension == "py") {
                     command.arg("python3");
                 }
-                // The guest sees the host's tree there too, also what its own /tmp hides.
-                command.arg(Path::new("/run/host").join(program.strip_prefix("/").unwrap_or(program)));
+                command.arg(Guest::path_inside(program));
+                command
             }
-            Place::Peer => {
-                command.args(["peer", "timeout", &seconds]).arg(program);
-            }
-            Place::Peer2 => {
-                command.args(["peer2", "timeout", &seconds]).arg(program);
+            Place::Peer | Place::Peer2 => {
+                let peer = if place == Place::Peer { "peer" } else { "peer2" };
+                let mut command = self.guest.command(&[peer, "timeout", &seconds]);
+                command.arg(program);
+                command
             }
         }
-        command
     }
 
     /// The peer on the kernel's sockets.
     pub(crate) fn kernel_peer(&self) -> PathBuf {
-        self.boot.with_file_name("kernel_peer.py")
+        self.guest.scripts().join("kernel_peer.py")
     }
 
     /// Lets the first path of a place fall silent, its links staying up, or mends it.
@@ -218,23 +178,23 @@ impl World {
              chain in {{ type filter hook prerouting priority -300; {rule}; }}; \
              chain out {{ type filter hook postrouting priority 300; {rule}; }}; }}"
         );
-        self.boot(&["peer", "nft", &rules])?;
+        self.guest.boot(&["peer", "nft", &rules])?;
         Ok(Marks(self))
     }
 
     fn in_net(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}-net", self.prefix)).arg(program);
+        command.arg(format!("--net=/run/netns/{}", self.guest.namespace("net"))).arg(program);
         command
     }
 
     /// Begins to capture SCTP at a bridge's port.
     pub(crate) fn capture(&self, port: &str) -> Result<Running> {
-        let file = self.dir.join(format!("{port}.pcap"));
+        let file = self.dir().join(format!("{port}.pcap"));
         let mut command = self.in_net("tcpdump");
         command.args(["-Z", "root", "-U", "--immediate-mode", "-B", "16384", "-q", "-s0", "-i", port, "-w"]);
         command.arg(&file).arg("proto 132 or ip6 proto 132 or udp port 9899");
-        let capture = Running::start(command, &self.dir, &format!("tcpdump-{port}"))?;
+        let capture = Running::start(command, self.dir(), &format!("tcpdump-{port}"))?;
         capture.wait_for_line("listening on", Duration::from_secs(5))?;
         Ok(capture)
     }
@@ -244,12 +204,12 @@ impl World {
         // The last packets are on their way through the kernel.
         std::thread::sleep(Duration::from_millis(100));
         capture.terminate()?;
-        let file = self.dir.join(format!("{port}.pcap"));
+        let file = self.dir().join(format!("{port}.pcap"));
         let output =
             Command::new(self.judge_script()).arg(&file).output().context("cannot start judge.sh")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {
-            let kept = std::env::temp_dir().join(format!("{}-{port}.pcap", self.prefix));
+            let kept = std::env::temp_dir().join(format!("{}-{port}.pcap", self.guest.namespace("net")));
             std::fs::copy(&file, &kept)?;
             bail!("{}, kept as {}", text.trim(), kept.display());
         }
@@ -258,15 +218,7 @@ impl World {
 
     /// Where processes log.
     pub(crate) fn dir(&self) -> &Path {
-        &self.dir
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        drop(self.undertaker.stdin.take());
-        // Its status says nothing; it is waited for so that nothing is left when the tests have ended.
-        let _ = self.undertaker.wait();
+        self.guest.dir()
     }
 }
 
@@ -275,7 +227,7 @@ pub(crate) struct Marks<'a>(&'a World);
 
 impl Drop for Marks<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.0.boot(&["peer", "nft", "delete", "table", "ip", "marks"]) {
+        if let Err(error) = self.0.guest.boot(&["peer", "nft", "delete", "table", "ip", "marks"]) {
             println!("packets are marked for ever: {error:#}");
         }
     }

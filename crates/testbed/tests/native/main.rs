@@ -1,0 +1,238 @@
+//! Programs that know TCP alone, over the shim, with programs that speak SCTP natively on a Linux kernel, in both directions.
+//!
+//! The kernel is a guest's ([`testbed::Guest`]); the daemon and the program of this side are in the namespace beside it. Needs
+//! root, Debian and /dev/net/tun, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests or in SCTPIFY_BIN_DIR. Begin
+//! with [`World`].
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::programs::{Nginx, curl};
+use testbed::{Daemon, Guest, Host, Lab, Process, Programs, files};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The guest's address on the first path, and ours.
+const GUEST: &str = "10.60.0.11";
+const OURS: &str = "10.60.0.1";
+/// Native servers listen here, and are asked through the shim.
+const PORT: u16 = 7000;
+/// Native clients ask nginx here.
+const HTTP_PORT: u16 = 80;
+const FILE_BYTES: u64 = 4 << 20;
+
+/// A guest, the host beside it, and a daemon there.
+struct World {
+    // Dropped in this order: the daemon, what is in the lab, the guest and its namespaces.
+    daemon: Daemon,
+    ours: Host,
+    lab: Lab,
+    guest: Guest,
+}
+
+impl World {
+    /// None where no guest can be booted, which it says.
+    fn new() -> Option<Self> {
+        if let Some(what) = Guest::missing() {
+            println!("SKIPPED: {what} is missing");
+            return None;
+        }
+        let programs = Programs::find().unwrap();
+        let guest = Guest::up("native").unwrap();
+        let lab = Lab::new().unwrap();
+        let ours = lab.adopt("ours", guest.namespace("peer"));
+        let daemon = Daemon::start(&ours, &programs, "").unwrap();
+        for (chain, port) in [("remote", PORT), ("local", HTTP_PORT)] {
+            let words = ["-A", "-c", chain, "-p", "enable", "-P", &port.to_string()];
+            daemon.shimrules(&words).unwrap().good().unwrap();
+        }
+        Some(Self { daemon, ours, lab, guest })
+    }
+
+    /// A file of random bytes, and its path in the guest.
+    fn file(&self, dir: PathBuf) -> (PathBuf, String) {
+        let file = dir.join("file");
+        files::make_random(&file, FILE_BYTES).unwrap();
+        let inside = Guest::path_inside(&file).display().to_string();
+        (file, inside)
+    }
+
+    /// Starts a Python program in the guest with these words.
+    fn start_inside(&self, program: &str, words: &[&str]) -> Process {
+        let mut command = self.guest.program(LIMIT.as_secs());
+        command.args(["/usr/bin/python3", "-c", program]).args(words);
+        self.ours.spawn("native", command).unwrap()
+    }
+
+    /// Starts a native server in the guest, at [`PORT`], with more words, and waits until it listens.
+    fn serve_inside(&self, program: &str, words: &[&str]) -> Process {
+        let mut server = self.start_inside(program, &[&[PORT.to_string().as_str()], words].concat());
+        server.wait_until("listening", LIMIT, |server| server.stdout().contains("listening")).unwrap();
+        server
+    }
+
+    /// What a native client in the guest says of nginx's answer.
+    fn ask_nginx(&self, how: &str) -> String {
+        let client = self.start_inside(WEB_CLIENT, &[OURS, &HTTP_PORT.to_string(), how]);
+        client.finish(LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
+    }
+
+    /// Runs a Python program on our side, where it finds but TCP; what it prints.
+    fn python(&self, program: &str, words: &[&str]) -> String {
+        let mut command = self.ours.command("python3");
+        command.args(["-c", program]).args(words);
+        self.ours.run("python", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
+    }
+
+    fn count(&self, counter: &str) -> u64 {
+        let told = self.daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
+        let status: Value = serde_json::from_str(&told.stdout).unwrap();
+        status["counters"][counter].as_u64().unwrap()
+    }
+}
+
+/// Python's web server on a native SCTP socket at port argv[1], in directory argv[2].
+const WEB_SERVER: &str = "
+import functools, http.server, socket, sys
+class Server(http.server.ThreadingHTTPServer):
+    def __init__(self, address, handler):
+        super().__init__(address, handler, bind_and_activate=False)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+        self.server_bind()
+        self.server_activate()
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[2])
+server = Server(('', int(sys.argv[1])), handler)
+print('listening', flush=True)
+server.serve_forever()
+";
+
+/// Asks argv[1]:argv[2] for `/file` on a native SCTP socket; ends its sending at once if argv[3] is 'half'; prints how reading
+/// ended, and the SHA-256 of what came behind the headers.
+const WEB_CLIENT: &str = "
+import errno, hashlib, socket, sys
+connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+connection.connect((sys.argv[1], int(sys.argv[2])))
+connection.sendall(b'GET /file HTTP/1.0\\r\\n\\r\\n')
+if sys.argv[3] == 'half': connection.shutdown(socket.SHUT_WR)
+told = bytearray()
+try:
+    while piece := connection.recv(65536): told += piece
+    end = 'end'
+except OSError as error: end = errno.errorcode[error.errno]
+print(end, hashlib.sha256(told.partition(b'\\r\\n\\r\\n')[2]).hexdigest())
+";
+
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's SCTP"]
+fn curl_fetches_from_a_native_web_server() {
+    let Some(world) = World::new() else { return };
+    let (file, inside) = world.file(world.lab.dir().to_owned());
+    let dir = inside.trim_end_matches("/file");
+    let _server = world.serve_inside(WEB_SERVER, &[dir]);
+    let got = world.lab.dir().join("got");
+    for count in 1..=3 {
+        let fetch = curl(&world.ours, &format!("http://{GUEST}:{PORT}/file"), Some(&got));
+        world.ours.run("curl", fetch, LIMIT).unwrap().good().unwrap();
+        assert_eq!(files::sha256(&file).unwrap(), files::sha256(&got).unwrap());
+        assert_eq!(world.count("connects_sctp"), count);
+    }
+}
+
+/// nginx without a master, at port 7000, of directory argv[1] of the shell line.
+const NGINX: &str = "
+mkdir /tmp/nginx; cd /tmp/nginx
+printf '%s' 'daemon off; master_process off; user root; pid nginx.pid; error_log error.log; events {}
+http { access_log off; sendfile on; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u;
+scgi_temp_path s; server { listen 7000; root DIRECTORY; } }' >nginx.conf
+withsctp nginx -p /tmp/nginx -e error.log -c nginx.conf >out 2>&1 &
+for n in $(seq 100); do grep -q 7000 /proc/net/sctp/eps && exit; sleep 0.1; done
+cat out error.log >&2; exit 1
+";
+
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's SCTP"]
+fn curl_fetches_from_an_unmodified_server_that_withsctp_has_made_native() {
+    let Some(world) = World::new() else { return };
+    let (file, inside) = world.file(world.lab.dir().to_owned());
+    world.guest.run(&NGINX.replace("DIRECTORY", inside.trim_end_matches("/file"))).unwrap();
+    assert!(!world.guest.run("ss -Hltn").unwrap().contains("7000"), "it listens by TCP, too");
+    let got = world.lab.dir().join("got");
+    let fetch = curl(&world.ours, &format!("http://{GUEST}:{PORT}/file"), Some(&got));
+    world.ours.run("curl", fetch, LIMIT).unwrap().good().unwrap();
+    assert_eq!(files::sha256(&file).unwrap(), files::sha256(&got).unwrap());
+    assert_eq!(world.count("connects_sctp"), 1);
+}
+
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's SCTP"]
+fn native_clients_fetch_from_nginx_which_knows_tcp_alone() {
+    let Some(world) = World::new() else { return };
+    let nginx = Nginx::start(&world.ours).unwrap();
+    let (file, _) = world.file(nginx.root().to_owned());
+    let sum = files::sha256(&file).unwrap();
+    assert_eq!(world.ask_nginx("whole"), format!("end {sum}"));
+    let told = world.guest.run(&format!("withsctp curl -sS http://{OURS}/file | sha256sum")).unwrap();
+    assert_eq!(told.split(' ').next().unwrap(), sum);
+    assert_eq!(world.count("accepts"), 2);
+    let seen = || nginx.access_log().matches(GUEST).count() == 2;
+    assert!(wait_for(LIMIT, seen), "nginx saw other clients: {}", nginx.access_log());
+}
+
+/// On a native SCTP socket at port argv[1], reads to the end, then answers, and says how that went.
+const ANSWERS_AT_THE_END: &str = "
+import errno, socket, sys
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+listener.bind(('', int(sys.argv[1])))
+listener.listen()
+print('listening', flush=True)
+connection, _ = listener.accept()
+count = 0
+while piece := connection.recv(65536): count += len(piece)
+try:
+    connection.sendall(b'answer')
+    print('answered', count)
+except OSError as error: print(errno.errorcode[error.errno], count)
+";
+
+/// Sends 100,000 bytes to argv[1]:argv[2], ends its sending, and prints what comes then.
+const ENDS_ITS_SENDING: &str = "
+import socket, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+connection.sendall(bytes(100000))
+connection.shutdown(socket.SHUT_WR)
+print(connection.recv(100))
+";
+
+/// SCTP has no half-closed state: the native program is told, by an error, that there is nobody left to answer.
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's SCTP"]
+fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_cannot_answer() {
+    let Some(world) = World::new() else { return };
+    let server = world.serve_inside(ANSWERS_AT_THE_END, &[]);
+    assert_eq!(world.python(ENDS_ITS_SENDING, &[GUEST, &PORT.to_string()]), "b''");
+    let told = server.finish(LIMIT).unwrap().good().unwrap().stdout;
+    // Which error depends on whether SHUTDOWN COMPLETE has come.
+    assert!(
+        ["EPIPE 100000", "ESHUTDOWN 100000"].contains(&told.trim_start_matches("listening").trim()),
+        "{told}"
+    );
+    assert_eq!(world.count("connects_sctp"), 1);
+}
+
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's SCTP"]
+fn a_native_client_that_ends_its_sending_gets_no_answer_and_the_server_an_error() {
+    let Some(world) = World::new() else { return };
+    let nginx = Nginx::start(&world.ours).unwrap();
+    world.file(nginx.root().to_owned());
+    let told = world.ask_nginx("half");
+    assert!(told.starts_with("ENOTCONN") || told.starts_with("ECONNRESET"), "{told}");
+    let seen = || nginx.access_log().contains("GET /file");
+    assert!(wait_for(LIMIT, seen), "nginx was not asked: {}", nginx.access_log());
+    let all = format!(" 200 {FILE_BYTES}");
+    assert!(
+        !nginx.access_log().contains(&all),
+        "nginx believes that it has answered: {}",
+        nginx.access_log()
+    );
+}
