@@ -1,6 +1,5 @@
 //! UDP of an enclosed namespace: where it arrives, and sockets that answer under the name of whom it was sent to.
 
-use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -12,7 +11,7 @@ use mio::{Interest, Registry, Token};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::namespace;
+use crate::namespace::Jobs;
 use crate::sockets::set_option;
 
 /// The longest datagram.
@@ -32,12 +31,13 @@ pub struct Datagram {
 /// Where the first datagrams of each conversation of one address family arrive.
 pub struct DatagramListener {
     socket: Socket,
-    namespace: File,
+    /// Of its namespace.
+    jobs: Jobs,
 }
 
 impl DatagramListener {
     /// Must be called on a thread inside the private namespace.
-    pub(crate) fn bind(ipv6: bool, port: u16) -> io::Result<DatagramListener> {
+    pub(crate) fn bind(ipv6: bool, port: u16, jobs: Jobs) -> io::Result<DatagramListener> {
         let address: SocketAddr =
             if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
         let socket = transparent_socket(address)?;
@@ -48,7 +48,7 @@ impl DatagramListener {
             setsockopt(&socket, sockopt::Ipv4OrigDstAddr, &true)?;
         }
         socket.bind(&address.into())?;
-        Ok(DatagramListener { socket, namespace: namespace::current()? })
+        Ok(DatagramListener { socket, jobs })
     }
 
     /// The next datagram, or None if there is none now. To be called until it returns None after each readiness event.
@@ -82,15 +82,12 @@ impl DatagramListener {
     /// # Errors
     /// Those of socket(2), bind(2) and connect(2).
     pub fn answering(&self, to: SocketAddr, from: SocketAddr) -> io::Result<UdpSocket> {
-        let mut made = None;
-        namespace::run_in(&self.namespace, || {
+        let socket = self.jobs.run(move || {
             let socket = transparent_socket(to)?;
             socket.bind(&to.into())?;
             socket.connect(&from.into())?;
-            made = Some(socket);
-            Ok(())
-        })?;
-        let socket = made.ok_or_else(|| io::Error::other("no socket was made"))?;
+            Ok::<_, io::Error>(socket)
+        })??;
         Ok(UdpSocket::from_std(socket.into()))
     }
 }

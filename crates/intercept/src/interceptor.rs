@@ -321,7 +321,11 @@ impl HostChanges {
             .map_err(step("remove the routing policy rules"));
         let veth = links::delete_veth(&mut self.netlink, &self.config.host_interface)
             .map_err(step("remove the veth pair"));
-        let sysctls = namespace::run_in(&self.home, || self.sysctls.restore());
+        // Those of an enclosed namespace go with it; entering it would need privileges that its daemon has given up.
+        let sysctls = match self.config.encloses {
+            true => Ok(()),
+            false => namespace::run_in(&self.home, || self.sysctls.restore()),
+        };
         let sysctls = sysctls.map_err(step("put the sysctls back"));
         rules.and(veth).and(sysctls)
     }
@@ -404,7 +408,9 @@ fn bind_datagrams(
 ) -> Result<Vec<DatagramListener>, SetUpError> {
     let port = config.tproxy_port;
     let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
-    let bound = namespace.run(move || families.iter().map(|v6| DatagramListener::bind(*v6, port)).collect());
+    let jobs = namespace.jobs();
+    let bound = namespace
+        .run(move || families.iter().map(|v6| DatagramListener::bind(*v6, port, jobs.clone())).collect());
     bound
         .and_then(|inner: io::Result<Vec<DatagramListener>>| inner)
         .map_err(|error| SetUpError::from_io("open the transparent listeners for UDP", error))

@@ -15,18 +15,43 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// What the thread is told: a job, or None to end.
+type Order = Option<Job>;
+
 /// A new, empty network namespace.
 pub struct Namespace {
-    /// None only while being dropped.
-    jobs: Option<Sender<Job>>,
+    jobs: Jobs,
     thread: Option<JoinHandle<()>>,
     descriptor: File,
+}
+
+/// Has jobs run in a namespace for as long as that lives; needs no privilege.
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    orders: Sender<Order>,
+}
+
+impl Jobs {
+    /// Runs `job` on the thread inside the namespace and returns what it returns. Error if a job before it panicked, or the
+    /// namespace is gone.
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let (answer, result) = channel();
+        self.start(move || {
+            // The receiver waits below; it is gone only if this process is going too.
+            let _ = answer.send(job());
+        })?;
+        result.recv().map_err(|_| thread_gone())
+    }
+
+    fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.orders.send(Some(Box::new(job))).map_err(|_| thread_gone())
+    }
 }
 
 impl Namespace {
     /// Makes a network namespace. EPERM without CAP_SYS_ADMIN.
     pub fn create() -> io::Result<Namespace> {
-        let (jobs, inbox) = channel::<Job>();
+        let (orders, inbox) = channel::<Order>();
         let (ready, entered) = channel();
         let thread = std::thread::Builder::new().name("shim namespace".to_owned()).spawn(move || {
             let entry = enter();
@@ -36,23 +61,23 @@ impl Namespace {
             }
         })?;
         let descriptor = entered.recv().map_err(|_| thread_gone())??;
-        Ok(Namespace { jobs: Some(jobs), thread: Some(thread), descriptor })
+        Ok(Namespace { jobs: Jobs { orders }, thread: Some(thread), descriptor })
     }
 
     /// Runs `job` on a thread inside the namespace and returns what it returns. Error if a job before it
     /// panicked.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-        let (answer, result) = channel();
-        self.start(move || {
-            // The receiver waits below; it is gone only if this process is going too.
-            let _ = answer.send(job());
-        })?;
-        result.recv().map_err(|_| thread_gone())
+        self.jobs.run(job)
+    }
+
+    /// For whoever has jobs later.
+    pub(crate) fn jobs(&self) -> Jobs {
+        self.jobs.clone()
     }
 
     /// Has the thread inside the namespace run `job`, and does not wait for it. Error if a job before it panicked.
     pub fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.jobs.as_ref().ok_or_else(thread_gone)?.send(Box::new(job)).map_err(|_| thread_gone())
+        self.jobs.start(job)
     }
 }
 
@@ -64,7 +89,8 @@ impl AsFd for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        self.jobs = None;
+        // Whoever still has jobs hears that there is nobody any more. The thread may have ended: then nobody hears this.
+        let _ = self.jobs.orders.send(None);
         if let Some(thread) = self.thread.take() {
             // A job that panicked has told its caller; there is nobody else to tell.
             let _ = thread.join();
@@ -97,8 +123,8 @@ pub(crate) fn run_in(namespace: &File, job: impl FnOnce() -> io::Result<()> + Se
     })
 }
 
-fn serve(inbox: &Receiver<Job>) {
-    for job in inbox {
+fn serve(inbox: &Receiver<Order>) {
+    while let Ok(Some(job)) = inbox.recv() {
         job();
     }
 }

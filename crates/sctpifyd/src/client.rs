@@ -361,9 +361,8 @@ impl Shard {
         self.history.succeeded(syn.flow.remote(), setup_us);
         self.judge(&syn, Verdict::Accept);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
-        // In an enclosed namespace the program's address is not the wire's, which lanes of a trunk could not tell.
-        if peer == Peer::Shim && self.outside.is_none() {
-            self.want_trunk(syn.flow.local().ip(), syn.flow.remote().ip());
+        if peer == Peer::Shim {
+            self.want_trunk(self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
         }
     }
 

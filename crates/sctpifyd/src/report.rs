@@ -285,6 +285,9 @@ fn carrier_check(carrier: &OpenCarrier) -> Check {
             Check::bad(name, Level::Missing, problem.clone(), remedy)
         }
         (None, Some(port)) => Check::ok(name, format!("UDP port {port} is open")),
+        (None, None) if carrier.carrier == Via::SctpUdp => {
+            Check::ok(name, "open, by a UDP port of the kernel's choice")
+        }
         (None, None) => Check::ok(name, "IP protocol 132 is open"),
     }
 }

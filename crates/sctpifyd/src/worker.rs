@@ -17,7 +17,7 @@ use crate::carriers::Outlet;
 use crate::confinement::{self, Confinement};
 use crate::control_server::ControlServer;
 use crate::learned_store::LearnedStore;
-use crate::outside::Outside;
+use crate::outside::{Names, Outside};
 use crate::page::Page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
@@ -54,9 +54,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let page = Page::bind(rules.settings().page_port, server.desk())?;
     let (keeper, url) = (learned.clone(), rules.settings().learned_store);
     let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
-    if args.inside.is_none() {
-        shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
-    }
+    let names = Names::of_host();
+    shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
     spawn("control", move || server.run())?;
     if let Some(page) = page {
         spawn("page", move || page.run())?;
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
-        shard.outside = Some(Outside::start(datagrams, handle.clone())?);
+        shard.outside = Some(Outside::start(names, datagrams, handle.clone())?);
     }
     if has_supervisor || args.inside.is_some() {
         spawn("supervision", move || stop_with_supervisor(&handle))?;
@@ -78,7 +77,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Gives up what is not needed from now on (what serves one command has nothing to give up outside of its own namespaces), in the two threads there are; all others inherit that.
+/// Gives up what is not needed from now on, in the two threads there are; all others inherit that. What serves one command has
+/// its capabilities in namespaces of its own only, but the caller's files and system calls.
 fn confine(
     interceptor: &Interceptor,
     settings: &Settings,

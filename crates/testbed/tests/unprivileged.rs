@@ -188,6 +188,46 @@ fn is_of_nobody(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with(&format!("sctpify-run-{NOBODY}-"))
 }
 
+/// Connects to (argv[1], argv[2]) twelve times, and prints how many connections rode an association that others share.
+const TWELVE: &str = "
+import json, socket, subprocess, sys, time
+for n in range(12):
+    connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+    connection.sendall(b'12345')
+    connection.shutdown(socket.SHUT_WR)
+    assert connection.recv(100) == f'5 bytes from {sys.argv[3]}'.encode()
+    time.sleep(0.1)
+status = json.loads(subprocess.run([sys.argv[4], 'status', '--json'], capture_output=True, check=True).stdout)
+print(status['counters']['connects_sctp'], status['counters']['connects_shared'] > 5)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn connections_of_a_command_share_an_association() {
+    let world = World::new();
+    let (to, from) = (world.link.right_v4().to_string(), world.link.left_v4().to_string());
+    let sctpify = world.programs.path("sctpify").display().to_string();
+    let words = ["python3", "-c", TWELVE, &to, &PORT.to_string(), &from, &sctpify];
+    assert_eq!(world.run(&[], &words).good().unwrap().stdout, "12 True\n");
+    assert_eq!(world.accepts(), 12);
+}
+
+/// A command's own daemon is its user's, and reads packets that anybody may send it.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
+    let world = World::new();
+    let sctpify = world.programs.path("sctpify").display().to_string();
+    let told = world.run(&[], &[&sctpify, "status", "--json"]).good().unwrap().stdout;
+    let status: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let confinement = &status["confinement"];
+    let measures = ["capabilities", "system_calls", "files"];
+    assert!(measures.iter().all(|what| confinement[what]["state"] == "in_force"), "{confinement}");
+    assert_eq!(confinement["capabilities"]["left"], "net_admin, net_raw", "{confinement}");
+    let files = confinement["files"]["left"].as_str().unwrap();
+    assert!(files.contains("/home/.local/state/sctpify") && !files.contains("/home,"), "{files}");
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {

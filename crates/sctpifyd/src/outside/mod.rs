@@ -68,11 +68,10 @@ pub(crate) struct Outside {
 impl Outside {
     /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and tells `shard` what becomes
     /// of connections.
-    pub(crate) fn start(listeners: Vec<DatagramListener>, shard: Handle) -> Result<Outside> {
+    pub(crate) fn start(names: Names, listeners: Vec<DatagramListener>, shard: Handle) -> Result<Outside> {
         let poll = Poll::new().context("cannot make an event loop")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (orders, inbox) = channel();
-        let names = Names::of_host();
         let datagrams = Datagrams::new(listeners, poll.registry(), names.clone())?;
         let desk = Desk { poll, inbox, shard, clock: Clock::start(), streams: Streams::default(), datagrams };
         std::thread::Builder::new().name("outside".to_owned()).spawn(move || desk.run())?;
@@ -133,12 +132,13 @@ pub(crate) fn verdict_on(outcome: &io::Result<()>) -> Verdict {
 
 /// Where the name server of the host is, if it is one that only the host's loopback reaches.
 #[derive(Clone)]
-struct Names {
+pub(crate) struct Names {
     server: Option<IpAddr>,
 }
 
 impl Names {
-    fn of_host() -> Names {
+    /// Reads the host's configuration, while it can be read.
+    pub(crate) fn of_host() -> Names {
         let text = std::fs::read_to_string(control::RESOLV_CONF).unwrap_or_default();
         Names { server: control::loopback_name_server(&text) }
     }
