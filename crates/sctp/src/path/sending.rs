@@ -58,6 +58,8 @@ pub(crate) struct Sending {
     control: Box<dyn CongestionControl>,
     /// Bytes that may be in flight now: the controller's window, or that of the reduction that is being carried out.
     window: usize,
+    /// Whether that may be passed by a part of a packet.
+    may_be_passed: bool,
     pacer: Pacer,
     /// The reduction that is being carried out.
     prr: Option<Prr>,
@@ -85,6 +87,7 @@ impl Sending {
         Sending {
             mtu,
             window: control.cwnd(),
+            may_be_passed: control.may_be_passed(),
             control,
             pacer: Pacer::new(),
             prr: None,
@@ -117,12 +120,23 @@ impl Sending {
     /// The controller, or the reduction, has changed.
     fn update_window(&mut self) {
         self.window = self.prr.map_or_else(|| self.control.cwnd(), |prr| prr.window());
+        self.may_be_passed = self.prr.is_some() || self.control.may_be_passed();
     }
 
-    /// Whether the window has room. RFC 9260 section 6.1 B: it may be passed by less than one packet.
+    /// Whether the window has room.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
         //= rfc9260#6.1-10 6.1-11 6.1-12
-        self.credit != Credit::No || flight < self.window
+        self.credit != Credit::No || self.has_room(flight)
+    }
+
+    /// Whether the window itself has room for a packet, or for a part of one if it may be passed. While losses are mended the
+    /// reduction says byte by byte what may leave.
+    fn has_room(&self, flight: usize) -> bool {
+        if self.may_be_passed || flight == 0 {
+            flight < self.window
+        } else {
+            flight.saturating_add(self.mtu) <= self.window
+        }
     }
 
     /// Whether the window has room for a train, unless losses are being mended.
@@ -132,7 +146,7 @@ impl Sending {
 
     /// Whether data may leave now.
     pub(crate) fn allows(&self, flight: usize) -> bool {
-        self.credit != Credit::No || (flight < self.window && self.pacer.allows())
+        self.credit != Credit::No || (self.has_room(flight) && self.pacer.allows())
     }
 
     /// Whether the pacer lets data leave now, if the window has room.
@@ -148,7 +162,7 @@ impl Sending {
 
     /// Data waits on this path, with `flight` bytes in flight: for the window, or for the pacer.
     pub(crate) fn on_waiting(&mut self, flight: usize, now: Time) {
-        if flight >= self.window {
+        if !self.has_room(flight) {
             self.note_full();
         } else {
             self.pacer.wait(now);
@@ -426,6 +440,25 @@ mod tests {
         s.on_acks(&PathAcks { bytes: 1, ..PathAcks::default() }, &seen(10, MTU, MTU));
         s.arm_probe(srtt, MTU, delay, MS(10));
         assert_eq!(s.probe_at, Some(MS(210)));
+    }
+
+    #[test]
+    //= rfc9260#6.1-11
+    fn once_found_a_window_is_passed_by_a_part_of_a_packet_but_not_with_cubic_unless_nothing_is_in_flight() {
+        for (algorithm, may_be_passed) in
+            [(CongestionAlgorithm::Rfc9260, true), (CongestionAlgorithm::Cubic, false)]
+        {
+            let mut s = Sending::new(algorithm, MTU);
+            s.on_losses(&losses(1, 50), &seen(100, 4000, 3000));
+            s.prr = None;
+            s.update_window();
+            s.window = 4 * MTU;
+            assert!(s.has_window(3 * MTU));
+            assert_eq!(s.has_window(3 * MTU + 1), may_be_passed, "{algorithm:?}");
+            assert!(!s.has_window(4 * MTU));
+            s.window = MTU - 1;
+            assert!(s.has_window(0));
+        }
     }
 
     #[test]

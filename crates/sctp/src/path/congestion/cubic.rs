@@ -150,6 +150,10 @@ impl CongestionControl for Cubic {
         whole(self.window.cwnd)
     }
 
+    fn may_be_passed(&self) -> bool {
+        self.in_slow_start()
+    }
+
     fn ssthresh(&self) -> usize {
         self.window.ssthresh
     }

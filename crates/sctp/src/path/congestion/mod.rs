@@ -62,6 +62,13 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Bytes that may be in flight.
     fn cwnd(&self) -> usize;
 
+    /// Whether what is in flight may pass the window by less than one packet (RFC 9260 section 6.1 B). TCP counts whole packets;
+    /// a controller that is to be fair to TCP's does so too once it has found its window, for the packet more is a twentieth of a small
+    /// one.
+    fn may_be_passed(&self) -> bool {
+        true
+    }
+
     /// The slow-start threshold; `usize::MAX` while there is none.
     fn ssthresh(&self) -> usize;
 
