@@ -662,6 +662,10 @@ fn another_version_a_second_greeting_and_a_strangers_stream_are_faults() {
     };
     let kind = "the opening of a connection";
     assert_eq!(say(1, open.clone()), Err(TrunkFault::Unexpected { stream: 1, kind }), "a stream of ours");
-    assert_eq!(say(2, open), Ok(()));
+    assert_eq!(say(2, open.clone()), Ok(()));
+    // The first of the peer's that was not agreed on.
+    let beyond = relay::trunk::TRUNK_STREAMS + 1;
+    assert_eq!(say(beyond - 2, open.clone()), Ok(()), "the last");
+    assert_eq!(say(beyond, open), Err(TrunkFault::Unexpected { stream: beyond, kind }), "one stream more");
     assert_eq!(say(4, Message::End), Err(TrunkFault::Unexpected { stream: 4, kind: "an end" }));
 }

@@ -235,6 +235,12 @@ impl Shard {
 
     fn doctor(&self, peer: Option<IpAddr>) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
+        if self.outside.is_some() {
+            checks.push(Check::ok(
+                "privileges",
+                "none needed: this daemon serves one command in namespaces of its own",
+            ));
+        }
         checks.extend(self.outlet.report().iter().map(carrier_check));
         checks.push(match netio::kernel_sctp() {
             None => Check::ok("kernel SCTP", "not loaded, as it should be"),

@@ -230,6 +230,24 @@ fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
+    let world = World::new();
+    let sctpify = world.programs.path("sctpify").display().to_string();
+    let told = world.run(&[], &[&sctpify, "doctor"]).good().unwrap().stdout;
+    assert!(told.contains("none needed: this daemon serves one command"), "{told}");
+    assert!(told.contains("open, by a UDP port of the kernel's choice"), "{told}");
+    let file = world.lab.dir().join("home/packets.pcapng").display().to_string();
+    let (to, port) = (world.link.right_v4().to_string(), PORT.to_string());
+    let script = "$0 capture --seconds 2 -o $1 & sleep 0.5; python3 -c \"$2\" $3 $4 && wait";
+    let told =
+        world.run(&[], &["sh", "-c", script, &sctpify, &file, CLIENT, &to, &port]).good().unwrap().stdout;
+    assert!(told.contains("packets in"), "{told}");
+    let seen = testbed::capture::judge_file(std::path::Path::new(&file)).unwrap();
+    assert!(seen.sctp > 20 && seen.faulty == 0, "{seen:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
     let mut world = World::new();
     // A user namespace of its own, in which no further one can be made.
