@@ -1,6 +1,6 @@
 //! `./x bench shim` and [`./x bench sctp`](sctp).
 //!
-//! [`streams`]: connections that share an association, against plain TCP and against associations of their own.
+//! [`linkemu`]: how exact the link emulator is. [`streams`]: connections that share an association, against plain TCP and against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
 //! plain TCP, which `connect` measures alone. `connections`: a daemon's memory.
@@ -11,6 +11,7 @@
 mod bulk;
 pub(crate) mod instructions;
 mod latency;
+mod linkemu;
 mod many;
 mod pair;
 mod sctp;
@@ -32,11 +33,12 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word] if word == "shim" => shim(),
         [word] if word == "connect" => connect(),
         [word] if word == "streams" => streams::run(),
+        [word] if word == "linkemu" => linkemu::run(),
         [word] if word == "connections" => connections(),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => sctp::run(rest),
         _ => bail!(
-            "usage: ./x bench shim | connect | streams | connections | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | streams | connections | linkemu | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }

@@ -13,8 +13,11 @@ pub(crate) fn daemon_and_commands() -> Result<Programs> {
     Programs::in_dir(&built(&["sctpifyd", "cli"])?)
 }
 
-/// Builds the link emulator; gives its path.
+/// Builds the link emulator, or takes that of SCTPIFY_BIN_DIR; gives its path.
 pub(crate) fn linkemu() -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
+        return Ok(PathBuf::from(dir).join("linkemu"));
+    }
     Ok(built(&["linkemu"])?.join("linkemu"))
 }
 

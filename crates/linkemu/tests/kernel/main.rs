@@ -1,0 +1,77 @@
+//! The emulator against the Linux kernel's netem, which runs in a guest (tests/kernel-sctp): the same settings, the same
+//! packets, and the same statistics, as ping and iperf3 see them.
+
+#![forbid(unsafe_code)]
+
+mod guest;
+mod statistics;
+
+use guest::Guest;
+use statistics::{Pings, Way, World};
+
+/// How much the medians of round trips may differ, in milliseconds: the guest is a process, which answers later on a busy host.
+const MEDIANS_MS: f64 = 2.0;
+/// How much the distances between quartiles may differ: chance makes them differ by 0.2 ms.
+const SPREADS_MS: f64 = 0.8;
+/// Pings of one measurement, and seconds between them: of delays, and of losses, which take more.
+const DELAY_PINGS: (usize, &str) = (1000, "0.003");
+const LOSS_PINGS: (usize, &str) = (4000, "0.001");
+
+/// Settings in netem's words and in ours. Our length is that of the IP packet, netem's has Ethernet's header, too.
+const DELAYS: [(&str, &str); 3] = [
+    ("delay 20ms", "delay=20ms"),
+    ("delay 20ms 5ms", "delay=20ms,jitter=5ms"),
+    ("delay 20ms 4ms distribution normal", "delay=20ms,jitter=4ms,distribution=normal"),
+];
+const LOSSES: [(&str, &str, f64, f64); 2] =
+    [("loss 6%", "loss=6%", 0.06, 1.06), ("loss gemodel 2% 25%", "loss=ge:2%:25%:100%:0%", 0.074, 4.0)];
+
+#[test]
+#[ignore = "needs root: makes network namespaces, and boots a guest"]
+fn delays_losses_and_rates_are_those_of_the_kernels_netem() {
+    let Some(guest) = Guest::up() else {
+        println!("SKIPPED: no /dev/net/tun, or not Debian");
+        return;
+    };
+    let world = World::new();
+    for (theirs, settings) in DELAYS {
+        let [theirs, ours] =
+            both(&guest, &world, [theirs, settings], DELAY_PINGS).map(|pings| pings.quartiles_ms());
+        let (median, spread) = (theirs[1] - ours[1], (theirs[2] - theirs[0]) - (ours[2] - ours[0]));
+        assert!(median.abs() < MEDIANS_MS, "{settings}: {theirs:?} and {ours:?} ms");
+        assert!(spread.abs() < SPREADS_MS, "{settings}: {theirs:?} and {ours:?} ms");
+    }
+    for (theirs, ours, share, burst) in LOSSES {
+        for (who, pings) in ["netem", "linkemu"].iter().zip(both(&guest, &world, [theirs, ours], LOSS_PINGS))
+        {
+            let (lost, bursts) = (pings.lost_share(), pings.mean_burst());
+            // Losses in bursts vary by their length more than single ones.
+            let band = 4.0 * (share * (1.0 - share) * burst * 2.0 / LOSS_PINGS.0 as f64).sqrt();
+            assert!((lost - share).abs() < band, "{who}, {ours}: {lost} lost");
+            assert!((bursts / burst - 1.0).abs() < 0.4, "{who}, {ours}: bursts of {bursts}");
+        }
+    }
+    guest.set("rate 2mbit limit 20");
+    world.set("rate=2mbit,queue=20,overhead=14");
+    let [theirs, ours] = [guest.udp_rate(), world.udp_rate()];
+    println!("rate 2 Mbit/s, 1,000 bytes of payload: netem {theirs:.0}, linkemu {ours:.0} bit/s");
+    assert!((ours / theirs - 1.0).abs() < 0.03, "netem {theirs}, linkemu {ours} bit/s");
+}
+
+/// What netem and what we do to the same pings.
+fn both(
+    guest: &Guest,
+    world: &World,
+    [theirs, ours]: [&str; 2],
+    (count, interval): (usize, &str),
+) -> [Pings; 2] {
+    guest.set(theirs);
+    world.set(ours);
+    let pings = [guest.ping(count, interval), world.ping(count, interval)];
+    for (who, pings) in ["netem", "linkemu"].iter().zip(&pings) {
+        let quartiles = pings.quartiles_ms().map(|ms| format!("{ms:.2}")).join(" ");
+        let (lost, burst) = (pings.lost_share(), pings.mean_burst());
+        println!("{ours:<42} {who:<8} quartiles {quartiles} ms, lost {lost:.4}, bursts of {burst:.2}");
+    }
+    pings
+}

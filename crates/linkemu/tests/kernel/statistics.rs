@@ -1,0 +1,148 @@
+//! What ping and iperf3 say of a way, and the way by our emulator.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use testbed::{Host, Lab, Process};
+
+/// How long anything may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// A way from one host to another, with settings for what goes there.
+pub(crate) trait Way {
+    /// A command at the near host.
+    fn near(&self, program: &str) -> Command;
+    /// A command at the far host.
+    fn far(&self, program: &str) -> Command;
+    /// The far host's address.
+    fn address(&self) -> &'static str;
+    /// Makes the way to the far host like this.
+    fn set(&self, settings: &str);
+
+    /// Sends so many pings.
+    fn ping(&self, count: usize, interval: &str) -> Pings {
+        let mut command = self.near("ping");
+        command.args(["-c", &count.to_string(), "-i", interval, "-W", "1", self.address()]);
+        Pings::parse(&output(&mut command), count)
+    }
+
+    /// The rate of payload in bit/s that arrives of more than the way takes, sent in datagrams of 1,000 bytes.
+    fn udp_rate(&self) -> f64 {
+        let mut server = self.far("iperf3");
+        let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().expect("iperf3");
+        let mut rate = None;
+        // The server may not listen yet.
+        let told = testbed::process::wait_for(LIMIT, || {
+            let mut client = self.near("iperf3");
+            client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "4", "-O", "1"]);
+            let told = client.output().expect("iperf3").stdout;
+            let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
+            rate = told["end"]["sum_received"]["bits_per_second"].as_f64();
+            rate.is_some()
+        });
+        assert!(told, "iperf3 told no rate");
+        server.wait().expect("iperf3 ends");
+        rate.unwrap_or_default()
+    }
+}
+
+/// Round trips by number, those that came back.
+pub(crate) struct Pings {
+    times: Vec<Option<f64>>,
+}
+
+impl Pings {
+    fn parse(text: &str, count: usize) -> Pings {
+        let mut times = vec![None; count];
+        for line in text.lines().filter(|line| !line.contains("DUP")) {
+            let word = |name: &str| line.split_once(name)?.1.split(' ').next();
+            let (number, time) = (word("icmp_seq="), word("time="));
+            if let (Some(Ok(number)), Some(Ok(time))) =
+                (number.map(str::parse::<usize>), time.map(str::parse))
+            {
+                times[number - 1] = Some(time);
+            }
+        }
+        Pings { times }
+    }
+
+    pub(crate) fn quartiles_ms(&self) -> [f64; 3] {
+        let mut times: Vec<f64> = self.times.iter().flatten().copied().collect();
+        times.sort_by(f64::total_cmp);
+        [1, 2, 3].map(|quarter| times[times.len() * quarter / 4])
+    }
+
+    pub(crate) fn lost_share(&self) -> f64 {
+        self.times.iter().filter(|time| time.is_none()).count() as f64 / self.times.len() as f64
+    }
+
+    /// How many were lost in a row, in the mean.
+    pub(crate) fn mean_burst(&self) -> f64 {
+        let lost = self.times.iter().filter(|time| time.is_none()).count();
+        let ends = self.times.windows(2).filter(|pair| pair[0].is_none() && pair[1].is_some()).count();
+        lost as f64 / ends.max(1) as f64
+    }
+}
+
+/// Runs a command; its standard output. ping's status tells of losses, which are wanted.
+pub(crate) fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Two hosts, and our emulator between them.
+pub(crate) struct World {
+    alpha: Host,
+    beta: Host,
+    middle: Host,
+    lab: Lab,
+    _link: Process,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let lab = Lab::new().unwrap();
+        let [alpha, beta, middle] = ["alpha", "beta", "middle"].map(|name| lab.host(name).unwrap());
+        for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
+            let there = middle.namespace();
+            host.ip(&["link", "add", "e0", "type", "veth", "peer", "name", far, "netns", there]).unwrap();
+            host.ip(&["addr", "add", address, "dev", "e0"]).unwrap();
+            host.ip(&["link", "set", "e0", "up"]).unwrap();
+            middle.ip(&["link", "set", far, "up"]).unwrap();
+        }
+        let mut command = linkemu(&middle, &lab);
+        command.args(["run", "left", "right", "--name", "x", "--seed", "1"]);
+        let mut link = middle.spawn("linkemu", command).unwrap();
+        link.wait_until("a link", LIMIT, |process| process.stdout().contains("ready")).unwrap();
+        World { alpha, beta, middle, lab, _link: link }
+    }
+}
+
+fn linkemu(middle: &Host, lab: &Lab) -> Command {
+    let mut command = middle.command(env!("CARGO_BIN_EXE_linkemu"));
+    command.arg("--dir").arg(lab.dir().join("links"));
+    command
+}
+
+impl Way for World {
+    fn near(&self, program: &str) -> Command {
+        self.alpha.command(program)
+    }
+
+    fn far(&self, program: &str) -> Command {
+        self.beta.command(program)
+    }
+
+    fn address(&self) -> &'static str {
+        "10.9.0.2"
+    }
+
+    fn set(&self, settings: &str) {
+        const NOTHING: &str =
+            "rate=unlimited,delay=0,jitter=0,distribution=uniform,loss=none,overhead=0,queue=1000";
+        let settings = format!("{NOTHING},{settings}");
+        let mut command = linkemu(&self.middle, &self.lab);
+        command.args(["set", "x", "--ab", &settings]);
+        self.middle.run("linkemu", command, LIMIT).unwrap().good().unwrap();
+    }
+}

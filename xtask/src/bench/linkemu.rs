@@ -1,0 +1,218 @@
+//! `./x bench linkemu`: how exact the link emulator is, judged from outside: kernels' time stamps on both sides, and iperf3.
+//!
+//! Two hosts with the emulator between them. The delay of each ping packet is the difference of the kernel's time stamps at the
+//! sender's and at the receiver's interface (tcpdump), so no process's own lateness is in it, but the two virtual interfaces are.
+
+use super::stats::percentile;
+use crate::{Outcome, optimised};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use testbed::{Host, Lab, Process};
+
+/// The delay each way.
+const ONE_WAY: Duration = Duration::from_millis(20);
+/// The goals: 99 of 100 packets are at most so much later than the delay, in microseconds.
+const IDLE_GOAL_US: f64 = 300.0;
+const LOAD_GOAL_US: f64 = 1000.0;
+/// Rates are right to this part.
+const RATE_GOAL: f64 = 0.03;
+/// Packets whose delay is measured, and the time between them in seconds.
+const PINGS: &str = "2000";
+const INTERVAL: &str = "0.003";
+/// What the link carries besides, under load.
+const LOAD: [&str; 6] = ["-u", "-b", "300M", "-l", "1400", "-t"];
+/// Rates that are set, the queue for them, iperf3's seconds, and those left out at the beginning.
+const RATES: [(f64, &str, &str, &str); 3] =
+    [(1.5e6, "50", "12", "3"), (100e6, "200", "8", "2"), (1e9, "1000", "8", "2")];
+/// Payload in an IP packet of 1,500 bytes, as TCP with time stamps sends them.
+const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
+/// Beta's address.
+const TO: &str = "10.9.0.2";
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// `./x bench linkemu`.
+pub(crate) fn run() -> Result<Outcome> {
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench linkemu`");
+    let linkemu = optimised::linkemu()?;
+    let lab = Lab::new()?;
+    println!("bench: {}", super::machine());
+    let way = Way::new(&lab, &linkemu)?;
+    let mut is_good = true;
+    println!("\ndelay 20 ms, error in us   p50      p99      max      packets  goal, p99");
+    for (name, load, goal) in [("idle", false, IDLE_GOAL_US), ("300 Mbit/s of UDP", true, LOAD_GOAL_US)] {
+        let errors = way.delay_errors(&lab, load)?;
+        let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(&errors, percent));
+        is_good &= p99 <= goal;
+        println!("{name:<26} {p50:<8.1} {p99:<8.1} {max:<8.1} {:<8} {goal:.0}", errors.len());
+    }
+    println!("\nrate set, bit/s   measured        of it");
+    for (rate, queue, seconds, omitted) in RATES {
+        let share = way.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
+        is_good &= (share - 1.0).abs() <= RATE_GOAL;
+        println!("{rate:<17.0} {:<15.0} {share:.4}", share * rate);
+    }
+    println!("\n{}", way.told(&["show"])?);
+    way.link.stop();
+    let left = lab.clear_up();
+    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Two hosts, one between them with an interface to each, and the emulator there.
+struct Way<'a> {
+    alpha: Host,
+    beta: Host,
+    middle: Host,
+    linkemu: &'a Path,
+    dir: PathBuf,
+    link: Process,
+}
+
+impl<'a> Way<'a> {
+    /// The interfaces are as they come: hosts hand over segments uncut.
+    fn new(lab: &Lab, linkemu: &'a Path) -> Result<Way<'a>> {
+        let (alpha, beta, middle) = (lab.host("alpha")?, lab.host("beta")?, lab.host("middle")?);
+        for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
+            let there = middle.namespace();
+            host.ip(&["link", "add", "e0", "type", "veth", "peer", "name", far, "netns", there])?;
+            host.ip(&["addr", "add", address, "dev", "e0"])?;
+            host.ip(&["link", "set", "e0", "up"])?;
+            middle.ip(&["link", "set", far, "up"])?;
+        }
+        let dir = middle.dir()?;
+        let mut command = middle.command(linkemu);
+        command.arg("--dir").arg(&dir).args(["run", "left", "right", "--name", "x"]);
+        command.args(["--delay", &format!("{}ms", ONE_WAY.as_millis())]);
+        let mut link = middle.spawn("linkemu", command)?;
+        link.wait_until("a link", LIMIT, |process| process.stdout().contains("ready"))?;
+        Ok(Way { alpha, beta, middle, linkemu, dir, link })
+    }
+
+    /// Runs a command of the emulator; what it prints.
+    fn told(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.middle.command(self.linkemu);
+        command.arg("--dir").arg(&self.dir).args(words);
+        Ok(self.middle.run("linkemu", command, LIMIT)?.good()?.stdout)
+    }
+
+    /// How much later than the delay each ping arrived, in microseconds.
+    fn delay_errors(&self, lab: &Lab, load: bool) -> Result<Vec<f64>> {
+        let (out, arrived) = (self.capture(lab, &self.alpha)?, self.capture(lab, &self.beta)?);
+        let server = self.serve()?;
+        let flow = if load {
+            let mut client = self.alpha.command("iperf3");
+            client.args(["-c", TO]).args(LOAD).arg("10");
+            let flow = self.alpha.spawn("iperf3", client)?;
+            std::thread::sleep(Duration::from_secs(1));
+            Some(flow)
+        } else {
+            None
+        };
+        let mut ping = self.alpha.command("ping");
+        ping.args(["-q", "-c", PINGS, "-i", INTERVAL, TO]);
+        self.alpha.run("ping", ping, LIMIT)?.good()?;
+        if let Some(flow) = flow {
+            flow.finish(LIMIT)?.good()?;
+        }
+        server.stop();
+        let (sent, seen) = (out.stop()?, arrived.stop()?);
+        let late = |number: &u16, at: &f64| sent.iter().find(|(n, _)| n == number).map(|(_, t)| at - t);
+        let delays = seen.iter().filter_map(|(number, at)| late(number, at));
+        Ok(delays.map(|delay| (delay - ONE_WAY.as_secs_f64()) * 1e6).collect())
+    }
+
+    /// Has a host note when echo requests pass its interface.
+    fn capture(&self, lab: &Lab, host: &Host) -> Result<Stamps> {
+        let file = lab.dir().join(format!("{}.pcap", host.name()));
+        let mut command = host.command("tcpdump");
+        command.args(["-i", "e0", "-n", "-U", "-j", "host", "--time-stamp-precision=nano"]);
+        command.args(["-s", "96", "-w"]).arg(&file).arg("icmp[icmptype]=icmp-echo");
+        let mut process = host.spawn("tcpdump", command)?;
+        process.wait_until("listening", LIMIT, |process| process.stderr().contains("listening on"))?;
+        Ok(Stamps { file, process })
+    }
+
+    fn serve(&self) -> Result<Process> {
+        let mut server = self.beta.command("iperf3");
+        server.args(["-s", "--forceflush"]);
+        let mut server = self.beta.spawn("iperf3-server", server)?;
+        server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening"))?;
+        Ok(server)
+    }
+
+    /// What passes, in bit/s of IP packets, with a rate set.
+    fn rate(&self, rate: f64, queue: &str, words: &[&str]) -> Result<f64> {
+        self.told(&["set", "x", "--rate", &format!("{rate}bit"), "--queue", queue, "--delay", "2ms"])?;
+        let server = self.serve()?;
+        let mut client = self.alpha.command("iperf3");
+        client.args(["-J", "-c", TO]).args(words);
+        let told = self.alpha.run("iperf3", client, LIMIT)?.good()?.stdout;
+        server.stop();
+        let told: serde_json::Value = serde_json::from_str(&told)?;
+        let bits = told["end"]["sum_received"]["bits_per_second"].as_f64();
+        Ok(bits.context("iperf3 tells no rate")? / PAYLOAD_SHARE)
+    }
+}
+
+/// A capture of echo requests.
+struct Stamps {
+    file: PathBuf,
+    process: Process,
+}
+
+impl Stamps {
+    /// The requests' numbers, and when each passed, in seconds.
+    fn stop(self) -> Result<Vec<(u16, f64)>> {
+        // tcpdump takes packets off the kernel's ring once a second.
+        std::thread::sleep(Duration::from_millis(1500));
+        self.process.stop();
+        let bytes = std::fs::read(&self.file)?;
+        let records = bytes.get(24..).context("tcpdump wrote nothing")?;
+        Ok(stamps(records))
+    }
+}
+
+/// Reads records of a capture file: seconds, nanoseconds, length, length on the wire, then the frame.
+fn stamps(mut records: &[u8]) -> Vec<(u16, f64)> {
+    /// Where an echo request's number is: Ethernet, IPv4 without options, then 6 bytes.
+    const NUMBER: usize = 14 + 20 + 6;
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_ne_bytes)
+    };
+    let mut stamps = Vec::new();
+    while let (Some(seconds), Some(nanos), Some(length)) =
+        (word(records, 0), word(records, 4), word(records, 8))
+    {
+        let Some(frame) = records.get(16..16 + length as usize) else { break };
+        if let Some(&[high, low]) = frame.get(NUMBER..NUMBER + 2) {
+            stamps.push((
+                u16::from_be_bytes([high, low]),
+                f64::from(seconds % 100_000) + f64::from(nanos) * 1e-9,
+            ));
+        }
+        records = &records[16 + length as usize..];
+    }
+    stamps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stamps;
+
+    #[test]
+    fn numbers_and_times_of_echo_requests_are_read_and_a_cut_record_is_left_out() {
+        let mut records = Vec::new();
+        for (seconds, nanos, number) in [(7u32, 500_000_000u32, 1u16), (8, 0, 2)] {
+            for word in [seconds, nanos, 60, 60] {
+                records.extend(word.to_ne_bytes());
+            }
+            let mut frame = [0; 60];
+            frame[40..42].copy_from_slice(&number.to_be_bytes());
+            records.extend(frame);
+        }
+        assert_eq!(stamps(&records), [(1, 7.5), (2, 8.0)]);
+        assert_eq!(stamps(&records[..100]), [(1, 7.5)]);
+    }
+}
