@@ -180,12 +180,16 @@ impl Interceptor {
     /// Ends the diversion; one that is not in force is no error. While the application may still send on the
     /// connection (60 s after its end, for TIME-WAIT) its packets would leave on the wire.
     pub fn undivert(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
-        match nft::delete_flow(&mut self.owner, flow) {
-            Err(refusal) if refusal.error.raw_os_error() != Some(libc::ENOENT) => {
-                Err(DivertError::System(refusal.error))
-            }
-            _ => Ok(()),
-        }
+        unless_absent(nft::delete_flow(&mut self.owner, flow))
+    }
+
+    /// Forgets the connection that [`Interceptor::connect_as`] made once it is over: `flow` from the local program's end. The
+    /// kernel has diverted the program's packets by it, whatever mark the program gave them. One that is not known is no error.
+    ///
+    /// # Errors
+    /// Those of nf_tables.
+    pub fn forget_served(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
+        unless_absent(nft::delete_served(&mut self.owner, flow))
     }
 
     /// Keeps an address one of the host's own although its interface has lost it, so that local programs' connections
@@ -236,6 +240,16 @@ impl Drop for Interceptor {
     fn drop(&mut self) {
         // The fields' own drops do the rest; here only what needs two of them. There is nobody to report to.
         let _ = self.release();
+    }
+}
+
+/// What is not there need not be deleted.
+fn unless_absent(deleted: Result<(), nft::Refusal>) -> Result<(), DivertError> {
+    match deleted {
+        Err(refusal) if refusal.error.raw_os_error() != Some(libc::ENOENT) => {
+            Err(DivertError::System(refusal.error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -120,8 +120,9 @@ impl Shard {
             // A stream that was never registered cannot be deregistered; it is closed either way.
             let _ = self.poll.registry().deregister(&mut flowing.stream);
         }
-        if connection.role == Role::Client {
-            self.end_diversion_later(connection.flow);
+        match connection.role {
+            Role::Client => self.end_diversion_later(connection.flow),
+            Role::Server => self.forget_served(&connection.flow),
         }
         match connection.lane {
             Some(lane) => self.release_lane(connection.association, lane),

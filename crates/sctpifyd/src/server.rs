@@ -226,6 +226,13 @@ impl Shard {
         Ok(id)
     }
 
+    /// The connection to the local program is over, whatever mark its packets had.
+    pub(crate) fn forget_served(&mut self, flow: &FourTuple) {
+        if let Err(error) = self.interceptor.forget_served(flow) {
+            tracing::warn!(%flow, %error, "what a local program sends there is still led to the shim");
+        }
+    }
+
     /// The local connection is ready, or has failed.
     pub(crate) fn on_local_connected(&mut self, id: ConnectionId) {
         let (now, connections) = (self.now, self.connections.len());

@@ -1,26 +1,43 @@
-//! The elements of the sets `flows4` and `flows6`: one for each diverted connection.
+//! The elements of the sets `flows4` and `flows6`, one for each diverted connection, and the end of those of `served4` and
+//! `served6`, which the kernel adds by itself, one for each connection to a local program.
 
 use netlink_packet_core::NLM_F_CREATE;
 
-use super::host::{FLOWS4, FLOWS6};
+use super::host::{FLOWS4, FLOWS6, FlowSet, SERVED4, SERVED6};
 use super::{Batch, DATA_VALUE, DELSETELEM, LIST_ELEMENT, NEWSETELEM, Refusal, TABLE};
 use crate::flow::{FourTuple, octets};
 use crate::netlink::Netlink;
 
 const PART: &str = "element of the set of diverted connections";
 
+/// The sets of one kind, for IPv4 and for IPv6.
+type Sets = [&'static FlowSet; 2];
+const FLOWS: Sets = [&FLOWS4, &FLOWS6];
+const SERVED: Sets = [&SERVED4, &SERVED6];
+
 /// Adds `flow` to its set; one that is there already is no error. ENFILE: the set is full.
 pub(crate) fn add_flow(owner: &mut Netlink, flow: &FourTuple) -> Result<(), Refusal> {
-    change(owner, flow, NEWSETELEM, NLM_F_CREATE)
+    change(owner, FLOWS, flow, NEWSETELEM, NLM_F_CREATE)
 }
 
 /// Takes `flow` out of its set. ENOENT: it was not there.
 pub(crate) fn delete_flow(owner: &mut Netlink, flow: &FourTuple) -> Result<(), Refusal> {
-    change(owner, flow, DELSETELEM, 0)
+    change(owner, FLOWS, flow, DELSETELEM, 0)
 }
 
-fn change(owner: &mut Netlink, flow: &FourTuple, kind: u16, flags: u16) -> Result<(), Refusal> {
-    let set = if flow.is_ipv4() { &FLOWS4 } else { &FLOWS6 };
+/// Takes `flow`, as the local program sees it, out of the set of those from the private namespace. ENOENT: it was not there.
+pub(crate) fn delete_served(owner: &mut Netlink, flow: &FourTuple) -> Result<(), Refusal> {
+    change(owner, SERVED, flow, DELSETELEM, 0)
+}
+
+fn change(
+    owner: &mut Netlink,
+    [v4, v6]: Sets,
+    flow: &FourTuple,
+    kind: u16,
+    flags: u16,
+) -> Result<(), Refusal> {
+    let set = if flow.is_ipv4() { v4 } else { v6 };
     let mut batch = Batch::new(owner);
     batch.add(PART, kind, flags, |message| {
         message.string(1, TABLE);

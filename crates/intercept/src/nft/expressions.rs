@@ -199,6 +199,16 @@ impl<'m> Expressions<'m> {
         });
     }
 
+    /// Adds the key that begins in register 1 to `set`; one that is there already is no error.
+    pub(super) fn add_to_set(&mut self, set: &str) {
+        const ADD: u32 = 0;
+        self.expression("dynset", |data| {
+            data.string(1, set);
+            data.number(3, ADD);
+            data.number(4, R1);
+        });
+    }
+
     /// Gives the packet to the transparent socket on `port`; a packet for which there is none goes no further.
     pub(super) fn tproxy(&mut self, family: u8, port: u16) {
         self.immediate(&port.to_be_bytes());

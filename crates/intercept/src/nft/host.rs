@@ -6,7 +6,8 @@
 //! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
 //! - Chain `guard` (output, −148) refuses plain TCP to destinations that are required to be reached by SCTP (`guard`).
 //! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
-//!   veth crossing.
+//!   veth crossing. The SYN of a connection to a local program adds the program's answers to a set that `out` diverts
+//!   by, too. A program that answers with the SYN's mark needs no set, but one that gives its socket another mark does.
 //! - Chain `deny` (output, −140), in an enclosed namespace only, answers SYNs that were denied.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
@@ -32,6 +33,7 @@ pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TAB
 pub(super) const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
 const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
 const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
+const SERVED_RULE_PART: &str = "nftables rule that adds to a set (nft_dynset)";
 const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
 const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
 
@@ -56,6 +58,8 @@ pub(super) struct FlowSet {
     source_offset: u32,
     destination_offset: u32,
     id: u32,
+    /// Whether packets add elements to it.
+    is_dynamic: bool,
 }
 
 const IPV4_ADDR: u32 = 7;
@@ -71,6 +75,7 @@ pub(super) const FLOWS4: FlowSet = FlowSet {
     source_offset: 12,
     destination_offset: 16,
     id: 1,
+    is_dynamic: false,
 };
 
 pub(super) const FLOWS6: FlowSet = FlowSet {
@@ -82,7 +87,12 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
     source_offset: 8,
     destination_offset: 24,
     id: 2,
+    is_dynamic: false,
 };
+
+/// What local programs send on connections that came from the private namespace.
+pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, is_dynamic: true, ..FLOWS4 };
+pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, is_dynamic: true, ..FLOWS6 };
 
 /// Makes the whole table but for the queue rule, owned by `owner`: all or nothing.
 pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
@@ -92,20 +102,23 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         message.string(1, TABLE);
         message.number(2, OWNER);
     });
-    for set in [&FLOWS4, &FLOWS6] {
+    for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_set(&mut batch, set, config.set_size);
     }
     add_alive_set(&mut batch);
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &GUARD_CHAIN, &PRE_CHAIN] {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
-    for set in [&FLOWS4, &FLOWS6] {
+    for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
         rule.came_in_by(&config.host_interface);
         rule.set_shim_mark(config.marks);
     });
+    for set in [&SERVED4, &SERVED6] {
+        add_rule(&mut batch, SERVED_RULE_PART, PRE_CHAIN.name, |rule| serve_rule(rule, set, config));
+    }
     if config.encloses {
         add_denials(&mut batch, config.marks);
     }
@@ -151,10 +164,12 @@ fn add_queue_rule(owner: &mut Netlink, config: &Config, form: QueueForm) -> Resu
 }
 
 fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
+    /// NFT_SET_EVAL: packets change the set.
+    const EVALUATED: u32 = 0x20;
     batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
         message.string(1, TABLE);
         message.string(2, set.name);
-        message.number(3, 0);
+        message.number(3, if set.is_dynamic { EVALUATED } else { 0 });
         message.number(4, set.key_type);
         message.number(5, set.key_length);
         message.nested(9, |description| description.number(1, size));
@@ -162,19 +177,40 @@ fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
     });
 }
 
-/// The key of the set, field by field into registers that follow each other, then the lookup.
+/// Diverts a packet whose addresses and ports are in the set.
 fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
+    rule.is_family(set.family);
+    rule.is_tcp();
+    load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
+    rule.is_in_set(set.name);
+    rule.set_shim_mark(config.marks);
+}
+
+/// Adds the answers to a SYN from the private namespace to the set; a full set changes nothing.
+fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
+    rule.came_in_by(&config.host_interface);
+    rule.is_family(set.family);
+    rule.is_tcp();
+    rule.is_first_syn();
+    load_key(rule, set, [set.destination_offset, set.source_offset], [DESTINATION_PORT, SOURCE_PORT]);
+    rule.add_to_set(set.name);
+}
+
+/// Where the ports lie in TCP's header.
+const SOURCE_PORT: u32 = 0;
+const DESTINATION_PORT: u32 = 2;
+
+/// The key of the set, field by field into registers that follow each other: address and port, twice.
+fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], ports: [u32; 2]) {
     const FIRST_REGISTER: u32 = 8;
     const PORT_LENGTH: u32 = 2;
     let words = set.address_length / 4;
-    rule.is_family(set.family);
-    rule.is_tcp();
-    rule.payload(FIRST_REGISTER, Base::Network, set.source_offset, set.address_length);
-    rule.payload(FIRST_REGISTER + words, Base::Transport, 0, PORT_LENGTH);
-    rule.payload(FIRST_REGISTER + words + 1, Base::Network, set.destination_offset, set.address_length);
-    rule.payload(FIRST_REGISTER + 2 * words + 1, Base::Transport, 2, PORT_LENGTH);
-    rule.is_in_set(set.name);
-    rule.set_shim_mark(config.marks);
+    let mut register = FIRST_REGISTER;
+    for (address, port) in addresses.into_iter().zip(ports) {
+        rule.payload(register, Base::Network, address, set.address_length);
+        rule.payload(register + words, Base::Transport, port, PORT_LENGTH);
+        register += words + 1;
+    }
 }
 
 fn queue_rule(rule: &mut Expressions<'_>, config: &Config, form: QueueForm) {

@@ -16,7 +16,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
 
 use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
 
-pub(crate) use elements::{add_flow, delete_flow};
+pub(crate) use elements::{add_flow, delete_flow, delete_served};
 pub use guard::Guard;
 pub(crate) use guard::{has_lasting, set as set_guards, set_lasting};
 pub(crate) use host::{TABLE_PART, create_host_table, owner_port, start_queueing, stop_queueing};

@@ -19,6 +19,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("a closed port refuses a spoofed connection, IPv4", refused_v4),
     ("a closed port refuses a spoofed connection, IPv6", refused_v6),
     ("a spoofed connection carries bytes both ways and ends in order", bytes_both_ways),
+    ("a program that marks its connection is heard until that is forgotten, IPv4", marked_v4),
+    ("a program that marks its connection is heard until that is forgotten, IPv6", marked_v6),
     ("a spoofed connection that is closed without a word is reset at the program", armed_is_reset),
     ("a client's port in use for the same program gives another port", port_in_use),
     ("a client's port can be used again while our end is in TIME-WAIT", port_out_of_time_wait),
@@ -108,6 +110,35 @@ fn bytes_both_ways() {
     let mut answer = String::new();
     daemon.read_to_string(&mut answer).expect("a read");
     assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
+}
+
+/// Without the set of served connections a program's own mark would send its packets past the private namespace.
+fn marked(client: SocketAddr, server: SocketAddr) {
+    let world = World::new();
+    let listener = listen(&world.alpha, &server.to_string());
+    let mut interceptor = world.intercept_alpha();
+    let mut daemon =
+        finish(interceptor.connect_as(client, server).expect("a connection")).expect("a connection");
+    let (mut program, _) = listener.accept().expect("a connection");
+    socket2::SockRef::from(&program).set_mark(42).expect("a mark");
+    program.write_all(b"heard").expect("a write");
+    daemon.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    daemon.read_exact(&mut [0; 5]).expect("what the program wrote");
+    let flow = FourTuple::new(server, client).expect("one family");
+    interceptor.forget_served(&flow).expect("it is known");
+    interceptor.forget_served(&flow).expect("forgetting twice is no error");
+    program.write_all(b"not heard").expect("a write");
+    daemon.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a limit");
+    let error = daemon.read(&mut [0]).expect_err("nothing, once it is forgotten");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+fn marked_v4() {
+    marked(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT));
+}
+
+fn marked_v6() {
+    marked(at(BETA6, CLIENT_PORT), at(ALPHA6, PORT));
 }
 
 fn armed_is_reset() {

@@ -212,8 +212,12 @@ static void tos(int fd) {
 }
 
 static void mark(int fd) {
-	int other = socket(AF_INET, SOCK_STREAM, 0);
 	want(set(fd, SOL_SOCKET, SO_MARK, 42) && get(fd, SOL_SOCKET, SO_MARK) == 42 && still_works(fd));
+}
+
+static void mark_before(int fd) {
+	int other = socket(AF_INET, SOCK_STREAM, 0);
+	(void)fd;
 	want(set(other, SOL_SOCKET, SO_MARK, 42) && connect(other, (struct sockaddr *)&server_address, sizeof server_address) == 0);
 }
 
@@ -265,7 +269,8 @@ const struct one_case cases[] = {
 	{"TCP_QUICKACK", quickack, echo},
 	{"TCP_CONGESTION", congestion, echo},
 	{"IP_TOS", tos, echo},
-	{"SO_MARK", mark, echo, CONNECTING_ONLY},
+	{"SO_MARK", mark, echo},
+	{"SO_MARK-before", mark_before, until_end, CONNECTING_ONLY},
 	{"TCP_FASTOPEN", fastopen, until_end, CONNECTING_ONLY},
 	{"TCP_FASTOPEN_CONNECT", fastopen_connect, until_end, CONNECTING_ONLY},
 	{"SO_PROTOCOL", nothing_asked, until_end},

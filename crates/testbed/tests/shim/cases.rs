@@ -42,6 +42,9 @@ pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], di
     }
     let by_sctp = run(&world, binary, PORT, HTTP_PORT);
     assert!(world.connects_sctp() >= by_sctp.len() as u64, "some were TCP: {:?}", world.fallbacks());
+    world.wait_quiet();
+    let served = world.beta.tool("nft", &["list", "set", "inet", "shim", "served4"]).unwrap();
+    assert!(!served.contains("elements"), "connections that are over are still diverted: {served}");
     let wrong = unexpected(&by_tcp, &by_sctp, differences);
     assert!(wrong.is_empty(), "not by SCTP what it is by TCP:\n{}", wrong.join("\n"));
 }
