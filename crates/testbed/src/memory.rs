@@ -42,6 +42,9 @@ impl MemoryGroup {
             let group = Self { root: root.to_owned(), kills: dir.join(kills), dir };
             if group.kills.exists() {
                 group.write(limit, bytes)?;
+                // A host that swaps would not kill. Each version has one of these files.
+                let _ = fs::write(group.dir.join("memory.swap.max"), "0");
+                let _ = fs::write(group.dir.join("memory.swappiness"), "0");
                 return Ok(Some(group));
             }
         }

@@ -61,3 +61,31 @@ pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> 
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use control::BenchRow;
+
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_line_for_each_way_and_what_it_rode() {
+        let row = |way, rode: &str, bytes_per_s| BenchRow {
+            way,
+            rode: rode.to_owned(),
+            first_connect_us: 1234,
+            connect_us: 567,
+            bytes: 3 * bytes_per_s,
+            bytes_per_s,
+        };
+        let rows = vec![row(Way::Sctp, "SCTP", 5 << 20), row(Way::Tcp, "TCP: no rule matches", 6 << 20)];
+        let mut text = Vec::new();
+        show(&mut text, &BenchReport { address: [192, 0, 2, 1].into(), rows }).unwrap();
+        let expected = "\
+WAY   FIRST CONNECT  LATER, MEDIAN       RATE  RODE
+sctp        1234 µs         567 µs  5.0 MiB/s  SCTP
+tcp         1234 µs         567 µs  6.0 MiB/s  TCP: no rule matches
+";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}
