@@ -1,0 +1,54 @@
+//! How long the first connect() to a host without SCTP takes, before anything is learned about it.
+//!
+//! `refused`: the host answers SCTP in UDP with "port unreachable", as one without sctpify does. `silent`: a firewall drops
+//! it, so only the race timer ends the wait. (Of nine answers within a second the kernel sends six or so: its limit on ICMP.)
+
+use super::pair::{Pair, SHIM_PORT, Tools};
+use super::stats::percentile;
+use anyhow::{Context, Result, ensure};
+use std::net::IpAddr;
+use testbed::{Daemon, Lab, Offloads};
+
+/// First connects of each kind: each is forgotten before the next.
+const COUNT: usize = 9;
+/// The setting `race_timer_ms`: its default.
+const RACE_TIMER_MS: f64 = 250.0;
+/// Drops SCTP as a firewall does that lets TCP pass.
+const FIREWALL: &str =
+    "table inet silent { chain in { type filter hook input priority 0; udp dport 9899 drop; }; }";
+
+/// Measures and prints both; how much longer than the race timer the silent host takes in the median, in milliseconds.
+pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
+    let pair = Pair::new(lab, "-fall")?;
+    let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+    let to = IpAddr::V4(link.right_v4());
+    let daemon = Daemon::start(&pair.alpha, &tools.programs, "carriers = \"udp\"\n")?;
+    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+    let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+    println!("\nfirst connect  p50 ms     least      greatest   connections");
+    let mut p50 = 0.0;
+    for kind in ["refused", "silent"] {
+        if kind == "silent" {
+            pair.beta.tool("nft", &[FIREWALL])?;
+        }
+        let mut millis = Vec::new();
+        for _ in 0..COUNT {
+            // The first of all has nothing to forget.
+            daemon.sctpify(&["forget", &to.to_string()])?;
+            let micros = pair.connect(to, tools, SHIM_PORT, 1)?;
+            millis.push(micros.first().context("no connect was timed")? / 1e3);
+        }
+        p50 = percentile(&millis, 50);
+        println!(
+            "{kind:<14} {p50:<10.3} {:<10.3} {:<10.3} {COUNT}",
+            percentile(&millis, 0),
+            percentile(&millis, 100)
+        );
+    }
+    let told = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
+    let reasons = told.matches("\"no_sctp_answer\"").count();
+    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {told}");
+    server.stop();
+    daemon.stop();
+    Ok(p50 - RACE_TIMER_MS)
+}
