@@ -27,8 +27,9 @@ pub(crate) struct Difference {
 /// What each case says, by "NAME connecting" and "NAME accepting".
 type Lines = BTreeMap<String, String>;
 
-/// Runs `program` both ways, with this configuration of the connecting host, and fails where the two say different things that `differences` does not expect, where a case fails
-/// by TCP already, or where what was to ride SCTP did not.
+/// Runs `program` both ways, with this configuration of the connecting host, and fails where the two say different things that
+/// `differences` does not expect, where a case fails by TCP already, where what was to ride SCTP did not, or where the serving
+/// host still diverts connections that are over.
 pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], differences: &[Difference]) {
     let world = World::with(configuration, true);
     let binary = c_programs::build(program, world.lab.dir(), libraries).unwrap();
