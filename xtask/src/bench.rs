@@ -1,6 +1,7 @@
 //! `./x bench shim` and [`./x bench sctp`](sctp).
 //!
-//! [`linkemu`]: how exact the link emulator is. [`streams`]: connections that share an association, against plain TCP and against associations of their own.
+//! [`linkemu`]: how exact the link emulator is. [`streams`]: connections that share an association, against plain TCP and
+//! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
 //! plain TCP, which `connect` measures alone. `connections`: a daemon's memory.
@@ -22,6 +23,7 @@ mod streams;
 use crate::Outcome;
 use crate::tools::output;
 use anyhow::{Result, bail, ensure};
+use pair::Tools;
 use std::process::Command;
 use testbed::Lab;
 
@@ -35,11 +37,11 @@ const SILENT_GOAL_MS: f64 = 5.0;
 /// `./x bench`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
-        [word] if word == "shim" => shim(),
-        [word] if word == "connect" => connect(),
-        [word] if word == "streams" => streams::run(),
-        [word] if word == "linkemu" => linkemu::run(),
-        [word] if word == "connections" => connections(),
+        [word] if word == "shim" => in_lab(word, shim),
+        [word] if word == "connect" => in_lab(word, connect),
+        [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &Tools::built()?)),
+        [word] if word == "linkemu" => in_lab(word, linkemu::run),
+        [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &Tools::built()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => sctp::run(rest),
         _ => bail!(
@@ -48,44 +50,32 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
 }
 
-fn connect() -> Result<Outcome> {
-    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench connect`");
-    let tools = pair::Tools::built()?;
+/// Runs a benchmark in a lab that is cleared up afterwards; `work` says whether all goals are met.
+fn in_lab(name: &str, work: impl FnOnce(&Lab) -> Result<bool>) -> Result<Outcome> {
+    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench {name}`");
     let lab = Lab::new()?;
     println!("bench: {}", machine());
-    let extra = latency::run(&lab, &tools)?;
-    let silent_ms = fallback::run(&lab, &tools)?;
+    let is_good = work(&lab)?;
     let left = lab.clear_up();
     ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+}
+
+fn connect(lab: &Lab) -> Result<bool> {
+    let tools = Tools::built()?;
+    let extra = latency::run(lab, &tools)?;
+    let silent_ms = fallback::run(lab, &tools)?;
     println!("learned: {:.0} us more than plain TCP; the goal is {LEARNED_GOAL_US}", extra.learned_us);
     println!("shim: {:.0} us more than plain TCP; the goal is {SHIM_GOAL_US}", extra.shim_us);
     println!("silent: {silent_ms:.1} ms more than the race timer; the goal is {SILENT_GOAL_MS}");
-    let is_good =
-        extra.learned_us <= LEARNED_GOAL_US && extra.shim_us <= SHIM_GOAL_US && silent_ms <= SILENT_GOAL_MS;
-    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+    Ok(extra.learned_us <= LEARNED_GOAL_US && extra.shim_us <= SHIM_GOAL_US && silent_ms <= SILENT_GOAL_MS)
 }
 
-fn connections() -> Result<Outcome> {
-    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench connections`");
-    let tools = pair::Tools::built()?;
-    let lab = Lab::new()?;
-    println!("bench: {}", machine());
-    let is_good = many::run(&lab, &tools)?;
-    let left = lab.clear_up();
-    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
-    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
-}
-
-fn shim() -> Result<Outcome> {
-    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench shim`");
-    let tools = pair::Tools::built()?;
-    let lab = Lab::new()?;
-    println!("bench: {}", machine());
-    let is_good = bulk::run(&lab, &tools)?;
-    latency::run(&lab, &tools)?;
-    let left = lab.clear_up();
-    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
-    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
+fn shim(lab: &Lab) -> Result<bool> {
+    let tools = Tools::built()?;
+    let is_good = bulk::run(lab, &tools)?;
+    latency::run(lab, &tools)?;
+    Ok(is_good)
 }
 
 /// What the figures depend on: commit, kernel, processors.
