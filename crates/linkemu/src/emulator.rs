@@ -19,7 +19,7 @@ use crate::error::LinkemuError;
 use crate::nap::Naps;
 use crate::plan::{Plan, changed};
 use crate::report::{Answer, Report, Request};
-use crate::way::{Way, warnings};
+use crate::way::{PACKETS_PER_TURN, Way, warnings};
 
 /// Receive calls of one interface in a turn, before packets that are due are sent.
 const RECEIVES_PER_TURN: usize = 2;
@@ -75,8 +75,12 @@ impl Emulator {
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
-                let outcome = self.ways[n].give(&mut self.sockets[1 - n]);
-                is_behind |= outcome.or_else(|error| self.judge(1 - n, error))?;
+                let given = match self.ways[n].give(&mut self.sockets[1 - n]) {
+                    Ok(given) => given,
+                    Err(error) => self.judge(1 - n, error).map(|()| 0)?,
+                };
+                self.naps.note(given);
+                is_behind |= given == PACKETS_PER_TURN;
             }
             while let Ok(Asked { request, reply }) = asked.try_recv() {
                 let is_last = request == Request::Stop;
@@ -111,17 +115,17 @@ impl Emulator {
                 Ok(FRAMES_PER_CALL) => {}
                 Ok(_) => return Ok(false),
                 Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => way.on_unfinishable(),
-                Err(error) => return self.judge(n, error),
+                Err(error) => return self.judge(n, error).map(|()| false),
             }
         }
         Ok(true)
     }
 
     /// Whether a failed call matters: an interface that is down may come back, one that is gone does not.
-    fn judge(&self, n: usize, error: io::Error) -> Result<bool, LinkemuError> {
+    fn judge(&self, n: usize, error: io::Error) -> Result<(), LinkemuError> {
         let is_down = error.raw_os_error() == Some(Errno::ENETDOWN as i32);
         if is_down && self.sockets[n].is_up().is_ok() {
-            return Ok(false);
+            return Ok(());
         }
         let hint = "it went away: the link has ended";
         Err(LinkemuError::Interface { place: self.names[n].clone(), source: error, hint })

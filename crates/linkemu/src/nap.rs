@@ -1,7 +1,9 @@
 //! Sleeping until a packet is due, to a few microseconds: sleep a little less, then look at the clock until it is time.
 //!
 //! A kernel wakes a sleeper some hundred microseconds late, more in a virtual machine. Looking at the clock costs all of a
-//! processor while it lasts, so it may take a fifth of the time at most; a busier link is served with the kernel's lateness.
+//! processor while it lasts, so it may take a fifth of the time at most; a busier link is served with the kernel's lateness. A
+//! very busy one rests between turns whatever is due, so that each turn has several packets: turns of one packet each would
+//! take all of a processor.
 //! Begin at [`Naps::until`].
 
 use std::os::fd::BorrowedFd;
@@ -20,6 +22,10 @@ const EARLY: Duration = Duration::from_micros(200);
 /// Looking at the clock takes so much of each window at most.
 const LOOKING_MAX: Duration = Duration::from_millis(2);
 const WINDOW: Duration = Duration::from_millis(10);
+/// From so many packets in a window on a link is very busy (30,000 a second), and rests this long between turns. What comes
+/// meanwhile has the kernel's time stamp.
+const BUSY_PACKETS: usize = 300;
+const REST: Duration = Duration::from_micros(50);
 /// How long it sleeps at most.
 const NAP_MAX: Duration = Duration::from_millis(100);
 /// Shorter naps are not worth while.
@@ -30,9 +36,20 @@ const NAP_MIN: Duration = Duration::from_micros(5);
 pub(crate) struct Naps {
     window_ends: Time,
     looked: Duration,
+    packets: usize,
+    was_busy: bool,
 }
 
 impl Naps {
+    /// So many packets left in this turn.
+    pub(crate) fn note(&mut self, packets: usize) {
+        self.packets += packets;
+    }
+
+    fn is_busy(&self) -> bool {
+        self.was_busy || self.packets >= BUSY_PACKETS
+    }
+
     /// Sleeps until `due`, until one of the descriptors can be read, or [`NAP_MAX`]; tells which can be read.
     ///
     /// # Errors
@@ -44,10 +61,14 @@ impl Naps {
     ) -> Result<[bool; N], LinkemuError> {
         let now = clock::now();
         if now >= self.window_ends {
-            self.window_ends = now + WINDOW;
-            self.looked = Duration::ZERO;
+            let was_busy = self.packets >= BUSY_PACKETS;
+            *self = Naps { window_ends: now + WINDOW, was_busy, ..Naps::default() };
         }
         let left = due.since(now).min(NAP_MAX);
+        if self.is_busy() && left < REST {
+            wait([], REST)?;
+            return wait(fds, Duration::ZERO);
+        }
         let may_look = self.looked < LOOKING_MAX;
         let early = if may_look { EARLY } else { Duration::ZERO };
         let nap = left.saturating_sub(early);
@@ -113,11 +134,27 @@ mod tests {
     #[test]
     fn looking_at_the_clock_has_a_limit_in_each_window() {
         let (silent, _other) = UnixStream::pair().unwrap();
-        let mut naps = Naps { window_ends: Time::NEVER, looked: LOOKING_MAX };
+        let mut naps = Naps { window_ends: Time::NEVER, looked: LOOKING_MAX, ..Naps::default() };
         naps.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
         assert_eq!(naps.looked, LOOKING_MAX, "no looking once the limit is reached");
         naps.window_ends = Time::ZERO;
         naps.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
         assert!(naps.looked > Duration::ZERO && naps.window_ends > clock::now(), "{naps:?}");
+    }
+
+    #[test]
+    fn a_very_busy_link_rests_although_packets_are_due_until_a_window_has_gone_by_with_few() {
+        let (silent, _other) = UnixStream::pair().unwrap();
+        let mut naps = Naps { window_ends: Time::NEVER, ..Naps::default() };
+        naps.note(BUSY_PACKETS);
+        let began = clock::now();
+        naps.until(Time::ZERO, [silent.as_fd()]).unwrap();
+        assert!(clock::now().since(began) >= REST);
+        naps.window_ends = Time::ZERO;
+        naps.until(Time::ZERO, [silent.as_fd()]).unwrap();
+        assert!(naps.is_busy(), "the window before was busy");
+        naps.window_ends = Time::ZERO;
+        naps.until(Time::ZERO, [silent.as_fd()]).unwrap();
+        assert!(!naps.is_busy());
     }
 }

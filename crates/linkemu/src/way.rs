@@ -16,7 +16,7 @@ use crate::too_long;
 /// Messages about the MTU in a second, at most (RFC 4443, section 2.4 (f): there must be a limit).
 const MTU_REPORTS_PER_SECOND: u32 = 1000;
 /// Packets given out in one turn at most, before frames are taken again.
-const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
+pub(crate) const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
 /// A hundredth of the packets may be late before it is worth a warning.
 const LATE_SHARE: u64 = 100;
 
@@ -119,11 +119,12 @@ impl Way {
         }
     }
 
-    /// Sends what is due; tells whether more is.
+    /// Sends what is due, [`PACKETS_PER_TURN`] at most; tells how many packets were.
     ///
     /// # Errors
     /// When the interface is down or gone.
-    pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<bool> {
+    pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
+        let mut given = 0;
         for _ in 0..PACKETS_PER_TURN / FRAMES_PER_CALL {
             let now = clock::now();
             while self.outgoing.len() < FRAMES_PER_CALL
@@ -133,17 +134,18 @@ impl Way {
                 self.outgoing.push(finished(delivery));
             }
             if self.outgoing.is_empty() {
-                return Ok(false);
+                break;
             }
             let frames: Vec<&[u8]> = self.outgoing.iter().map(Vec::as_slice).collect();
             let count = frames.len();
+            given += count;
             let outcome = to.send(&frames);
             self.outgoing.clear();
             let sent = outcome?.sent;
             self.frames.sent += sent as u64;
             self.frames.refused += (count - sent) as u64;
         }
-        Ok(self.line.next_wakeup() <= clock::now())
+        Ok(given)
     }
 
     /// What it has to tell; `from` is the socket that its frames come by.
