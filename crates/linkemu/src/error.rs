@@ -20,6 +20,12 @@ pub enum LinkemuError {
         /// What was said.
         text: String,
     },
+    /// A link from an interface to itself.
+    #[error("both ends of the link are {place}: say two interfaces")]
+    Same {
+        /// The interface.
+        place: String,
+    },
     /// A name that cannot be that of a file.
     #[error("`{name}` is no name of a link: use letters, digits, `-`, `_` and `.`, 64 at most (--name)")]
     Name {

@@ -46,8 +46,11 @@ impl Plan {
     /// Gives it a name if it has none.
     ///
     /// # Errors
-    /// When the name cannot be that of a file.
+    /// When the name cannot be that of a file, or both ends are one.
     pub(crate) fn named(mut self) -> Result<Plan, LinkemuError> {
+        if self.a == self.b {
+            return Err(LinkemuError::Same { place: self.a.to_string() });
+        }
         if self.name.is_empty() {
             self.name = format!("{}-{}", self.a, self.b).replace([':', '/'], ".");
         }
@@ -150,6 +153,7 @@ mod tests {
             ("[[link]]\na = 'eth2'\nb = ':'\n", "say INTERFACE or NAMESPACE:INTERFACE"),
             ("[[link]]\na = 'x'\nb = 'y'\n[[link]]\na = 'x'\nb = 'y'\n", "two links x-y"),
             ("[[link]]\nname = '../x'\na = 'x'\nb = 'y'\n", "no name of a link"),
+            ("[[link]]\na = 'x'\nb = 'x'\n", "both ends of the link are x"),
             ("links = 1\n", "unknown field `links`"),
         ] {
             let error = read(text).unwrap_err();

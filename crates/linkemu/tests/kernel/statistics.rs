@@ -35,7 +35,7 @@ pub(crate) trait Way {
         // The server may not listen yet.
         let told = testbed::process::wait_for(LIMIT, || {
             let mut client = self.near("iperf3");
-            client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "4", "-O", "1"]);
+            client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "5"]);
             let told = client.output().expect("iperf3").stdout;
             let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
             rate = told["end"]["sum"]["lost_percent"].as_f64().map(|lost| 3e6 * (1.0 - lost / 100.0));
