@@ -1,6 +1,6 @@
 //! The Debian package that `./x deb` makes, unpacked and looked at by the tools that will meet it.
 //!
-//! Needs `sctpifyd`, `sctpify` and `shimrules` built beside this test (`./x test` does) or in SCTPIFY_BIN_DIR, and the
+//! Needs `sctpifyd`, `sctpify`, `shimrules` and `linkemu` built beside this test (`./x test` does) or in SCTPIFY_BIN_DIR, and the
 //! packages that scripts/packages.txt names.
 
 use std::fs;
@@ -50,13 +50,16 @@ fn good(command: &mut Command) -> String {
 fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_fault() {
     let package = &*PACKAGE;
     let mode = |path: &str| fs::metadata(package.path(path)).map(|meta| meta.permissions().mode() & 0o777);
-    for program in ["usr/sbin/sctpifyd", "usr/sbin/sctpify", "usr/sbin/shimrules", "usr/bin/sctpify"] {
+    for program in
+        ["usr/sbin/sctpifyd", "usr/sbin/sctpify", "usr/sbin/shimrules", "usr/sbin/linkemu", "usr/bin/sctpify"]
+    {
         assert_eq!(mode(program).ok(), Some(0o755), "{program}");
     }
     for file in [
         "usr/lib/systemd/system/sctpifyd.service",
         "usr/share/man/man8/sctpifyd.8.gz",
         "usr/share/man/man8/shimrules.8.gz",
+        "usr/share/man/man8/linkemu-add.8.gz",
         "usr/share/man/man5/sctpify.toml.5.gz",
         "usr/share/doc/sctpify/copyright",
         "usr/share/doc/sctpify/changelog.gz",
