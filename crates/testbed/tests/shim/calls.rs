@@ -12,7 +12,7 @@ const DIFFERENCES: &[Difference] = &[Difference {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn every_call_on_a_connection_does_what_it_does_by_tcp() {
-    compare("", "calls", &["uring"], DIFFERENCES);
+    compare("streams = \"own\"\n", "calls", &["uring"], DIFFERENCES);
 }
 
 #[test]

@@ -21,7 +21,7 @@ const DIFFERENCES: &[Difference] = &[
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn options_do_what_they_do_by_tcp() {
-    compare("", "options", &[], DIFFERENCES);
+    compare("streams = \"own\"\n", "options", &[], DIFFERENCES);
 }
 
 #[test]
