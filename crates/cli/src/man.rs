@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use control::{DEFAULT_CONFIG, DaemonArgs};
 use linkemu::Linkemu;
-use rules::SETTINGS;
+use rules::{SETTINGS, Setting};
 
 use crate::{CliError, Sctpify, Shimrules};
 
@@ -76,11 +76,16 @@ fn settings_page() -> Roff {
         page.text([roman(setting.doc)]);
         let restart =
             if setting.needs_restart { " A change waits for the next start of the daemon." } else { "" };
-        let values = format!("Takes {}. Default: {}.{restart}", setting.kind, setting.default_value());
+        let values = format!("Takes {}. Default: {}.{restart}", setting.kind, default_of(setting));
         page.control("IP", []).text([roman(values)]);
     }
     page.control("SH", ["SEE ALSO"]).text([roman("sctpify(8), sctpifyd(8), shimrules(8)")]);
     page
+}
+
+/// The default in words: an empty one would not be seen.
+fn default_of(setting: &Setting) -> String {
+    Some(setting.default_value()).filter(|value| !value.is_empty()).unwrap_or_else(|| "nothing".to_owned())
 }
 
 #[cfg(test)]
@@ -99,7 +104,15 @@ mod tests {
         let page = settings_page().render();
         for setting in SETTINGS {
             assert!(page.contains(setting.name), "{}", setting.name);
-            assert!(page.contains(&format!("Default: {}.", setting.default_value())), "{}", setting.name);
+            assert!(page.contains(&format!("Default: {}.", default_of(setting))), "{}", setting.name);
+        }
+        assert!(page.contains("Default: nothing.") && !page.contains("Default: ."));
+    }
+
+    #[test]
+    fn no_setting_is_described_with_gaps_between_its_words() {
+        for setting in SETTINGS {
+            assert!(!setting.doc.contains("  "), "{}", setting.name);
         }
     }
 }

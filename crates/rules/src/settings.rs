@@ -529,7 +529,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "ip_shortcuts",
         kind: Kind::Bool,
-        doc: "With 1, long trains of SCTP packets over IP (protocol 132) go to the interface through a packet socket, which               takes two thirds of the time, wherever the host would only pass them on: no chain in nftables for IP but               sctpify's own, no iptables, no IPsec policy. Where there is any they go through it; tc sees all. With 0 they always do.",
+        doc: "With 1, long trains of SCTP packets over IP (protocol 132) go to the interface through a packet socket, which \
+              takes two thirds of the time, wherever the host would only pass them on: no chain in nftables for IP but \
+              sctpify's own, no iptables, no IPsec policy. Where there is any they go through it; tc sees all. With 0 they always do.",
         needs_restart: true,
         read: |s| number(s.ip_shortcuts),
         write: |s, v| put(&mut s.ip_shortcuts, parse_bool(v)),
