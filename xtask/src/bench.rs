@@ -4,7 +4,7 @@
 //! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
-//! plain TCP, which `connect` measures alone. `connections`: a daemon's memory.
+//! plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon's memory.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
 //! status is 0 only when all goals that are printed are met.

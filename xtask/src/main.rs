@@ -53,8 +53,9 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ("layers", "only the layer table against cargo metadata", layers::run),
     (
         "bench",
-        "`bench shim`, `bench connect`, `bench sctp [--quick]`: the shim and the SCTP stack against TCP and usrsctp; `bench linkemu`: how \
-         exact the link emulator is; `bench instructions`: what the engine costs, against the counts kept",
+        "`bench shim`, `bench connect`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
+         and the SCTP stack against TCP and usrsctp; `bench connections`: a daemon's memory; `bench linkemu`: how exact the link \
+         emulator is; `bench instructions`: what the engine costs, against the counts kept",
         bench::run,
     ),
     (
