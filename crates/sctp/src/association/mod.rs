@@ -621,7 +621,8 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             //= rfc9260#10-7
-            PathError::Unreachable(Unreachable::Protocol) if self.was_just_heard(index, ctx.now) => {}
+            PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
+                if self.was_just_heard(index, ctx.now) => {}
             // A NAT has forgotten the old port; the new one is being proven.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {}
             // It is about a port that the peer has left.
@@ -649,7 +650,8 @@ impl Association {
     }
 
     /// A host whose SCTP sits on raw sockets answers with "protocol unreachable" when the receive buffer of such a socket
-    /// is full; that says nothing against a peer from whom packets come (RFC 9260 section 10, ICMP6, leaves the choice).
+    /// is full, and a router that has forgotten a NAT's mapping with "port unreachable" until the peer is heard from its new port;
+    /// that says nothing against a peer from whom packets come (RFC 9260 section 10, ICMP6, leaves the choice).
     /// The back-off does not count: with it, each retransmission's own timeout would have lengthened the time allowed to
     /// more than has passed.
     fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
