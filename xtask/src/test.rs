@@ -1,7 +1,7 @@
 //! `./x test`: the checks, the engine's instruction counts, every test of the workspace, then the tests that need root and make network
 //! namespaces (those marked `#[ignore]` in the sources), and some of others' suites ([`transparency`]). Ends with one line of counts over all parts.
 //!
-//! Namespace tests run one at a time: they load two cores and measure time.
+//! Namespace tests run two at a time: they mostly wait, and more of them would be late for one another.
 
 use crate::bench::instructions;
 use crate::tally::Tally;
@@ -35,7 +35,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             "--tests",
             "--",
             "--ignored",
-            "--test-threads=1",
+            "--test-threads=2",
         ];
         tally += counted(&mut cargo(&words), Counting::Tests)?;
         println!(
