@@ -144,7 +144,7 @@ fn serve(dir: &Path, plan: &str) -> Result<(), LinkemuError> {
     let null = null.map_err(LinkemuError::system("open /dev/null"))?;
     nix::unistd::dup2_stdout(&null).map_err(LinkemuError::system("leave standard output"))?;
     nix::unistd::dup2_stderr(&null).map_err(LinkemuError::system("leave standard error"))?;
-    emulator.run(&stop, &served.asked, &served.news)
+    emulator.run(&stop, served)
 }
 
 fn open(dir: &Path, plan: Plan) -> Result<(Emulator, Served), LinkemuError> {
@@ -174,7 +174,7 @@ fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
             .map(|(mut emulator, served)| {
                 let stop = &stop;
                 scope.spawn(move || {
-                    let outcome = emulator.run(stop, &served.asked, &served.news);
+                    let outcome = emulator.run(stop, served);
                     (emulator.report(), outcome)
                 })
             })

@@ -3,6 +3,7 @@
 //! Each connection carries one request and one answer, a line of JSON each. A thread of its own takes them, so that no slow
 //! client holds up packets. Begin at [`serve`] and [`ask`].
 
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,7 +27,24 @@ const SUFFIX: &str = ".sock";
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) request: Request,
-    pub(crate) reply: Sender<Answer>,
+    reply: Sender<Answer>,
+    /// Disconnected when the answer has been written.
+    written: Receiver<Infallible>,
+}
+
+impl Asked {
+    /// Answers.
+    pub(crate) fn answer(self, answer: Answer) {
+        // Who asked may have gone; then nobody hears it.
+        let _ = self.reply.send(answer);
+    }
+
+    /// Answers, and waits until whoever asked can read it: the process may end behind this.
+    pub(crate) fn answer_at_last(self, answer: Answer) {
+        if self.reply.send(answer).is_ok() {
+            let _ = self.written.recv_timeout(PATIENCE);
+        }
+    }
 }
 
 /// The socket's file, which goes with this.
@@ -79,12 +97,14 @@ pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
 
 fn take(mut stream: &UnixStream, to_link: &SyncSender<Asked>, mut waker: &UnixStream) -> std::io::Result<()> {
     let request = read_line(stream)?;
+    let (_until_written, written) = channel();
     let answer = match serde_json::from_str(&request) {
         Err(error) => Err(format!("not a request: {error}")),
         Ok(request) => {
             let (reply, answers) = channel();
-            let sent = to_link.try_send(Asked { request, reply });
-            waker.write_all(&[1])?;
+            let sent = to_link.try_send(Asked { request, reply, written });
+            // A link that is ending has closed the other end, and answers what it took nevertheless.
+            let _ = waker.write_all(&[1]);
             match sent.map(|()| answers.recv_timeout(PATIENCE)) {
                 Ok(Ok(answer)) => answer,
                 _ => Err("it is too busy to answer, or ending".to_owned()),
@@ -157,8 +177,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let served = serve(dir.path(), "x").unwrap();
         let link = std::thread::spawn(move || {
-            let Asked { request, reply } = served.asked.recv().unwrap();
-            reply.send(Err(format!("{request:?}"))).unwrap();
+            let asked = served.asked.recv().unwrap();
+            drop(served);
+            let request = asked.request.clone();
+            asked.answer_at_last(Err(format!("{request:?}")));
         });
         let error = ask(dir.path(), "x", &Request::Stop).unwrap_err().to_string();
         assert_eq!(error, "link x: Stop");

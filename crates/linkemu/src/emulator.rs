@@ -7,14 +7,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 
 use base::Time;
 use netio::{FRAMES_PER_CALL, FrameSocket};
 use nix::errno::Errno;
 
 use crate::clock;
-use crate::control::Asked;
+use crate::control::Served;
 use crate::error::LinkemuError;
 use crate::nap::Naps;
 use crate::plan::{Plan, changed};
@@ -57,21 +56,16 @@ impl Emulator {
         })
     }
 
-    /// Passes packets until it is asked to stop, or `stop` is set; `news` has a byte when something is asked.
+    /// Passes packets until it is asked to stop, which is answered when the link's name is free again, or `stop` is set.
     ///
     /// # Errors
     /// When an interface went away.
-    pub(crate) fn run(
-        &mut self,
-        stop: &AtomicBool,
-        asked: &Receiver<Asked>,
-        news: &UnixStream,
-    ) -> Result<(), LinkemuError> {
+    pub(crate) fn run(&mut self, stop: &AtomicBool, served: Served) -> Result<(), LinkemuError> {
         self.is_realtime = clock::be_exact()?;
         let mut is_behind = false;
         while !stop.load(Ordering::Relaxed) {
             if !is_behind {
-                self.nap(news)?;
+                self.nap(&served.news)?;
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
@@ -82,13 +76,14 @@ impl Emulator {
                 self.naps.note(given);
                 is_behind |= given == PACKETS_PER_TURN;
             }
-            while let Ok(Asked { request, reply }) = asked.try_recv() {
-                let is_last = request == Request::Stop;
-                // Who asked may have gone; then nobody hears it.
-                let _ = reply.send(self.answer(request));
-                if is_last {
+            while let Ok(asked) = served.asked.try_recv() {
+                let answer = self.answer(&asked.request);
+                if asked.request == Request::Stop {
+                    drop(served);
+                    asked.answer_at_last(answer);
                     return Ok(());
                 }
+                asked.answer(answer);
             }
         }
         Ok(())
@@ -131,11 +126,11 @@ impl Emulator {
         Err(LinkemuError::Interface { place: self.names[n].clone(), source: error, hint })
     }
 
-    fn answer(&mut self, request: Request) -> Answer {
+    fn answer(&mut self, request: &Request) -> Answer {
         if let Request::Set { both, ab, ba } = request {
             let now = [self.ways[0].config(), self.ways[1].config()];
             let [ab, ba] =
-                changed(now, &both, [&ab, &ba]).map_err(|error| error.at(&self.plan.name).to_string())?;
+                changed(now, both, [ab, ba]).map_err(|error| error.at(&self.plan.name).to_string())?;
             self.ways[0].set_config(ab);
             self.ways[1].set_config(ba);
         }
