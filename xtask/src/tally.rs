@@ -20,6 +20,13 @@ impl Tally {
         Self { passed: u64::from(good), failed: u64::from(!good), skipped: 0 }
     }
 
+    /// So many of those that count as passed were not run.
+    pub(crate) fn skip(&mut self, count: u64) {
+        let count = count.min(self.passed);
+        self.passed -= count;
+        self.skipped += count;
+    }
+
     /// Reads cargo's `test result:` line; `None` for any other line.
     pub(crate) fn from_cargo_line(line: &str) -> Option<Self> {
         let counts = line.trim().strip_prefix("test result: ")?;
@@ -52,6 +59,13 @@ mod tests {
     fn a_result_line_of_cargo_is_read_whole() {
         let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 1 filtered out; finished in 0.02s";
         assert_eq!(Tally::from_cargo_line(line), Some(Tally { passed: 12, failed: 3, skipped: 4 }));
+    }
+
+    #[test]
+    fn what_was_skipped_is_not_passed() {
+        let mut tally = Tally { passed: 12, failed: 0, skipped: 4 };
+        tally.skip(5);
+        assert_eq!(tally, Tally { passed: 7, failed: 0, skipped: 9 });
     }
 
     #[test]

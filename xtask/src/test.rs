@@ -10,6 +10,7 @@ use crate::{Outcome, check, transparency};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use testbed::skip::SKIPPED_VARIABLE;
 
 /// `./x test`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
@@ -60,6 +61,8 @@ enum Counting {
 
 /// Runs a command, shows its output as it comes, and counts.
 fn counted(command: &mut Command, counting: Counting) -> Result<Tally> {
+    let skipped = tempfile::NamedTempFile::new().context("cannot make the file of skipped tests")?;
+    command.env(SKIPPED_VARIABLE, skipped.path());
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let mut tally = Tally::default();
     if let Some(stdout) = child.stdout.take() {
@@ -72,6 +75,9 @@ fn counted(command: &mut Command, counting: Counting) -> Result<Tally> {
         }
     }
     let status = child.wait()?;
+    let skipped = std::fs::read_to_string(&skipped).context("cannot read which tests were skipped")?;
+    skipped.lines().for_each(|test| println!("test: skipped {test}"));
+    tally.skip(skipped.lines().count() as u64);
     match counting {
         Counting::Status => Ok(Tally::of(status.success())),
         Counting::Tests if !status.success() && tally.failed == 0 => {

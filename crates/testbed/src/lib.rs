@@ -23,6 +23,7 @@ pub mod link;
 pub mod memory;
 pub mod process;
 pub mod programs;
+pub mod skip;
 
 pub use capture::{Capture, Seen};
 pub use daemon::{Daemon, Programs};
@@ -33,6 +34,7 @@ pub use lab::Lab;
 pub use link::{Link, Offloads};
 pub use memory::MemoryGroup;
 pub use process::{Finished, Process};
+pub use skip::skip;
 
 /// True when this process may make network namespaces (its effective user is root).
 pub fn is_root() -> bool {

@@ -34,7 +34,7 @@ impl World {
     /// None where no guest can be booted, which it says.
     fn new() -> Option<Self> {
         if let Some(what) = Guest::missing() {
-            println!("SKIPPED: {what} is missing");
+            testbed::skip(&format!("{what} is missing"));
             return None;
         }
         let programs = Programs::find().unwrap();

@@ -54,8 +54,7 @@ fn the_page_refuses_other_names_other_methods_and_other_hosts() {
 #[ignore = "needs root: makes network namespaces"]
 fn a_browser_draws_the_lanes_of_a_live_connection() {
     if !Path::new(CHROMIUM).exists() {
-        println!("skipped: there is no {CHROMIUM} (apt-get install chromium)");
-        return;
+        return testbed::skip("there is no Chromium (scripts/setup.sh --transparency)");
     }
     let world = World::with(PAGE, true);
     let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
