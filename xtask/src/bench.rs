@@ -43,7 +43,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word] if word == "linkemu" => in_lab(word, linkemu::run),
         [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &Tools::built()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
-        [word, rest @ ..] if word == "sctp" => sctp::run(rest),
+        [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
         _ => bail!(
             "usage: ./x bench shim | connect | streams | connections | linkemu | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
@@ -79,7 +79,7 @@ fn shim(lab: &Lab) -> Result<bool> {
 }
 
 /// What the figures depend on: commit, kernel, processors.
-pub(crate) fn machine() -> String {
+fn machine() -> String {
     let said = |program: &str, args: &[&str]| {
         let text = output(Command::new(program).args(args).current_dir(crate::tools::root()));
         text.map_or("unknown".to_owned(), |text| text.trim().to_owned())

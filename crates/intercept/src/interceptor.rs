@@ -73,7 +73,7 @@ impl Interceptor {
             queue,
             datagrams,
             host,
-            stock: Stock::new(),
+            stock: Stock::new(namespace.jobs()),
             namespace,
         })
     }
@@ -223,11 +223,11 @@ impl Interceptor {
     /// client's port is in use for this server another one is taken; the result tells which.
     pub fn connect_as(&mut self, client: SocketAddr, server: SocketAddr) -> io::Result<SpoofedConnection> {
         let (client, server) = (canonical(client), canonical(server));
-        let socket = self.stock.take(&self.namespace, server)?;
+        let socket = self.stock.take(server)?;
         match sockets::connect(&socket, client, server) {
             Ok(()) => sockets::into_connection(socket),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE)) => {
-                let socket = self.stock.take(&self.namespace, server)?;
+                let socket = self.stock.take(server)?;
                 sockets::connect(&socket, SocketAddr::new(client.ip(), 0), server)?;
                 sockets::into_connection(socket)
             }

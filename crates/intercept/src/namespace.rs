@@ -43,7 +43,8 @@ impl Jobs {
         result.recv().map_err(|_| thread_gone())
     }
 
-    fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    /// The same without waiting for it.
+    pub(crate) fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.orders.send(Some(Box::new(job))).map_err(|_| thread_gone())
     }
 }
@@ -73,11 +74,6 @@ impl Namespace {
     /// For whoever has jobs later.
     pub(crate) fn jobs(&self) -> Jobs {
         self.jobs.clone()
-    }
-
-    /// Has the thread inside the namespace run `job`, and does not wait for it. Error if a job before it panicked.
-    pub fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.jobs.start(job)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use socket2::Socket;
 
-use crate::namespace::Namespace;
+use crate::namespace::Jobs;
 use crate::sockets::spoofing_socket;
 
 /// Sockets of one family that are ready or being made, at most.
@@ -20,6 +20,8 @@ const LOW: usize = 4;
 
 /// Sockets for [spoofed connections](crate::SpoofedConnection) to servers of either address family.
 pub(crate) struct Stock {
+    /// Of the private namespace.
+    jobs: Jobs,
     ipv4: Shelf,
     ipv6: Shelf,
 }
@@ -36,21 +38,22 @@ struct Shelf {
 
 impl Stock {
     /// An empty stock.
-    pub(crate) fn new() -> Stock {
+    pub(crate) fn new(jobs: Jobs) -> Stock {
         Stock {
+            jobs,
             ipv4: Shelf::new(Ipv4Addr::UNSPECIFIED.into()),
             ipv6: Shelf::new(Ipv6Addr::UNSPECIFIED.into()),
         }
     }
 
-    /// A socket of `namespace` for a connection to `server`.
-    pub(crate) fn take(&mut self, namespace: &Namespace, server: SocketAddr) -> io::Result<Socket> {
+    /// A socket for a connection to `server`.
+    pub(crate) fn take(&mut self, server: SocketAddr) -> io::Result<Socket> {
         let shelf = if server.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
         let ready = shelf.pick();
-        shelf.order(namespace)?;
+        shelf.order(&self.jobs)?;
         match ready {
             Some(socket) => Ok(socket),
-            None => namespace.run(move || spoofing_socket(server))?,
+            None => self.jobs.run(move || spoofing_socket(server))?,
         }
     }
 }
@@ -69,12 +72,12 @@ impl Shelf {
     }
 
     /// Has the thread fill up what is low.
-    fn order(&mut self, namespace: &Namespace) -> io::Result<()> {
+    fn order(&mut self, jobs: &Jobs) -> io::Result<()> {
         if self.expected > LOW {
             return Ok(());
         }
         let (missing, family, supplier) = (FULL - self.expected, self.family, self.supplier.clone());
-        namespace.start(move || {
+        jobs.start(move || {
             for _ in 0..missing {
                 // The receiver is gone only if the interceptor is.
                 let _ = supplier.send(spoofing_socket(family).ok());

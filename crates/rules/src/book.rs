@@ -66,6 +66,11 @@ impl Decision {
     pub const fn is_required(&self) -> bool {
         matches!(self.because, Because::Rule { require: true, .. })
     }
+
+    /// Whether the rule that decided wants an association of its own for each connection.
+    pub const fn wants_own(&self) -> bool {
+        matches!(self.because, Because::Rule { own: true, .. })
+    }
 }
 
 /// What a firewall has to know of rules that require SCTP, in the order it is to be looked at.
@@ -77,13 +82,6 @@ pub struct Guarded {
     pub ports: Option<PortRange>,
     /// Whether plain TCP is refused there; else it passes, whatever follows.
     pub is_refused: bool,
-}
-
-impl Decision {
-    /// Whether the rule that decided wants an association of its own for each connection.
-    pub const fn wants_own(&self) -> bool {
-        matches!(self.because, Because::Rule { own: true, .. })
-    }
 }
 
 const fn slot(chain: Chain) -> usize {

@@ -96,7 +96,7 @@ impl Doorman<'_> {
 
     /// What the rules and the program that listens at `server` say to a connection from `client`; `None`: no.
     pub(crate) fn serves(&mut self, server: SocketAddr, client: SocketAddr) -> Option<Offer> {
-        if !self.has_room(server.ip(), client.ip()) {
+        if !self.may_take(server.ip(), client.ip()) {
             return None;
         }
         let (allowed, force_bindall) = {
@@ -112,7 +112,7 @@ impl Doorman<'_> {
     }
 
     /// Whether there is room for one more, and the addresses are of those that may ride SCTP.
-    fn has_room(&self, local: IpAddr, remote: IpAddr) -> bool {
+    fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
         let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
         !self.stopping && is_for_us && self.connections.len() < CONNECTIONS_MAX
     }
@@ -126,7 +126,7 @@ impl Doorman<'_> {
     /// An association that connections may share: each of them is looked at when it comes.
     fn decide_trunk(&mut self, local: IpAddr, remote: IpAddr) -> InitDecision {
         let settings = self.rules.settings();
-        if !self.has_room(local, remote)
+        if !self.may_take(local, remote)
             || !settings.enable
             || !settings.streams.is_shared()
             || !has_room(self.trunks)
