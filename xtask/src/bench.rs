@@ -15,15 +15,13 @@ pub(crate) mod instructions;
 mod latency;
 mod linkemu;
 mod many;
-mod pair;
 mod sctp;
 mod stats;
 mod streams;
 
-use crate::Outcome;
 use crate::tools::output;
+use crate::{Outcome, optimised};
 use anyhow::{Result, bail, ensure};
-use pair::Tools;
 use std::process::Command;
 use testbed::Lab;
 
@@ -39,9 +37,9 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => in_lab(word, shim),
         [word] if word == "connect" => in_lab(word, connect),
-        [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &Tools::built()?)),
+        [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &optimised::tools()?)),
         [word] if word == "linkemu" => in_lab(word, linkemu::run),
-        [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &Tools::built()?)),
+        [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
         _ => bail!(
@@ -62,7 +60,7 @@ fn in_lab(name: &str, work: impl FnOnce(&Lab) -> Result<bool>) -> Result<Outcome
 }
 
 fn connect(lab: &Lab) -> Result<bool> {
-    let tools = Tools::built()?;
+    let tools = optimised::tools()?;
     let extra = latency::run(lab, &tools)?;
     let silent_ms = fallback::run(lab, &tools)?;
     println!("learned: {:.0} us more than plain TCP; the goal is {LEARNED_GOAL_US}", extra.learned_us);
@@ -72,7 +70,7 @@ fn connect(lab: &Lab) -> Result<bool> {
 }
 
 fn shim(lab: &Lab) -> Result<bool> {
-    let tools = Tools::built()?;
+    let tools = optimised::tools()?;
     let is_good = bulk::run(lab, &tools)?;
     latency::run(lab, &tools)?;
     Ok(is_good)

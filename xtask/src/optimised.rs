@@ -4,6 +4,7 @@ use crate::tools::{cargo, succeeds};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use testbed::Programs;
+use testbed::pair::Tools;
 
 /// Builds `sctpifyd`, `sctpify` and `shimrules`. SCTPIFY_BIN_DIR names a directory of others to take instead.
 pub(crate) fn daemon_and_commands() -> Result<Programs> {
@@ -24,6 +25,11 @@ pub(crate) fn linkemu() -> Result<PathBuf> {
 /// Builds the program that sends and receives in bulk; gives its path.
 pub(crate) fn bulk() -> Result<PathBuf> {
     Ok(built(&["testbed"])?.join("bulk"))
+}
+
+/// Builds all that a pair of hosts needs.
+pub(crate) fn tools() -> Result<Tools> {
+    Ok(Tools { programs: daemon_and_commands()?, bulk: bulk()?, linkemu: linkemu()? })
 }
 
 /// Builds the plain SCTP program on our stack; gives its path.

@@ -21,6 +21,7 @@ pub mod janitor;
 pub mod lab;
 pub mod link;
 pub mod memory;
+pub mod pair;
 pub mod process;
 pub mod programs;
 pub mod skip;
@@ -33,6 +34,7 @@ pub use host::Host;
 pub use lab::Lab;
 pub use link::{Link, Offloads};
 pub use memory::MemoryGroup;
+pub use pair::Pair;
 pub use process::{Finished, Process};
 pub use skip::skip;
 

@@ -4,13 +4,13 @@
 //! first to its last byte. Processor time is that of sender, receiver and both daemons as the kernel accounts
 //! it to processes; what it does in interrupts for nobody in particular is in no column.
 
-use super::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::{percentile, spread};
 use anyhow::{Context, Result, ensure};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{Capture, Lab, Link, Offloads, c_programs, cpu};
 
 /// Sizes of writes and messages, in bytes. The last one decides.

@@ -3,10 +3,10 @@
 //! `refused`: the host answers SCTP in UDP with "port unreachable", as one without sctpify does. `silent`: a firewall drops
 //! it, so only the race timer ends the wait. (Of nine answers within a second the kernel sends six or so: its limit on ICMP.)
 
-use super::pair::{Pair, SHIM_PORT, Tools};
 use super::stats::percentile;
 use anyhow::{Context, Result, ensure};
 use std::net::IpAddr;
+use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{Daemon, Lab, Offloads};
 
 /// First connects of each kind: each is forgotten before the next.

@@ -1,11 +1,11 @@
 //! How long connect() takes through the shim, as plain TCP, and to a server that was learned to have no SCTP, at three
 //! round-trip times.
 
-use super::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::percentile;
 use anyhow::{Result, bail, ensure};
 use std::net::IpAddr;
 use std::time::Duration;
+use testbed::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
 /// Round-trip time in ms, and how many connections are made, one after the other.

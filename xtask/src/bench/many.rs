@@ -1,8 +1,8 @@
 //! Memory of a daemon with many connections at once, and after many one after the other.
 
-use super::pair::{Pair, SHIM_PORT, Tools};
 use anyhow::{Result, ensure};
 use std::time::Duration;
+use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{Lab, Link, Offloads, cpu};
 
 /// Connections at once.

@@ -8,7 +8,6 @@ mod fairness;
 mod table;
 mod verdict;
 
-use super::pair::Pair;
 use super::stats::percentile;
 use crate::optimised;
 use anyhow::{Context, Result, ensure};
@@ -17,6 +16,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 use table::{EXPERIMENTS, Experiment, Job};
+use testbed::pair::Pair;
 use testbed::{Lab, Link, Offloads, c_programs};
 use verdict::{Score, Verdict};
 

@@ -5,11 +5,11 @@
 //! its own. The exit status is 0 only when connect() takes at most [`CONNECT_GOAL`] times what TCP takes, and the
 //! thousand connections take less than TCP's.
 
-use super::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use super::stats::{percentile, spread};
 use anyhow::{Context, Result, bail, ensure};
 use std::net::IpAddr;
 use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::process::wait_for;
 use testbed::{DelayedLink, Lab, Offloads};
 

@@ -6,11 +6,11 @@
 use super::contender::{PORT, Programs};
 use super::verdict::{Score, row};
 use super::{LIMIT, REPETITIONS};
-use crate::bench::pair::Pair;
 use crate::bench::stats::percentile;
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::Duration;
+use testbed::pair::Pair;
 use testbed::{DelayedLink, Lab, Process};
 
 /// Flows of each kind.

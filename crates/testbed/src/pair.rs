@@ -3,21 +3,20 @@
 //! The daemons take connections to [`SHIM_PORT`] and leave [`TCP_PORT`] alone, so plain TCP and the shim are
 //! measured on the same link with the same processes running.
 
-use crate::optimised;
+use crate::{Daemon, Host, Lab, Process, Programs};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use testbed::{Daemon, Host, Lab, Process, Programs};
 
 /// Connections to this port ride SCTP.
-pub(crate) const SHIM_PORT: u16 = 5002;
+pub const SHIM_PORT: u16 = 5002;
 /// Connections to this port are allowed to by alpha, and beta refuses: alpha learns that.
-pub(crate) const LEARNED_PORT: u16 = 5003;
+pub const LEARNED_PORT: u16 = 5003;
 /// Connections to this port do not.
-pub(crate) const TCP_PORT: u16 = 5001;
+pub const TCP_PORT: u16 = 5001;
 /// How long a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
@@ -25,57 +24,85 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Programs used by the measurements.
-#[derive(Debug)]
-pub(crate) struct Tools {
-    pub(crate) programs: Programs,
-    pub(crate) bulk: PathBuf,
-    pub(crate) linkemu: PathBuf,
+#[derive(Debug, Clone)]
+pub struct Tools {
+    /// The daemon and its commands.
+    pub programs: Programs,
+    /// The plain TCP program that sends, receives and connects.
+    pub bulk: PathBuf,
+    /// The link emulator.
+    pub linkemu: PathBuf,
 }
 
 impl Tools {
-    /// Builds them all, optimised.
-    pub(crate) fn built() -> Result<Self> {
-        let (bulk, linkemu) = (optimised::bulk()?, optimised::linkemu()?);
-        Ok(Self { programs: optimised::daemon_and_commands()?, bulk, linkemu })
+    /// Those that lie where [`Programs::find`] looks.
+    ///
+    /// # Errors
+    /// When a program of ours is missing there.
+    pub fn find() -> Result<Self> {
+        let programs = Programs::find()?;
+        let (bulk, linkemu) = (programs.path("bulk"), programs.path("linkemu"));
+        Ok(Self { programs, bulk, linkemu })
     }
 }
 
 /// Two hosts; the left one connects.
 #[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) alpha: Host,
-    pub(crate) beta: Host,
+pub struct Pair {
+    /// Connects.
+    pub alpha: Host,
+    /// Serves.
+    pub beta: Host,
 }
 
 /// The daemons of a pair.
 #[derive(Debug)]
-pub(crate) struct Daemons {
-    alphas: Daemon,
-    betas: Daemon,
+pub struct Daemons {
+    /// Alpha's.
+    pub alphas: Daemon,
+    /// Beta's.
+    pub betas: Daemon,
 }
 
 impl Pair {
     /// Two hosts whose names end in `name`, not joined yet.
-    pub(crate) fn new(lab: &Lab, name: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When a namespace cannot be made.
+    pub fn new(lab: &Lab, name: &str) -> Result<Self> {
         Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
     }
 
     /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts must be joined before.
-    pub(crate) fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
-        let configuration = "carriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n";
-        let (port, learned) = (SHIM_PORT.to_string(), LEARNED_PORT.to_string());
+    ///
+    /// # Errors
+    /// When one does not begin, or refuses a rule.
+    pub fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
+        self.start_daemons_with(tools, "carriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n")
+    }
+
+    /// The same with a configuration of one's own, in the daemon's TOML.
+    ///
+    /// # Errors
+    /// When one does not begin, or refuses a rule.
+    pub fn start_daemons_with(&self, tools: &Tools, configuration: &str) -> Result<Daemons> {
         let alphas = Daemon::start(&self.alpha, &tools.programs, configuration)
             .context("sctpifyd does not run on alpha")?;
         let betas = Daemon::start(&self.beta, &tools.programs, configuration)
             .context("sctpifyd does not run on beta")?;
-        alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port])?.good()?;
-        alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &learned])?.good()?;
-        betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port])?.good()?;
+        let rules =
+            [(&alphas, "remote", SHIM_PORT), (&alphas, "remote", LEARNED_PORT), (&betas, "local", SHIM_PORT)];
+        for (daemon, chain, port) in rules {
+            daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port.to_string()])?.good()?;
+        }
         Ok(Daemons { alphas, betas })
     }
 
     /// Connects from alpha again and again; how long each took, in microseconds.
-    pub(crate) fn connect(&self, to: IpAddr, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
+    ///
+    /// # Errors
+    /// When one fails, or all take more than two minutes.
+    pub fn connect(&self, to: IpAddr, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
         let mut command = self.alpha.command(&tools.bulk);
         command.args(["connect", &format!("{to}:{port}"), &count.to_string()]);
         let finished = self.alpha.run("connect", command, CONNECT_LIMIT)?.good()?;
@@ -83,14 +110,20 @@ impl Pair {
     }
 
     /// Starts `bulk` on beta with these words; it listens when this returns.
-    pub(crate) fn serve(&self, program: &Path, args: &[&str]) -> Result<Process> {
+    ///
+    /// # Errors
+    /// When it ends, or does not listen within 10 s.
+    pub fn serve(&self, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.beta.command(program);
         command.args(args);
         self.serve_command(command)
     }
 
     /// The same for a command of beta's.
-    pub(crate) fn serve_command(&self, command: Command) -> Result<Process> {
+    ///
+    /// # Errors
+    /// Like [`Pair::serve`].
+    pub fn serve_command(&self, command: Command) -> Result<Process> {
         let mut process = self.beta.spawn("server", command)?;
         process.wait_until("listening", START_LIMIT, |process| process.stdout().contains("listening"))?;
         Ok(process)
@@ -99,26 +132,38 @@ impl Pair {
 
 impl Daemons {
     /// How many connections of alpha rode SCTP so far. A measurement that fell back to TCP must not count.
-    pub(crate) fn connects_sctp(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// When the daemon does not answer.
+    pub fn connects_sctp(&self) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text).context("sctpify status --json printed no JSON")?;
         number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
     }
 
     /// Changes a setting of alpha's.
-    pub(crate) fn set(&self, assignment: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the daemon refuses.
+    pub fn set(&self, assignment: &str) -> Result<()> {
         self.alphas.sctpify(&["set", assignment])?.good().map(drop)
     }
 
     /// How many connections of alpha rode an association that others share.
-    pub(crate) fn connects_shared(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// When the daemon does not answer.
+    pub fn connects_shared(&self) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text)?;
         number(&status, "connects_shared").context("sctpify status --json tells no connects_shared")
     }
 
     /// Whether both daemons have an association that connections share.
-    pub(crate) fn have_trunk(&self) -> Result<bool> {
+    ///
+    /// # Errors
+    /// When one does not answer.
+    pub fn have_trunk(&self) -> Result<bool> {
         let has = |daemon: &Daemon| -> Result<bool> {
             let status: Value = serde_json::from_str(&daemon.sctpify(&["status", "--json"])?.good()?.stdout)?;
             Ok(number(&status, "trunks").is_some_and(|trunks| trunks > 0))
@@ -127,21 +172,27 @@ impl Daemons {
     }
 
     /// How many connections of alpha were TCP at once, as learned.
-    pub(crate) fn learned_tcp(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// When the daemon does not answer.
+    pub fn learned_tcp(&self) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text)?;
         number(&status, "connects_learned_tcp").context("sctpify status --json tells no connects_learned_tcp")
     }
 
     /// Why connections of alpha were plain TCP lately, as its daemon tells.
-    pub(crate) fn recent_fallbacks(&self) -> Result<String> {
+    ///
+    /// # Errors
+    /// When the daemon does not answer.
+    pub fn recent_fallbacks(&self) -> Result<String> {
         let told = self.alphas.sctpify(&["status", "--json"])?.good()?;
         let status: Value = serde_json::from_str(&told.stdout)?;
         Ok(status["recent_fallbacks"].to_string())
     }
 
     /// Ends both.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         self.alphas.stop();
         self.betas.stop();
     }
