@@ -1,24 +1,30 @@
-//! A link with a delay: the frames of a [`Link`] pass through a host between its ends, which holds each back.
+//! A link with a delay, a rate or loss: the frames of a [`Link`] pass through a host between its ends, which treats them so.
 //!
-//! The kernel's own netem is not in every kernel, so our `linkemu` does it. Constant delay, no rate, no loss.
+//! The kernel's own netem is not in every kernel, so our `linkemu` does it. What the link is like is said in the words of its
+//! flags, and can be changed while frames pass. Begin with [`DelayedLink::emulated`].
 
-use crate::host::Host;
+use crate::host::{Host, output_of};
 use crate::lab::Lab;
 use crate::link::{Link, Offloads, make_pair};
 use crate::process::Process;
-use anyhow::{Result, ensure};
-use std::path::Path;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the program may take to begin.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A link and the program that delays its frames for as long as this lives.
+/// What the program calls the link.
+const NAME: &str = "delay";
+
+/// A link and the program that treats its frames for as long as this lives.
 #[derive(Debug)]
 pub struct DelayedLink {
     /// The link, with the usual names and addresses.
     pub link: Link,
     middle: Host,
+    linkemu: PathBuf,
     _program: Process,
 }
 
@@ -33,6 +39,23 @@ impl DelayedLink {
         right: &Host,
         number: u8,
         one_way: Duration,
+        linkemu: &Path,
+    ) -> Result<Self> {
+        let delay = format!("{}us", one_way.as_micros());
+        Self::emulated(lab, left, right, number, &["--delay", &delay], linkemu)
+    }
+
+    /// Joins two hosts by link `number`, which is as these flags of `linkemu` say: `["--rate", "10mbit", "--ab", "loss=3%"]`. What
+    /// has `ab` in its name holds from left to right, `ba` from right to left. `linkemu` is the program.
+    ///
+    /// # Errors
+    /// When a tool fails, the program is missing, or refuses the flags.
+    pub fn emulated(
+        lab: &Lab,
+        left: &Host,
+        right: &Host,
+        number: u8,
+        settings: &[&str],
         linkemu: &Path,
     ) -> Result<Self> {
         ensure!(linkemu.is_file(), "there is no {}: cargo build --package linkemu", linkemu.display());
@@ -51,11 +74,33 @@ impl DelayedLink {
             middle.ip(&["link", "set", interface, "up"])?;
         }
         let mut command = middle.command(linkemu);
-        command.arg("--dir").arg(middle.dir()?).args(["run", "left", "right", "--name", "delay"]);
-        command.args(["--delay", &format!("{}us", one_way.as_micros())]);
+        command.arg("--dir").arg(middle.dir()?).args(["run", "left", "right", "--name", NAME]).args(settings);
         let mut program = middle.spawn("linkemu", command)?;
-        program.wait_until("delaying", START_LIMIT, |process| process.stdout().contains("ready"))?;
-        Ok(Self { link, middle, _program: program })
+        program.wait_until("ready", START_LIMIT, |process| process.stdout().contains("ready"))?;
+        Ok(Self { link, middle, linkemu: linkemu.to_owned(), _program: program })
+    }
+
+    /// Changes settings, in the same words, from the next frame on.
+    ///
+    /// # Errors
+    /// When the program has ended or refuses the flags.
+    pub fn set(&self, settings: &[&str]) -> Result<()> {
+        self.ask(&[&["set", NAME], settings].concat()).map(drop)
+    }
+
+    /// What `linkemu show --json` tells of the link: its settings, and what became of packets.
+    ///
+    /// # Errors
+    /// When the program has ended.
+    pub fn show(&self) -> Result<Value> {
+        let told = self.ask(&["show", NAME, "--json"])?;
+        serde_json::from_str(&told).with_context(|| format!("linkemu show told no JSON: {told}"))
+    }
+
+    fn ask(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.middle.command(&self.linkemu);
+        command.arg("--dir").arg(self.middle.dir()?).args(words);
+        output_of(command)
     }
 
     /// Puts a queueing discipline, in the words of tc(8), where frames to the right leave the host between the ends. There, and

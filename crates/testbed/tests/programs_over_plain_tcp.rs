@@ -128,6 +128,24 @@ fn a_delayed_link_adds_its_delay_to_every_round_trip() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn an_emulated_link_is_as_its_settings_say_and_changes_while_it_lives() {
+    let lab = Lab::new().unwrap();
+    let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
+    let linkemu = Programs::find().unwrap().path("linkemu");
+    let settings = ["--ab", "delay=10ms", "--ba", "delay=30ms"];
+    let emulated = DelayedLink::emulated(&lab, &alpha, &beta, 1, &settings, &linkemu).unwrap();
+    let to = emulated.link.right_v4().to_string();
+    let told = alpha.tool("ping", &["-c", "5", "-i", "0.02", "-q", &to]).unwrap();
+    let min = told.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
+    assert!(min.is_some_and(|min| (40.0..55.0).contains(&min)), "{told}");
+    emulated.set(&["--cut"]).unwrap();
+    assert!(alpha.tool("ping", &["-c", "3", "-i", "0.02", "-W", "1", "-q", &to]).is_err());
+    let shown = emulated.show().unwrap();
+    assert_eq!(shown["directions"][0]["settings"]["cut"], "yes", "{shown}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn usrsctp_moves_bytes_and_the_capture_shows_sctp_without_a_fault() {
     let (lab, alpha, beta, link) = two_hosts();
     let program = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"]).unwrap();
