@@ -5,18 +5,22 @@
 //! run, bit for bit ([`World::trace_hash`]). It refuses nothing: what cannot be routed is lost, as on a network.
 //!
 //! Begin at [`World::new`], [`World::add_host`], [`World::add_link`], [`World::join`], then [`World::connect`] and
-//! [`World::run_for`] or [`World::run_until`].
+//! [`World::run_for`] or [`World::run_until`]. Beside it is a model of TCP ([`tcp`]), to be compared with over the same links, and
+//! scripts of what programs say ([`Exchange`]) for both.
 
 #![forbid(unsafe_code)]
 
 mod app;
 mod capture;
+mod exchange;
 mod host;
 mod link;
 mod script;
+pub mod tcp;
 mod world;
 
 pub use app::{Accept, App, Close, Conversation, Listen, Outgoing, Progress, Reading, Received};
+pub use exchange::{Exchange, Side, Step};
 pub use host::Host;
 pub use link::{Direction, Link};
 pub use netem::{Counters as LinkCounters, LaneConfig as LinkConfig, Loss, LossPlace};

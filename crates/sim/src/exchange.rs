@@ -1,0 +1,106 @@
+//! What two programs say to each other over one connection, as lengths: a script for a transport of any kind.
+//!
+//! Begin at [`Exchange::new`] or [`Exchange::upload`]; a driver asks [`Exchange::may_have_sent`] whenever a side has received
+//! something, and is done when [`Exchange::is_over`].
+
+/// An end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// Who opens it.
+    Client,
+    /// Who is called.
+    Server,
+}
+
+impl Side {
+    /// The other end.
+    pub fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+}
+
+/// What both sides say in one step: a side begins with its part when it has heard all that the other says in earlier steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Step {
+    /// Bytes from the client.
+    pub client: u64,
+    /// Bytes from the server.
+    pub server: u64,
+}
+
+impl Step {
+    /// Bytes of a side.
+    fn of(self, side: Side) -> u64 {
+        match side {
+            Side::Client => self.client,
+            Side::Server => self.server,
+        }
+    }
+}
+
+/// A whole conversation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    steps: Vec<Step>,
+    totals: Step,
+}
+
+impl Exchange {
+    /// These steps, one after another.
+    pub fn new(steps: Vec<Step>) -> Exchange {
+        let sum = |side| steps.iter().map(|step| step.of(side)).sum();
+        let totals = Step { client: sum(Side::Client), server: sum(Side::Server) };
+        Exchange { steps, totals }
+    }
+
+    /// The client sends so many bytes, and that is all.
+    pub fn upload(bytes: u64) -> Exchange {
+        Exchange::new(vec![Step { client: bytes, server: 0 }])
+    }
+
+    /// How many bytes a side may have handed over in all, once it has received so many of the other's.
+    pub fn may_have_sent(&self, side: Side, received: u64) -> u64 {
+        let (mut own, mut others) = (0, 0);
+        for step in &self.steps {
+            if received < others {
+                break;
+            }
+            own += step.of(side);
+            others += step.of(side.other());
+        }
+        own
+    }
+
+    /// Whether all was said and heard, where the sides have received so much.
+    pub fn is_over(&self, client_received: u64, server_received: u64) -> bool {
+        client_received >= self.totals.server && server_received >= self.totals.client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(client: u64, server: u64) -> Step {
+        Step { client, server }
+    }
+
+    #[test]
+    fn a_side_waits_for_all_of_the_step_before_and_both_speak_at_once_where_a_step_has_both() {
+        let exchange = Exchange::new(vec![step(40, 41), step(1000, 0), step(0, 500), step(10, 0)]);
+        let client = |received| exchange.may_have_sent(Side::Client, received);
+        assert_eq!([0, 40, 41, 540, 541].map(client), [40, 40, 1040, 1040, 1050]);
+        let server = |received| exchange.may_have_sent(Side::Server, received);
+        assert_eq!([0, 40, 1039, 1040, 1050].map(server), [41, 41, 41, 541, 541]);
+    }
+
+    #[test]
+    fn it_is_over_when_both_have_heard_all() {
+        let exchange = Exchange::new(vec![step(10, 20)]);
+        assert!(!exchange.is_over(19, 10) && !exchange.is_over(20, 9) && exchange.is_over(20, 10));
+        assert!(Exchange::upload(7).is_over(0, 7));
+    }
+}
