@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("sctpifyd", 4),
     ("cli", 4),
     ("linkemu", 4),
+    ("lab", 5),
     ("testbed", 4),
     ("peer", 4),
     ("rivals", 4),

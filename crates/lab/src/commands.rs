@@ -1,0 +1,119 @@
+//! What the commands do.
+
+use crate::args::{Command, Lab, Run};
+use crate::experiment::Place;
+use crate::experiments::{self, Entry};
+use crate::judge::{Outcome, Verdict, judge};
+use crate::report;
+use crate::runner::Runner;
+use crate::store::{Meta, Store};
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::process::ExitCode;
+use testbed::pair::Tools;
+
+/// Exit status when an expectation is missed.
+const MISSED: u8 = 3;
+
+/// How runs ended, the worst last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Ended {
+    Good,
+    Missed,
+    Failed,
+}
+
+impl From<Ended> for ExitCode {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Good => Self::SUCCESS,
+            Ended::Missed => Self::from(MISSED),
+            Ended::Failed => Self::FAILURE,
+        }
+    }
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// When nothing could be measured or written.
+pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
+    match lab.command {
+        Command::List => list(),
+        Command::Show { id } => {
+            print!("{}", experiments::one(&id)?.text);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Run(run) => Ok(measure(&lab.out, &run)?.into()),
+        Command::Report => {
+            println!("{}", report::write(&lab.out)?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn list() -> Result<ExitCode> {
+    for entry in experiments::all()? {
+        println!("{:<22} {}", entry.manifest.id, entry.manifest.title);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(out: &Path, run: &Run) -> Result<Ended> {
+    ensure!(testbed::is_root(), "making hosts needs root: run it with sudo");
+    let entries = match &*run.ids {
+        [] => experiments::all()?,
+        ids => ids.iter().map(|id| experiments::one(id)).collect::<Result<_>>()?,
+    };
+    let place = Place { tools: Tools::find()? };
+    let mut worst = Ended::Good;
+    for entry in &entries {
+        worst = worst.max(one(out, run, entry, &place)?);
+    }
+    println!("report: {}", report::write(out)?.display());
+    Ok(worst)
+}
+
+fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
+    let (manifest, form) = (&entry.manifest, run.form());
+    let experiment = entry.runner(form)?;
+    let mut store = Store::open(out, Meta::now(manifest, form), run.fresh)?;
+    println!("{}, {form}: {}", manifest.id, manifest.title);
+    let runner = Runner {
+        points: &experiment.points(),
+        measure: &|cell| experiment.measure(place, cell),
+        seed: manifest.seed,
+        jobs: if manifest.alone { 1 } else { run.jobs },
+        only: run.only.as_deref(),
+    };
+    let failures = runner.run(&manifest.id, &mut store)?;
+    let verdicts = judge(manifest, form, &store.results);
+    verdicts.iter().for_each(print);
+    if !failures.is_empty() {
+        println!("  {} cells could not be measured", failures.len());
+    }
+    Ok(ended(&failures, &verdicts))
+}
+
+fn print(verdict: &Verdict) {
+    let value = verdict.value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+    let outcome = match (verdict.outcome, verdict.control) {
+        (Outcome::Met, _) => "met",
+        (Outcome::Missed, false) => "MISSED",
+        (Outcome::Missed, true) => "CONTROL FAILED",
+        (Outcome::Unmeasured, _) => "not measured",
+    };
+    println!("  {outcome:<14} {value:>9} ({})  {} ({})", verdict.band, verdict.what, verdict.at);
+}
+
+fn ended(failures: &[String], verdicts: &[Verdict]) -> Ended {
+    let missed = |is_control| {
+        let is_missed = |it: &Verdict| it.control == is_control && it.outcome == Outcome::Missed;
+        verdicts.iter().any(is_missed)
+    };
+    match (failures.is_empty() && !missed(true), missed(false)) {
+        (false, _) => Ended::Failed,
+        (true, true) => Ended::Missed,
+        (true, false) => Ended::Good,
+    }
+}

@@ -1,0 +1,86 @@
+//! The experiments there are. To add one: its manifest, its runner, and a line in [`ENTRIES`].
+
+mod handshake;
+
+use crate::experiment::Experiment;
+use crate::manifest::{Form, Manifest};
+use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
+
+/// How a runner is made of its parameters.
+type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
+
+/// Manifest and runner of each.
+const ENTRIES: &[(&str, Make)] =
+    &[(include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>)];
+
+/// An experiment whose manifest was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) manifest: Manifest,
+    /// The manifest as it was written.
+    pub(crate) text: &'static str,
+    make: Make,
+}
+
+impl Entry {
+    /// Its runner.
+    ///
+    /// # Errors
+    /// When the parameters are not what it reads.
+    pub(crate) fn runner(&self, form: Form) -> Result<Box<dyn Experiment>> {
+        let made = (self.make)(self.manifest.parameters(form));
+        made.with_context(|| format!("{}: parameters of the {form} form", self.manifest.id))
+    }
+}
+
+fn made<E: Experiment + DeserializeOwned + 'static>(parameters: toml::Table) -> Result<Box<dyn Experiment>> {
+    Ok(Box::new(parameters.try_into::<E>()?))
+}
+
+/// All experiments.
+///
+/// # Errors
+/// When a manifest is wrong.
+pub(crate) fn all() -> Result<Vec<Entry>> {
+    let entries = ENTRIES.iter();
+    entries.map(|&(text, make)| Ok(Entry { manifest: Manifest::read(text)?, text, make })).collect()
+}
+
+/// One experiment.
+///
+/// # Errors
+/// When there is none of this name.
+pub(crate) fn one(id: &str) -> Result<Entry> {
+    let all = all()?;
+    let ids: Vec<String> = all.iter().map(|entry| entry.manifest.id.clone()).collect();
+    match all.into_iter().find(|entry| entry.manifest.id == id) {
+        Some(entry) => Ok(entry),
+        None => bail!("there is no experiment {id:?}; there are {}", ids.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_manifest_is_good_and_its_runner_plans_points_of_its_plots_in_both_forms() {
+        for entry in all().unwrap() {
+            for form in [Form::Quick, Form::Full] {
+                let points = entry.runner(form).unwrap().points();
+                assert!(!points.is_empty(), "{} has nothing to measure", entry.manifest.id);
+                for planned in points {
+                    entry.manifest.panel(&planned.point.panel).unwrap();
+                    assert!(planned.repetitions > 0 && planned.seconds > 0.0, "{planned:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_answered_with_those_there_are() {
+        let error = one("hand-shake").unwrap_err().to_string();
+        assert!(error.contains("handshake"), "{error}");
+    }
+}

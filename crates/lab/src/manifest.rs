@@ -1,0 +1,289 @@
+//! The manifest of an experiment: what it shows, where it comes from, its parameters, its plots, the papers' figures, and the
+//! bands that are expected.
+//!
+//! Read from TOML, where unknown keys are errors; [`Manifest::read`] also refuses names that lead nowhere. The parameters
+//! belong to the runner, which reads them itself.
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Form {
+    /// Enough to see that all of it works.
+    Quick,
+    /// As much as the paper did.
+    Full,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        })
+    }
+}
+
+/// What a file says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Manifest {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) question: String,
+    pub(crate) topology: String,
+    pub(crate) source: Source,
+    /// Nothing else may be measured beside a cell.
+    #[serde(default)]
+    pub(crate) alone: bool,
+    pub(crate) seed: u64,
+    #[serde(default)]
+    parameters: toml::Table,
+    #[serde(default)]
+    quick: Overlay,
+    #[serde(default)]
+    full: Overlay,
+    #[serde(default, rename = "panel")]
+    pub(crate) panels: Vec<Panel>,
+    #[serde(default)]
+    pub(crate) published: Vec<Published>,
+    #[serde(default, rename = "expect")]
+    pub(crate) expectations: Vec<Expectation>,
+}
+
+/// Where an experiment was published.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Source {
+    pub(crate) document: String,
+    #[serde(default)]
+    pub(crate) figures: Option<String>,
+    #[serde(default)]
+    pub(crate) page: Option<String>,
+}
+
+/// Parameters of one form.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Overlay {
+    #[serde(default)]
+    parameters: toml::Table,
+}
+
+/// One plot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Panel {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// What is on the y axis.
+    pub(crate) measure: String,
+    #[serde(default)]
+    pub(crate) statistic: Statistic,
+    pub(crate) x_label: String,
+    pub(crate) y_label: String,
+    #[serde(default)]
+    pub(crate) x_log: bool,
+    #[serde(default)]
+    pub(crate) y_log: bool,
+    /// Names of x = 0, 1, …: then the plot has bars, else lines.
+    #[serde(default)]
+    pub(crate) categories: Vec<String>,
+}
+
+/// What of many measurements of a point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Statistic {
+    #[default]
+    Mean,
+    Median,
+    P95,
+    Max,
+    Min,
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+            Self::P95 => "p95",
+            Self::Max => "max",
+            Self::Min => "min",
+        })
+    }
+}
+
+/// A curve of a paper, or of a prediction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    pub(crate) panel: String,
+    pub(crate) series: String,
+    pub(crate) document: String,
+    #[serde(default)]
+    pub(crate) figure: Option<String>,
+    #[serde(default)]
+    pub(crate) page: Option<u32>,
+    pub(crate) points: Vec<[f64; 2]>,
+}
+
+/// A band in which a figure is expected.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expectation {
+    pub(crate) id: String,
+    pub(crate) what: String,
+    /// All panels without.
+    #[serde(default)]
+    pub(crate) panel: Option<String>,
+    pub(crate) series: String,
+    /// Each x that is measured without.
+    #[serde(default)]
+    pub(crate) x: Vec<f64>,
+    pub(crate) measure: String,
+    #[serde(default)]
+    pub(crate) statistic: Statistic,
+    /// The figure is the ratio to this; itself without.
+    #[serde(default)]
+    pub(crate) against: Option<Against>,
+    #[serde(default)]
+    pub(crate) at_most: Option<f64>,
+    #[serde(default)]
+    pub(crate) at_least: Option<f64>,
+    pub(crate) source: String,
+    /// A negative control: if it does not hold, the experiment does not measure what it says.
+    #[serde(default)]
+    pub(crate) control: bool,
+    /// The forms it is judged in; both without.
+    #[serde(default)]
+    pub(crate) forms: Vec<Form>,
+}
+
+/// What a figure is compared with; what is left out is as in the expectation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Against {
+    #[serde(default)]
+    pub(crate) panel: Option<String>,
+    pub(crate) series: String,
+    #[serde(default)]
+    pub(crate) x: Option<f64>,
+    #[serde(default)]
+    pub(crate) measure: Option<String>,
+    #[serde(default)]
+    pub(crate) statistic: Option<Statistic>,
+}
+
+impl Manifest {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// When a key is unknown, wrong or missing, or a name leads nowhere.
+    pub(crate) fn read(text: &str) -> Result<Self> {
+        let manifest: Self = toml::from_str(text)?;
+        let id = &manifest.id;
+        let is_panel = |name: &str| manifest.panels.iter().any(|panel| panel.id == name);
+        for published in &manifest.published {
+            ensure!(is_panel(&published.panel), "{id}: published curve of no panel: {}", published.panel);
+        }
+        for expectation in &manifest.expectations {
+            let name = format!("{id}: expectation {}", expectation.id);
+            let panels = [
+                expectation.panel.as_deref(),
+                expectation.against.as_ref().and_then(|against| against.panel.as_deref()),
+            ];
+            for panel in panels.into_iter().flatten() {
+                ensure!(is_panel(panel), "{name}: there is no panel {panel:?}");
+            }
+            ensure!(expectation.at_most.is_some() || expectation.at_least.is_some(), "{name} has no bound");
+        }
+        ensure!(manifest.expectations.iter().any(|it| it.control), "{id} has no negative control");
+        Ok(manifest)
+    }
+
+    /// The runner's parameters in a form.
+    pub(crate) fn parameters(&self, form: Form) -> toml::Table {
+        let overlay = match form {
+            Form::Quick => &self.quick,
+            Form::Full => &self.full,
+        };
+        let mut all = self.parameters.clone();
+        all.extend(overlay.parameters.clone());
+        all
+    }
+
+    /// The plot of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn panel(&self, id: &str) -> Result<&Panel> {
+        let found = self.panels.iter().find(|panel| panel.id == id);
+        found.with_context(|| format!("{} has no panel {id:?}", self.id))
+    }
+}
+
+impl Panel {
+    /// How x is told.
+    pub(crate) fn x_name(&self, x: f64) -> String {
+        let category = (x >= 0.0 && x.fract() == 0.0).then(|| self.categories.get(x as usize)).flatten();
+        category.cloned().unwrap_or_else(|| x.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        id = "x"
+        title = "t"
+        question = "q"
+        topology = "w"
+        source = { document = "d" }
+        seed = 1
+        parameters = { repetitions = 30, size = 1 }
+        quick.parameters = { repetitions = 1 }
+        [[panel]]
+        id = "p"
+        title = "t"
+        measure = "seconds"
+        x_label = "x"
+        y_label = "y"
+        [[expect]]
+        id = "e"
+        what = "w"
+        panel = "p"
+        series = "s"
+        measure = "seconds"
+        at_most = 1
+        source = "s"
+        control = true
+    "#;
+
+    #[test]
+    fn a_form_lays_its_parameters_over_the_common_ones() {
+        let manifest = Manifest::read(GOOD).unwrap();
+        let of = |form, key: &str| manifest.parameters(form)[key].as_integer();
+        assert_eq!((of(Form::Quick, "repetitions"), of(Form::Quick, "size")), (Some(1), Some(1)));
+        assert_eq!(of(Form::Full, "repetitions"), Some(30));
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_bands_without_bounds_and_experiments_without_control_are_refused() {
+        let faults = [
+            ("panel = \"p\"", "panel = \"q\"", "no panel \"q\""),
+            ("at_most = 1", "", "has no bound"),
+            ("control = true", "", "no negative control"),
+            ("title = \"t\"", "tile = \"t\"", "unknown field `tile`"),
+        ];
+        for (good, bad, problem) in faults {
+            let error = Manifest::read(&GOOD.replace(good, bad)).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The report of all that has been measured: `report/index.html` with plots, and for each experiment and form the cells as CSV
+//! and the figures and verdicts as JSON.
+
+mod html;
+mod plot;
+
+use crate::experiments;
+use crate::judge::{Verdict, judge};
+use crate::manifest::{Form, Manifest};
+use crate::results::{Results, Row};
+use crate::store::{Meta, kept};
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// One experiment in one form.
+#[derive(Debug)]
+struct Section {
+    manifest: Manifest,
+    meta: Meta,
+    results: Results,
+    verdicts: Vec<Verdict>,
+}
+
+/// What JSON says of it.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    /// Rises when the meaning of a field changes.
+    schema: u32,
+    meta: &'a Meta,
+    figures: Vec<Row>,
+    verdicts: &'a [Verdict],
+}
+
+/// Writes the report; where its page is.
+///
+/// # Errors
+/// When nothing has been measured, or files cannot be read or written.
+pub(crate) fn write(out: &Path) -> Result<PathBuf> {
+    let mut sections = Vec::new();
+    for entry in experiments::all()? {
+        for form in [Form::Quick, Form::Full] {
+            let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { continue };
+            let verdicts = judge(&entry.manifest, form, &results);
+            sections.push(Section { manifest: entry.manifest.clone(), meta, results, verdicts });
+        }
+    }
+    ensure!(!sections.is_empty(), "nothing has been measured in {}: run an experiment first", out.display());
+    let dir = out.join("report");
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for section in &sections {
+        let name = section.name();
+        std::fs::write(dir.join(format!("{name}.csv")), section.csv()?)?;
+        std::fs::write(dir.join(format!("{name}.json")), section.json()?)?;
+    }
+    let page = dir.join("index.html");
+    std::fs::write(&page, html::page(&sections)?)?;
+    Ok(page)
+}
+
+impl Section {
+    fn name(&self) -> String {
+        format!("{}-{}", self.meta.id, self.meta.form)
+    }
+
+    fn json(&self) -> Result<Vec<u8>> {
+        let figures = self.results.rows(&self.manifest);
+        let told = Told { schema: 1, meta: &self.meta, figures, verdicts: &self.verdicts };
+        Ok(serde_json::to_vec_pretty(&told)?)
+    }
+
+    /// A line for each cell, a column for each measure.
+    fn csv(&self) -> Result<Vec<u8>> {
+        let cells = &self.results.0;
+        let measures: BTreeSet<&str> =
+            cells.iter().flat_map(|done| done.measures.keys().map(String::as_str)).collect();
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        let fixed = ["panel", "series", "x", "repetition", "seed", "took_s"];
+        csv.write_record(fixed.iter().chain(&measures))?;
+        for done in cells {
+            let numbers = [
+                done.x.to_string(),
+                done.repetition.to_string(),
+                done.seed.to_string(),
+                format!("{:.3}", done.took_s),
+            ];
+            let values =
+                measures.iter().map(|&name| done.measures.get(name).map_or(String::new(), f64::to_string));
+            csv.write_record(
+                [done.panel.clone(), done.series.clone()].into_iter().chain(numbers).chain(values),
+            )?;
+        }
+        Ok(csv.into_inner()?)
+    }
+}

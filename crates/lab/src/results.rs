@@ -1,0 +1,127 @@
+//! What has been measured, and what it says point by point.
+
+use crate::experiment::{Cell, Measures, Point};
+use crate::manifest::{Manifest, Statistic};
+use crate::statistics::{Figure, Sample};
+use serde::{Deserialize, Serialize};
+
+/// A cell that was measured: a line of the results' file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) panel: String,
+    pub(crate) series: String,
+    pub(crate) x: f64,
+    pub(crate) repetition: u32,
+    pub(crate) seed: u64,
+    /// How long it took to measure, in seconds.
+    pub(crate) took_s: f64,
+    pub(crate) measures: Measures,
+}
+
+impl Done {
+    pub(crate) fn point(&self) -> Point {
+        Point::new(&self.panel, &self.series, self.x)
+    }
+
+    /// Whether this is that cell. Numbers are compared as they are written.
+    pub(crate) fn is(&self, cell: &Cell) -> bool {
+        self.repetition == cell.repetition && self.point().key() == cell.point.key()
+    }
+}
+
+/// A point's figure, of so many measurements.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) panel: String,
+    pub(crate) series: String,
+    pub(crate) x: f64,
+    pub(crate) x_name: String,
+    pub(crate) measurements: usize,
+    #[serde(flatten)]
+    pub(crate) figure: Figure,
+}
+
+/// All cells that were measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Results(pub(crate) Vec<Done>);
+
+impl Results {
+    /// The measurements of a point; `None` without any.
+    pub(crate) fn sample(&self, point: &Point, measure: &str) -> Option<Sample> {
+        let done = self.0.iter().filter(|done| done.point() == *point);
+        Sample::new(done.filter_map(|done| done.measures.get(measure).copied()))
+    }
+
+    /// One figure of a point.
+    pub(crate) fn figure(&self, point: &Point, measure: &str, statistic: Statistic) -> Option<Figure> {
+        self.sample(point, measure).map(|sample| sample.figure(statistic))
+    }
+
+    /// The series of a panel, in the order in which they were first measured.
+    pub(crate) fn series(&self, panel: &str) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for done in self.0.iter().filter(|done| done.panel == panel) {
+            if !names.contains(&done.series.as_str()) {
+                names.push(&done.series);
+            }
+        }
+        names
+    }
+
+    /// Where a series was measured, in order.
+    pub(crate) fn xs(&self, panel: &str, series: &str) -> Vec<f64> {
+        let of_it = self.0.iter().filter(|done| done.panel == panel && done.series == series);
+        let mut xs: Vec<f64> = of_it.map(|done| done.x).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
+    }
+
+    /// The figures of all plots.
+    pub(crate) fn rows(&self, manifest: &Manifest) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for panel in &manifest.panels {
+            for series in self.series(&panel.id) {
+                for x in self.xs(&panel.id, series) {
+                    let point = Point::new(&panel.id, series, x);
+                    let Some(sample) = self.sample(&point, &panel.measure) else { continue };
+                    rows.push(Row {
+                        panel: panel.id.clone(),
+                        series: series.to_owned(),
+                        x,
+                        x_name: panel.x_name(x),
+                        measurements: sample.len(),
+                        figure: sample.figure(panel.statistic),
+                    });
+                }
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One cell with one measure, `seconds`.
+    pub(crate) fn done(panel: &str, series: &str, x: f64, repetition: u32, seconds: f64) -> Done {
+        let measures = Measures::from([("seconds".to_owned(), seconds)]);
+        Done { panel: panel.into(), series: series.into(), x, repetition, seed: 0, took_s: 0.0, measures }
+    }
+
+    #[test]
+    fn a_points_sample_is_of_that_point_alone() {
+        let results = Results(vec![
+            done("p", "a", 1.0, 0, 3.0),
+            done("p", "a", 1.0, 1, 5.0),
+            done("p", "b", 1.0, 0, 9.0),
+        ]);
+        let of = |series, measure| {
+            results.figure(&Point::new("p", series, 1.0), measure, Statistic::Mean).map(|figure| figure.value)
+        };
+        assert_eq!((of("a", "seconds"), of("b", "seconds")), (Some(4.0), Some(9.0)));
+        assert_eq!((of("c", "seconds"), of("a", "gap_ms")), (None, None));
+        assert_eq!(results.series("p"), ["a", "b"]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Measures the cells of an experiment that were not measured yet, several at once where it allows that.
+//!
+//! Repetitions are the outer loop: series take turns, so that a busy neighbour hurts all alike, and a run that is stopped early
+//! has measured each point about as often.
+
+use crate::experiment::{Cell, Measures, Planned};
+use crate::progress::Progress;
+use crate::results::Done;
+use crate::store::Store;
+use anyhow::Result;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// After so many cells that could not be measured an experiment ends: the rest would go the same way.
+const FAILURES_MAX: usize = 5;
+
+/// A run of one experiment.
+pub(crate) struct Runner<'a> {
+    pub(crate) points: &'a [Planned],
+    /// Measures one cell.
+    pub(crate) measure: &'a (dyn Fn(&Cell) -> Result<Measures> + Sync),
+    pub(crate) seed: u64,
+    pub(crate) jobs: u16,
+    /// Only cells whose name has this in it.
+    pub(crate) only: Option<&'a str>,
+}
+
+/// What the threads share.
+struct Work<'a> {
+    queue: VecDeque<(Planned, Cell)>,
+    store: &'a mut Store,
+    failures: Vec<String>,
+}
+
+impl Runner<'_> {
+    /// Measures; the cells that could not be measured, and why.
+    ///
+    /// # Errors
+    /// When a result cannot be kept.
+    pub(crate) fn run(&self, id: &str, store: &mut Store) -> Result<Vec<String>> {
+        let queue: VecDeque<_> =
+            self.cells().into_iter().filter(|(_, cell)| self.wants(cell) && !store.has(cell)).collect();
+        let progress = Progress::new(id, queue.iter().map(|(planned, _)| planned.seconds).sum());
+        let work = Mutex::new(Work { queue, store, failures: Vec::new() });
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..self.jobs).map(|_| scope.spawn(|| self.take_turns(&work, &progress))).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or_else(|_| anyhow::bail!("a runner panicked")))
+        })?;
+        progress.finish();
+        Ok(work.into_inner().unwrap_or_else(PoisonError::into_inner).failures)
+    }
+
+    fn cells(&self) -> Vec<(Planned, Cell)> {
+        let points = self.points;
+        let most = points.iter().map(|planned| planned.repetitions).max().unwrap_or(0);
+        let turn = |repetition| points.iter().filter(move |planned| repetition < planned.repetitions);
+        let cell = |planned: &Planned, repetition| {
+            (planned.clone(), Cell::new(&planned.point, repetition, self.seed))
+        };
+        (0..most).flat_map(|n| turn(n).map(move |planned| cell(planned, n))).collect()
+    }
+
+    fn wants(&self, cell: &Cell) -> bool {
+        self.only.is_none_or(|text| cell.point.key().contains(text))
+    }
+
+    fn take_turns(&self, work: &Mutex<Work<'_>>, progress: &Progress) -> Result<()> {
+        let next_cell = || next(&mut locked(work));
+        while let Some((planned, cell)) = next_cell() {
+            let name = format!("{}, {}", cell.point.key(), cell.repetition + 1);
+            progress.begin(&name);
+            let began = testbed::process::now();
+            let outcome = (self.measure)(&cell);
+            let took_s = began.elapsed().as_secs_f64();
+            let mut work = locked(work);
+            match outcome {
+                Ok(measures) => work.store.keep(Done {
+                    panel: cell.point.panel,
+                    series: cell.point.series,
+                    x: cell.point.x,
+                    repetition: cell.repetition,
+                    seed: cell.seed,
+                    took_s,
+                    measures,
+                })?,
+                Err(error) => {
+                    let problem = format!("{name}: {error:#}");
+                    progress.say(&format!("could not be measured: {problem}"));
+                    work.failures.push(problem);
+                }
+            }
+            drop(work);
+            progress.end(&planned);
+        }
+        Ok(())
+    }
+}
+
+/// The next cell, unless too many failed.
+fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
+    if work.failures.len() >= FAILURES_MAX {
+        return None;
+    }
+    work.queue.pop_front()
+}
+
+/// A thread that panicked has not left anything half done in there.
+fn locked<'a, 'b>(work: &'a Mutex<Work<'b>>) -> MutexGuard<'a, Work<'b>> {
+    work.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Point;
+    use crate::manifest::{Form, Manifest};
+    use crate::store::Meta;
+    use std::path::Path;
+
+    fn store(dir: &Path) -> Store {
+        let manifest = Manifest::read(include_str!("../experiments/handshake.toml")).unwrap();
+        Store::open(dir, Meta::now(&manifest, Form::Quick), false).unwrap()
+    }
+
+    /// Two series of two repetitions; one of them cannot be measured.
+    fn run(store: &mut Store, only: Option<&str>) -> Vec<String> {
+        let planned = |series| Planned { point: Point::new("p", series, 1.0), repetitions: 2, seconds: 1.0 };
+        let measure = |cell: &Cell| -> Result<Measures> {
+            anyhow::ensure!(cell.point.series == "good", "no such thing");
+            Ok(Measures::from([("seconds".to_owned(), f64::from(cell.repetition))]))
+        };
+        let points = [planned("good"), planned("bad")];
+        Runner { points: &points, measure: &measure, seed: 1, jobs: 2, only }.run("fake", store).unwrap()
+    }
+
+    #[test]
+    fn all_cells_are_measured_by_several_at_once_and_those_that_fail_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = store(dir.path());
+        let mut failures = run(&mut store, None);
+        failures.sort();
+        assert_eq!(failures, ["p/bad/1, 1: no such thing", "p/bad/1, 2: no such thing"]);
+        assert_eq!(store.results.0.len(), 2);
+    }
+
+    #[test]
+    fn what_was_measured_is_not_measured_again_and_what_is_not_wanted_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(run(&mut store(dir.path()), Some("good")).is_empty());
+        let mut again = store(dir.path());
+        assert!(run(&mut again, Some("good")).is_empty());
+        assert_eq!(again.results.0.len(), 2);
+    }
+}

@@ -1,0 +1,198 @@
+//! Where results are kept: `ID-FORM/results.jsonl`, a line for each cell as soon as it is measured, and `meta.json`, what made
+//! them.
+//!
+//! Results of one commit and one set of parameters only: of others they are put aside as `ID-FORM.before`.
+
+use crate::experiment::Cell;
+use crate::manifest::{Form, Manifest};
+use crate::results::{Done, Results};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const RESULTS: &str = "results.jsonl";
+const META: &str = "meta.json";
+
+/// What made the results.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    pub(crate) id: String,
+    pub(crate) form: Form,
+    pub(crate) parameters: toml::Table,
+    /// With `-dirty` behind it when the tree had changes.
+    pub(crate) commit: String,
+    pub(crate) command: String,
+    /// When it began, UTC.
+    pub(crate) began: String,
+    pub(crate) kernel: String,
+    pub(crate) processors: usize,
+}
+
+impl Meta {
+    /// Of a run that begins now.
+    pub(crate) fn now(manifest: &Manifest, form: Form) -> Self {
+        Self {
+            id: manifest.id.clone(),
+            form,
+            parameters: manifest.parameters(form),
+            commit: said("git", &["describe", "--always", "--dirty", "--exclude=*"]),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            began: said("date", &["-u", "+%F %T"]),
+            kernel: said("uname", &["-r"]),
+            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        }
+    }
+
+    /// Whether results of both may stand together.
+    fn goes_on(&self, before: &Self) -> bool {
+        self.commit == before.commit && self.parameters == before.parameters && self.kernel == before.kernel
+    }
+}
+
+/// What a program prints; "unknown" where it cannot be run.
+fn said(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
+    output.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The results of one experiment in one form.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) results: Results,
+    file: File,
+}
+
+fn dir_of(out: &Path, id: &str, form: Form) -> PathBuf {
+    out.join(format!("{id}-{form}"))
+}
+
+impl Store {
+    /// Opens what was kept, to go on; what does not belong together with `meta`, or is not wanted any more, is put aside.
+    ///
+    /// # Errors
+    /// When files cannot be read or written.
+    pub(crate) fn open(out: &Path, meta: Meta, is_fresh: bool) -> Result<Self> {
+        let dir = dir_of(out, &meta.id, meta.form);
+        let before = read(&dir)?;
+        let (results, meta) = match before {
+            Some((before, results)) if !is_fresh && meta.goes_on(&before) => (results, before),
+            Some(_) => {
+                put_aside(&dir)?;
+                (Results::default(), meta)
+            }
+            None => (Results::default(), meta),
+        };
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::write(dir.join(META), serde_json::to_vec_pretty(&meta)?)?;
+        let path = dir.join(RESULTS);
+        let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        for done in &results.0 {
+            write_line(&mut file, done)?;
+        }
+        Ok(Self { results, file })
+    }
+
+    /// Whether a cell was measured.
+    pub(crate) fn has(&self, cell: &Cell) -> bool {
+        self.results.0.iter().any(|done| done.is(cell))
+    }
+
+    /// Keeps a cell.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn keep(&mut self, done: Done) -> Result<()> {
+        write_line(&mut self.file, &done)?;
+        self.results.0.push(done);
+        Ok(())
+    }
+}
+
+fn write_line(file: &mut File, done: &Done) -> Result<()> {
+    let mut line = serde_json::to_vec(done)?;
+    line.push(b'\n');
+    file.write_all(&line).context("cannot keep a result")
+}
+
+fn put_aside(dir: &Path) -> Result<()> {
+    let mut aside = dir.as_os_str().to_owned();
+    aside.push(".before");
+    let aside = PathBuf::from(aside);
+    if aside.exists() {
+        std::fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {}", aside.display()))?;
+    }
+    std::fs::rename(dir, &aside).with_context(|| format!("cannot put {} aside", dir.display()))
+}
+
+/// What was kept of an experiment in a form; `None` when nothing was.
+///
+/// # Errors
+/// When there is something that cannot be read.
+pub(crate) fn kept(out: &Path, id: &str, form: Form) -> Result<Option<(Meta, Results)>> {
+    read(&dir_of(out, id, form))
+}
+
+fn read(dir: &Path) -> Result<Option<(Meta, Results)>> {
+    let (meta, results) = (dir.join(META), dir.join(RESULTS));
+    if !meta.exists() || !results.exists() {
+        return Ok(None);
+    }
+    let text = std::fs::read(&meta).with_context(|| format!("cannot read {}", meta.display()))?;
+    let meta = serde_json::from_slice(&text).with_context(|| format!("{}", meta.display()))?;
+    let text =
+        std::fs::read_to_string(&results).with_context(|| format!("cannot read {}", results.display()))?;
+    // A last line without end is a cell that was being kept when the run was killed.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let lines = whole.lines().enumerate().map(|(n, line)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", results.display(), n + 1))
+    });
+    Ok(Some((meta, Results(lines.collect::<Result<_>>()?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Point;
+    use crate::results::tests::done;
+
+    fn meta(commit: &str) -> Meta {
+        Meta {
+            id: "x".into(),
+            form: Form::Quick,
+            parameters: toml::Table::new(),
+            commit: commit.into(),
+            command: String::new(),
+            began: String::new(),
+            kernel: String::new(),
+            processors: 1,
+        }
+    }
+
+    fn cell(x: f64) -> Cell {
+        Cell::new(&Point::new("p", "s", x), 0, 1)
+    }
+
+    #[test]
+    fn a_run_goes_on_where_it_was_killed_in_the_middle_of_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), meta("a"), false).unwrap();
+        store.keep(done("p", "s", 0.1, 0, 1.0)).unwrap();
+        store.file.write_all(b"{\"panel\":").unwrap();
+        let again = Store::open(dir.path(), meta("a"), false).unwrap();
+        assert!(again.has(&cell(0.1)) && !again.has(&cell(0.2)));
+        assert_eq!(kept(dir.path(), "x", Form::Quick).unwrap().unwrap().1.0.len(), 1);
+    }
+
+    #[test]
+    fn results_of_another_commit_are_put_aside_and_so_are_unwanted_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        Store::open(dir.path(), meta("a"), false).unwrap().keep(done("p", "s", 1.0, 0, 1.0)).unwrap();
+        assert!(!Store::open(dir.path(), meta("b"), false).unwrap().has(&cell(1.0)));
+        assert!(dir.path().join("x-quick.before").join(RESULTS).exists());
+        Store::open(dir.path(), meta("b"), false).unwrap().keep(done("p", "s", 1.0, 0, 1.0)).unwrap();
+        assert!(!Store::open(dir.path(), meta("b"), true).unwrap().has(&cell(1.0)));
+    }
+}
