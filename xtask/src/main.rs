@@ -12,6 +12,7 @@ mod deb;
 mod demo;
 mod doctor;
 mod fuzz;
+mod lab;
 mod layers;
 mod optimised;
 mod planted;
@@ -57,6 +58,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
          and the SCTP stack against TCP and usrsctp; `bench connections`: a daemon's memory; `bench linkemu`: how exact the link \
          emulator is; `bench instructions`: what the engine costs, against the counts kept",
         bench::run,
+    ),
+    (
+        "lab",
+        "`lab list | run ID [--quick | --full] | report`: the published experiments and ours beside them",
+        lab::run,
     ),
     (
         "planted",

@@ -32,6 +32,16 @@ pub(crate) fn tools() -> Result<Tools> {
     Ok(Tools { programs: daemon_and_commands()?, bulk: bulk()?, linkemu: linkemu()? })
 }
 
+/// Builds the lab; gives the directory it is in.
+pub(crate) fn lab() -> Result<PathBuf> {
+    built(&["lab"])
+}
+
+/// Builds the lab and all that it measures; gives the directory they are in.
+pub(crate) fn lab_and_programs() -> Result<PathBuf> {
+    built(&["lab", "sctpifyd", "cli", "linkemu", "testbed", "peer"])
+}
+
 /// Builds the plain SCTP program on our stack; gives its path.
 pub(crate) fn peer() -> Result<PathBuf> {
     Ok(built(&["peer"])?.join("peer"))

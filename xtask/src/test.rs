@@ -1,12 +1,13 @@
 //! `./x test`: the checks, the engine's instruction counts, every test of the workspace, then the tests that need root and make network
-//! namespaces (those marked `#[ignore]` in the sources), and some of others' suites ([`transparency`]). Ends with one line of counts over all parts.
+//! namespaces (those marked `#[ignore]` in the sources), some of others' suites
+//! ([`transparency`]), and the lab's experiments in their quick form ([`lab`]). Ends with one line of counts over all parts.
 //!
 //! Namespace tests run two at a time: they mostly wait, and more of them would be late for one another.
 
 use crate::bench::instructions;
 use crate::tally::Tally;
 use crate::tools::cargo;
-use crate::{Outcome, check, transparency};
+use crate::{Outcome, check, lab, transparency};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -43,6 +44,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             "test: others' tests, with all their connections over SCTP (some of them; --transparency: all)"
         );
         tally += transparency::quick()?;
+        println!("test: the lab's experiments, in their quick form");
+        tally += lab::quick()?;
     } else if plain.skipped > 0 {
         println!("test: {} tests need root and were skipped: run `sudo ./x test`", plain.skipped);
     }

@@ -42,6 +42,7 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     for entry in experiments::all()? {
         for form in [Form::Quick, Form::Full] {
             let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { continue };
+            let results = results.ordered_as(&entry.runner(form)?.points());
             let verdicts = judge(&entry.manifest, form, &results);
             sections.push(Section { manifest: entry.manifest.clone(), meta, results, verdicts });
         }

@@ -1,6 +1,6 @@
 //! What has been measured, and what it says point by point.
 
-use crate::experiment::{Cell, Measures, Point};
+use crate::experiment::{Cell, Measures, Planned, Point};
 use crate::manifest::{Manifest, Statistic};
 use crate::statistics::{Figure, Sample};
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,13 @@ pub(crate) struct Row {
 pub(crate) struct Results(pub(crate) Vec<Done>);
 
 impl Results {
+    /// Orders the cells as they are planned; several at once end in any order.
+    pub(crate) fn ordered_as(mut self, plan: &[Planned]) -> Self {
+        let place = |done: &Done| plan.iter().position(|planned| planned.point == done.point());
+        self.0.sort_by_cached_key(|done| (place(done).unwrap_or(usize::MAX), done.repetition));
+        self
+    }
+
     /// The measurements of a point; `None` without any.
     pub(crate) fn sample(&self, point: &Point, measure: &str) -> Option<Sample> {
         let done = self.0.iter().filter(|done| done.point() == *point);
@@ -57,7 +64,7 @@ impl Results {
         self.sample(point, measure).map(|sample| sample.figure(statistic))
     }
 
-    /// The series of a panel, in the order in which they were first measured.
+    /// The series of a panel, in the order of their first cells.
     pub(crate) fn series(&self, panel: &str) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for done in self.0.iter().filter(|done| done.panel == panel) {

@@ -38,7 +38,10 @@ impl Meta {
             id: manifest.id.clone(),
             form,
             parameters: manifest.parameters(form),
-            commit: said("git", &["describe", "--always", "--dirty", "--exclude=*"]),
+            commit: said(
+                "git",
+                &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--exclude=*"],
+            ),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             began: said("date", &["-u", "+%F %T"]),
             kernel: said("uname", &["-r"]),

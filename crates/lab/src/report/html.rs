@@ -55,7 +55,7 @@ fn section(section: &Section) -> Result<Markup> {
 
 fn source(manifest: &Manifest) -> String {
     let source = &manifest.source;
-    let figures = source.figures.iter().map(|figures| format!(", figure {figures}"));
+    let figures = source.figures.iter().map(|figures| format!(", figures {figures}"));
     let page = source.page.iter().map(|page| format!(", page {page}"));
     source.document.clone() + &figures.chain(page).collect::<String>()
 }

@@ -1,0 +1,32 @@
+//! `./x lab`: the published experiments, by `sctpify-lab` and all it measures, built optimised. In `./x test` their quick forms,
+//! by the programs built for tests.
+
+use crate::tally::Tally;
+use crate::tools::root;
+use crate::{Outcome, optimised};
+use anyhow::{Context, Result};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const PROGRAM: &str = "sctpify-lab";
+/// The exit status that says that an expectation was missed. On a busy machine one may be: tests only see that all of it
+/// works and that the negative controls hold.
+const MISSED: i32 = 3;
+
+/// `./x lab WORDS`: becomes `sctpify-lab WORDS`.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    let measures = words.first().is_some_and(|word| word == "run");
+    let dir = if measures { optimised::lab_and_programs()? } else { optimised::lab()? };
+    let mut command = Command::new(dir.join(PROGRAM));
+    Err(command.args(words).current_dir(root()).exec()).context("cannot start sctpify-lab")
+}
+
+/// Runs the quick form of each experiment.
+pub(crate) fn quick() -> Result<Tally> {
+    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
+    let out = tempfile::tempdir().context("cannot make a directory for results")?;
+    let mut command = Command::new(exe.with_file_name(PROGRAM));
+    let status = command.args(["run", "--all", "--quick", "--out"]).arg(out.path()).status();
+    let status = status.context("cannot start sctpify-lab")?;
+    Ok(Tally::of(status.success() || status.code() == Some(MISSED)))
+}
