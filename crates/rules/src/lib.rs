@@ -32,7 +32,8 @@ pub use net::{IpNet, NetError, normalise};
 pub use ports::{PortRange, PortsError};
 pub use rule::{Chain, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError};
 pub use settings::{
-    Carriers, Kind, Multipath, SETTINGS, Setting, SettingError, Settings, Streams, find_setting, parse_bool,
+    Carriers, Congestion, Kind, Multipath, SETTINGS, Setting, SettingError, Settings, Streams, find_setting,
+    parse_bool,
 };
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
 pub use tally::{Failure, Outcome, Tally, UnixMs};

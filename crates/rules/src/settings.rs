@@ -99,6 +99,44 @@ impl FromStr for Multipath {
     }
 }
 
+/// How much is sent before it is acknowledged, and what a lost packet means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438), as most TCPs.
+    #[default]
+    Cubic,
+    /// The window of RFC 9260, as TCP Reno's.
+    Rfc9260,
+    /// By a model of the path: lost packets alone say nothing.
+    LossTolerant,
+}
+
+impl Congestion {
+    const WORDS: &[&str] = &["cubic", "rfc9260", "loss-tolerant"];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Congestion::Cubic => "cubic",
+            Congestion::Rfc9260 => "rfc9260",
+            Congestion::LossTolerant => "loss-tolerant",
+        }
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Congestion, ()> {
+        let all = [Congestion::Cubic, Congestion::Rfc9260, Congestion::LossTolerant];
+        all.into_iter().find(|c| c.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
 /// Whether connections to one host share an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streams {
@@ -177,6 +215,8 @@ pub struct Settings {
     pub multipath: Multipath,
     /// The part of each path when they share by weight.
     pub multipath_weights: Weights,
+    /// How much is sent before it is acknowledged.
+    pub congestion: Congestion,
     /// Whether rules apply to connections of this host to itself.
     pub loopback: bool,
     /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
@@ -219,6 +259,7 @@ impl Default for Settings {
             learned_store: String::new(),
             multipath: Multipath::Off,
             multipath_weights: Weights::default(),
+            congestion: Congestion::Cubic,
             loopback: false,
             manual_mark: 0,
             peer_keys: String::new(),
@@ -454,6 +495,18 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: false,
         read: |s| s.multipath_weights.to_string(),
         write: |s, v| put(&mut s.multipath_weights, v.parse().ok()),
+    },
+    Setting {
+        name: "congestion",
+        kind: Kind::Word(Congestion::WORDS),
+        doc: "How much this host sends before it is acknowledged, and what lost packets mean. cubic: as most TCPs do (RFC \
+              9438), each loss is taken for a full queue. rfc9260: the same, by the rules of SCTP's own RFC, which are those \
+              of TCP Reno. loss-tolerant: for links that lose packets without being full, such as radio; it sends at the rate \
+              that arrives and slows down where delay grows, too. Beside others' connections on a full link it takes more \
+              than its part: not for networks that are shared with strangers.",
+        needs_restart: true,
+        read: |s| s.congestion.to_string(),
+        write: |s, v| put(&mut s.congestion, v.parse().ok()),
     },
     Setting {
         name: "loopback",

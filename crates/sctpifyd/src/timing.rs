@@ -6,8 +6,8 @@ use relay::trunk::TRUNK_STREAMS;
 use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
 use rules::Settings;
 use sctp::{
-    AssociationConfig, EndpointConfig, Extension, Extensions, Limits, Multipath, PathScheduler, Scheduler,
-    Timing,
+    AssociationConfig, CongestionAlgorithm, EndpointConfig, Extension, Extensions, Limits, Multipath,
+    PathScheduler, Scheduler, Timing,
 };
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
@@ -85,6 +85,11 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
             rules::Multipath::Weighted => Multipath::Concurrent { scheduler: PathScheduler::Weighted },
             rules::Multipath::Redundant => Multipath::Concurrent { scheduler: PathScheduler::Redundant },
         },
+        congestion: match settings.congestion {
+            rules::Congestion::Cubic => CongestionAlgorithm::Cubic,
+            rules::Congestion::Rfc9260 => CongestionAlgorithm::Rfc9260,
+            rules::Congestion::LossTolerant => CongestionAlgorithm::LossTolerant,
+        },
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()
@@ -126,6 +131,22 @@ mod tests {
     fn many_connections_are_probed_less_often_each() {
         let seconds = |connections| timing(Peer::Shim, connections).heartbeat_interval.as_secs();
         assert_eq!([0, 63, 64, 640, 16_384].map(seconds), [1, 1, 2, 11, 30]);
+    }
+
+    #[test]
+    fn the_setting_names_the_congestion_control_of_connections_and_of_trunks() {
+        for (word, algorithm) in [
+            ("cubic", CongestionAlgorithm::Cubic),
+            ("rfc9260", CongestionAlgorithm::Rfc9260),
+            ("loss-tolerant", CongestionAlgorithm::LossTolerant),
+        ] {
+            let mut settings = Settings::default();
+            settings.set("congestion", word).expect(word);
+            let endpoint = endpoint_config(1500, &settings);
+            let all =
+                [endpoint.association, association_config(1500, &settings), trunk_config(1500, &settings)];
+            assert!(all.iter().all(|config| config.congestion == algorithm), "{word}");
+        }
     }
 
     #[test]
