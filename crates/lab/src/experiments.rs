@@ -1,5 +1,7 @@
 //! The experiments there are. To add one: its manifest, its runner, and a line in [`ENTRIES`].
 
+mod drt;
+mod exchange;
 mod handshake;
 
 use crate::experiment::Experiment;
@@ -11,8 +13,10 @@ use serde::de::DeserializeOwned;
 type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
 
 /// Manifest and runner of each.
-const ENTRIES: &[(&str, Make)] =
-    &[(include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>)];
+const ENTRIES: &[(&str, Make)] = &[
+    (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
+    (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
+];
 
 /// An experiment whose manifest was read.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! `handshake`: how long a short exchange takes by TCP, by an association of its own, and by a stream of an association that
 //! lives already; and how many packets.
 
+use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -9,10 +10,6 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::wait_for;
 use testbed::{Capture, DelayedLink, Lab};
 
-/// How many bytes the server answers.
-const ANSWER: &str = "100";
-/// How long an exchange may take.
-const LIMIT: Duration = Duration::from_secs(20);
 /// How long one cell takes, in seconds, most of it for the capture.
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
@@ -62,7 +59,9 @@ impl Experiment for Handshake {
         // On a busy machine too a connection must ride what is measured.
         let configuration = format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n");
         let daemons = pair.start_daemons_with(&place.tools, &configuration)?;
-        let exchange = Exchange { pair, link, daemons, place, way, rtt };
+        let port = if way == Way::Tcp { TCP_PORT } else { SHIM_PORT };
+        let _server = exchange::serve(&pair, port, &place.tools)?;
+        let exchange = Exchange { pair, link, daemons, place, way, rtt, port };
         exchange.prepare()?;
         let measures = match &*cell.point.panel {
             TIME => exchange.time()?,
@@ -81,6 +80,7 @@ struct Exchange<'a> {
     place: &'a Place,
     way: Way,
     rtt: Duration,
+    port: u16,
 }
 
 impl Exchange<'_> {
@@ -89,25 +89,18 @@ impl Exchange<'_> {
         self.once()?;
         if self.way == Way::Stream {
             let has_trunk = || self.daemons.have_trunk().unwrap_or(false);
-            ensure!(wait_for(LIMIT, has_trunk), "no association is shared");
+            ensure!(wait_for(exchange::LIMIT, has_trunk), "no association is shared");
         }
         Ok(())
     }
 
     /// One exchange; how long it took.
     fn once(&self) -> Result<Duration> {
-        let port = if self.way == Way::Tcp { TCP_PORT } else { SHIM_PORT };
-        let bulk = &self.place.tools.bulk;
-        let server = self.pair.serve(bulk, &["give", &port.to_string()])?;
         let before = (self.daemons.connects_sctp()?, self.daemons.connects_shared()?);
-        let mut command = self.pair.alpha.command(bulk);
-        command.args(["fetch", &format!("{}:{port}", self.link.link.right_v4()), "1", ANSWER, "1"]);
-        let told = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
-        server.stop();
+        let time = exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
         let rode = (self.daemons.connects_sctp()? - before.0, self.daemons.connects_shared()? - before.1);
         self.ensure_rode(rode)?;
-        let micros = told.split_whitespace().nth(1).context("the client told no time")?;
-        Ok(Duration::from_micros(micros.parse()?))
+        Ok(time)
     }
 
     /// The first connection of two hosts that share streams has an association of its own.

@@ -1,0 +1,209 @@
+//! `drt`: what a destination without SCTP costs, with the static table of the first shim and with the learned one.
+
+use super::exchange;
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result, bail, ensure};
+use base::{Carrier, Time};
+use sctp::{AssociationConfig, EndpointConfig, Timing};
+use serde::Deserialize;
+use sim::{Change, Close, Conversation, LinkConfig, World};
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
+use testbed::process::now;
+use testbed::{Daemon, Lab, Link, Offloads, Process};
+
+/// Drops SCTP as a firewall does that lets TCP pass.
+const FIREWALL: &str =
+    "table inet silent { chain in { type filter hook input priority 0; udp dport 9899 drop; }; }";
+/// The client's settings: what is learned lapses in a second, so that a change is seen soon.
+const CONFIGURATION: &str = "carriers = \"udp\"\nlearned_hold_s = 1\nlearned_hold_max_s = 1\n";
+/// Failures after which a destination that had SCTP is known to have none: the default of `learned_failures`.
+const FAILURES: u32 = 3;
+/// Failures closer together than this count as one.
+const APART: Duration = Duration::from_millis(1_100);
+/// How long a change may take to be seen.
+const SEEN_LIMIT: Duration = Duration::from_secs(20);
+/// Between two connections that look whether a change has been seen.
+const PAUSE: Duration = Duration::from_millis(100);
+/// In which virtual time the longest handshake has failed.
+const STATIC_LIMIT: Time = Time::from_millis(3_600_000);
+const STATIC: &str = "static";
+const NTH: &str = "nth";
+const CHANGES: &str = "changes";
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drt {
+    /// The n of the n-th connection.
+    connections: Vec<u32>,
+    repetitions: u32,
+}
+
+impl Experiment for Drt {
+    fn points(&self) -> Vec<Planned> {
+        let planned = |panel, series, x: f64, repetitions, seconds| Planned {
+            point: Point::new(panel, series, x),
+            repetitions,
+            seconds,
+        };
+        // Virtual time knows no chance here: once is enough.
+        let mut points: Vec<Planned> =
+            (0..3).map(|x| planned(STATIC, "static table", f64::from(x), 1, 0.1)).collect();
+        for series in ["tcp", "refused", "silent"] {
+            let nth = self.connections.iter().map(|&n| planned(NTH, series, n.into(), self.repetitions, 3.0));
+            points.extend(nth);
+        }
+        let stages = 0..Stage::ALL.len() as u32;
+        points.extend(stages.map(|x| planned(CHANGES, "learned table", x.into(), self.repetitions, 6.0)));
+        points
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        match &*cell.point.panel {
+            STATIC => static_table(cell.point.x as usize),
+            NTH => nth(place, &cell.point.series, cell.point.x as u32),
+            CHANGES => changes(place, cell.point.x as usize),
+            other => bail!("no such panel: {other}"),
+        }
+    }
+}
+
+/// How long the engine tries before it gives up, with these timers.
+fn static_table(timers: usize) -> Result<Measures> {
+    let second = Duration::from_secs(1);
+    let (rto, retransmissions) = [(second, 5), (60 * second, 5), (second, 8)][timers];
+    let mut world = World::new(1);
+    let client = world.add_host(&["10.0.1.1"], EndpointConfig::default());
+    let server = world.add_host(&["10.0.1.2"], EndpointConfig::default());
+    let link = world.add_link(LinkConfig::default());
+    world.join(link, "10.0.1.1", "10.0.1.2");
+    world.at(Time::ZERO, Change::CutBoth(link, true));
+    let config = AssociationConfig {
+        max_init_retransmits: retransmissions,
+        timing: Timing { rto_initial: rto, ..Timing::default() },
+        ..AssociationConfig::default()
+    };
+    let talk = Conversation { close: Close::After(0), ..Conversation::default() };
+    world.connect(client, server, Carrier::Udp { peer_port: 9899 }, config, talk);
+    world.run_until(STATIC_LIMIT, |world| {
+        world.host(client).app.conversations.values().any(|talk| talk.closed.is_some())
+    });
+    Ok(Measures::from([("seconds".to_owned(), (world.now() - Time::ZERO).as_secs_f64())]))
+}
+
+/// The n-th connection to a server that has no SCTP, or that is not tried by it.
+fn nth(place: &Place, series: &str, n: u32) -> Result<Measures> {
+    let lab = Lab::new()?;
+    let pair = Pair::new(&lab, "")?;
+    let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+    let daemon = Daemon::start(&pair.alpha, &place.tools.programs, "carriers = \"udp\"\n")?;
+    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+    if series == "silent" {
+        pair.beta.tool("nft", &[FIREWALL])?;
+    }
+    let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
+    let _server = exchange::serve(&pair, port, &place.tools)?;
+    let connection = || exchange::once(&pair, link.right_v4(), port, &place.tools);
+    (1..n).try_for_each(|_| connection().map(drop))?;
+    let time = connection()?;
+    daemon.stop();
+    Ok(milliseconds(time))
+}
+
+/// What the client has seen before the connection that is measured.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stage {
+    Nothing,
+    Learned,
+    Gained,
+    Lost,
+    LearnedAgain,
+}
+
+impl Stage {
+    const ALL: [Stage; 5] = [Stage::Nothing, Stage::Learned, Stage::Gained, Stage::Lost, Stage::LearnedAgain];
+}
+
+/// The story up to a stage, and the connection there.
+fn changes(place: &Place, stage: usize) -> Result<Measures> {
+    let stage = *Stage::ALL.get(stage).context("no such stage")?;
+    let lab = Lab::new()?;
+    let world = Changing::new(&lab, place)?;
+    world.lose()?;
+    if stage >= Stage::Learned {
+        world.connection()?;
+    }
+    if stage >= Stage::Gained {
+        world.gain()?;
+        let (last, longest) = world.until_rides_sctp()?;
+        if stage == Stage::Gained {
+            let mut measures = milliseconds(last);
+            measures.insert("longest_ms".to_owned(), longest.as_secs_f64() * 1e3);
+            return Ok(measures);
+        }
+        world.lose()?;
+    }
+    if stage == Stage::LearnedAgain {
+        world.learn_again()?;
+    }
+    Ok(milliseconds(world.connection()?))
+}
+
+fn milliseconds(time: Duration) -> Measures {
+    Measures::from([("milliseconds".to_owned(), time.as_secs_f64() * 1e3)])
+}
+
+/// Two hosts of which the second gains and loses SCTP.
+struct Changing<'a> {
+    place: &'a Place,
+    pair: Pair,
+    link: Link,
+    daemons: Daemons,
+    _server: Process,
+}
+
+impl<'a> Changing<'a> {
+    fn new(lab: &Lab, place: &'a Place) -> Result<Self> {
+        let pair = Pair::new(lab, "")?;
+        let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+        let daemons = pair.start_daemons_with(&place.tools, CONFIGURATION)?;
+        let _server = exchange::serve(&pair, SHIM_PORT, &place.tools)?;
+        Ok(Self { place, pair, link, daemons, _server })
+    }
+
+    fn lose(&self) -> Result<()> {
+        self.pair.beta.tool("nft", &[FIREWALL]).map(drop)
+    }
+
+    fn gain(&self) -> Result<()> {
+        self.pair.beta.tool("nft", &["delete", "table", "inet", "silent"]).map(drop)
+    }
+
+    fn connection(&self) -> Result<Duration> {
+        exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.place.tools)
+    }
+
+    /// Fails as often as it takes to learn that there is no SCTP any more.
+    fn learn_again(&self) -> Result<()> {
+        self.connection()?;
+        for _ in 1..FAILURES {
+            std::thread::sleep(APART);
+            self.connection()?;
+        }
+        Ok(())
+    }
+
+    /// Connects until SCTP carries a connection; how long that one took, and the longest of all.
+    fn until_rides_sctp(&self) -> Result<(Duration, Duration)> {
+        let (before, mut longest, mut last) = (self.daemons.connects_sctp()?, Duration::ZERO, Duration::ZERO);
+        let began = now();
+        while self.daemons.connects_sctp()? == before {
+            ensure!(began.elapsed() < SEEN_LIMIT, "nobody saw in {SEEN_LIMIT:?} that there is SCTP");
+            std::thread::sleep(PAUSE);
+            last = self.connection()?;
+            longest = longest.max(last);
+        }
+        Ok((last, longest))
+    }
+}

@@ -1,0 +1,32 @@
+//! The short exchange that several experiments time: connect, send 8 bytes, get 100 bytes and the end of the connection.
+
+use anyhow::{Context, Result};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use testbed::pair::Tools;
+use testbed::{Pair, Process};
+
+/// How many bytes the server answers.
+const ANSWER: &str = "100";
+/// How long an exchange may take.
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A server of exchanges on beta; it listens when this returns.
+///
+/// # Errors
+/// When it does not begin.
+pub(super) fn serve(pair: &Pair, port: u16, tools: &Tools) -> Result<Process> {
+    pair.serve(&tools.bulk, &["give", &port.to_string()])
+}
+
+/// One exchange; from connect() to the end.
+///
+/// # Errors
+/// When it fails, or takes longer than [`LIMIT`].
+pub(super) fn once(pair: &Pair, to: Ipv4Addr, port: u16, tools: &Tools) -> Result<Duration> {
+    let mut command = pair.alpha.command(&tools.bulk);
+    command.args(["fetch", &format!("{to}:{port}"), "1", ANSWER, "1"]);
+    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+    let micros = told.split_whitespace().nth(1).context("the client told no time")?;
+    Ok(Duration::from_micros(micros.parse()?))
+}
