@@ -3,6 +3,7 @@
 mod drt;
 mod exchange;
 mod handshake;
+mod shim_loss;
 
 use crate::experiment::Experiment;
 use crate::manifest::{Form, Manifest};
@@ -16,6 +17,7 @@ type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
 const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
+    (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
 ];
 
 /// An experiment whose manifest was read.

@@ -1,0 +1,241 @@
+//! `shim-loss`: how long files take over a slow link that loses packets, by TCP and by the shim (Figures 6 to 9).
+//!
+//! Three kinds of panel for each size: named after the size alone, the dialogue of scp in virtual time ([`simulated`]); with
+//! "real" behind it, scp itself ([`real`]); with "bare", one answer without ssh, by models in virtual time and by the kernel's
+//! TCP in real time beside them, which is how the model of TCP is checked. Start at [`ShimLoss`].
+
+mod real;
+mod simulated;
+
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use sim::Step;
+use sim::tcp::{Growth, TcpConfig};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// How long one transfer may take: ten times what the slowest took in the paper.
+const LIMIT: Duration = Duration::from_secs(36_000);
+/// What making hosts, daemons and keys takes, in seconds.
+const SETUP_S: f64 = 4.0;
+/// Bits of user data a second that pass at best.
+const GOODPUT: f64 = 1.44e6;
+/// Bytes of an SFTP packet of the file, and what ssh adds to it.
+const SFTP_BYTES: u64 = 32_768;
+const SFTP_MORE: u64 = 36;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShimLoss {
+    rate: u64,
+    delay_ms: u64,
+    queue_packets: usize,
+    loss_percent: Vec<f64>,
+    /// What client and server say before the file, and behind it.
+    dialogue: Vec<[u64; 2]>,
+    farewell: Vec<[u64; 2]>,
+    sizes: BTreeMap<String, u64>,
+    simulated: Plan,
+    bare: Plan,
+    kernel: Plan,
+    real: Plan,
+}
+
+/// What is measured in one way, and how often, by size.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    repetitions: BTreeMap<String, u32>,
+    series: Vec<String>,
+    /// All of them without.
+    #[serde(default)]
+    loss_percent: Option<Vec<f64>>,
+}
+
+/// How a panel's figures come about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Simulated,
+    Bare,
+    Real,
+}
+
+impl Kind {
+    fn panel(self, size: &str) -> String {
+        match self {
+            Kind::Simulated => size.to_owned(),
+            Kind::Bare => format!("{size}, bare"),
+            Kind::Real => format!("{size}, real"),
+        }
+    }
+
+    fn of(panel: &str) -> (&str, Kind) {
+        match panel.split_once(", ") {
+            Some((size, "bare")) => (size, Kind::Bare),
+            Some((size, _)) => (size, Kind::Real),
+            None => (panel, Kind::Simulated),
+        }
+    }
+}
+
+/// What carries the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Transport {
+    Tcp(Tcp),
+    Shim(Control),
+}
+
+/// A TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tcp {
+    /// The papers' rival; a model alone.
+    FreeBsd,
+    /// Linux made to be like it.
+    WithoutSack,
+    Reno,
+    Cubic,
+    /// The kernel's alone.
+    Bbr,
+}
+
+/// The congestion control of associations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Control {
+    Rfc9260,
+    Default,
+    LossTolerant,
+}
+
+/// Names of series. In panels of models the kernel's have "kernel" behind them.
+const TRANSPORTS: &[(&str, Transport)] = &[
+    ("TCP of FreeBSD 4.10", Transport::Tcp(Tcp::FreeBsd)),
+    ("TCP without SACK", Transport::Tcp(Tcp::WithoutSack)),
+    ("TCP Reno", Transport::Tcp(Tcp::Reno)),
+    ("TCP CUBIC", Transport::Tcp(Tcp::Cubic)),
+    ("TCP BBR", Transport::Tcp(Tcp::Bbr)),
+    ("shim, RFC 9260", Transport::Shim(Control::Rfc9260)),
+    ("shim", Transport::Shim(Control::Default)),
+    ("shim, loss-tolerant", Transport::Shim(Control::LossTolerant)),
+];
+const KERNEL: &str = ", kernel";
+
+impl Tcp {
+    /// Its model; BBR has none.
+    fn model(self) -> Result<TcpConfig> {
+        Ok(match self {
+            Tcp::FreeBsd => TcpConfig::freebsd_4_10(),
+            Tcp::WithoutSack => TcpConfig::linux_without_sack(),
+            Tcp::Reno => TcpConfig::linux(Growth::Reno),
+            Tcp::Cubic => TcpConfig::linux(Growth::Cubic),
+            Tcp::Bbr => bail!("there is no model of BBR: it is measured in real time alone"),
+        })
+    }
+}
+
+impl fmt::Display for Control {
+    /// As the daemon's setting has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Control::Rfc9260 => "rfc9260",
+            Control::Default => "cubic",
+            Control::LossTolerant => "loss-tolerant",
+        })
+    }
+}
+
+/// One transfer.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    bytes: u64,
+    loss: f64,
+    transport: Transport,
+    seed: u64,
+}
+
+impl Experiment for ShimLoss {
+    fn points(&self) -> Vec<Planned> {
+        let ways = [
+            (Kind::Real, &self.real),
+            (Kind::Bare, &self.kernel),
+            (Kind::Simulated, &self.simulated),
+            (Kind::Bare, &self.bare),
+        ];
+        // What takes longest comes first, so that nothing waits for it in the end.
+        let mut points: Vec<_> = ways.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
+        points.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        points
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let (size, kind) = Kind::of(&cell.point.panel);
+        let bytes = *self.sizes.get(size).context("no such size")?;
+        let series = &*cell.point.series;
+        let is_kernels = series.ends_with(KERNEL);
+        let name = series.strip_suffix(KERNEL).unwrap_or(series);
+        let (_, transport) =
+            *TRANSPORTS.iter().find(|(known, _)| *known == name).context("no such series")?;
+        let transfer = Transfer { bytes, loss: cell.point.x / 100.0, transport, seed: cell.seed };
+        match kind {
+            Kind::Real => self.scp(place, transfer),
+            Kind::Bare if is_kernels => self.fetch(place, transfer),
+            Kind::Bare => self.simulate(transfer, vec![Step { client: 8, server: bytes }]),
+            Kind::Simulated => self.simulate(transfer, self.scp_steps(bytes)),
+        }
+    }
+}
+
+impl ShimLoss {
+    fn planned(&self, kind: Kind, plan: &Plan) -> Vec<Planned> {
+        let losses = plan.loss_percent.as_ref().unwrap_or(&self.loss_percent);
+        let sizes = plan.repetitions.iter().filter(|(_, repetitions)| **repetitions > 0);
+        let at = |size: &str, repetitions, loss: f64, series: &str| Planned {
+            point: Point::new(&kind.panel(size), series, loss),
+            repetitions,
+            seconds: self.expected_seconds(kind, size, series, loss),
+        };
+        sizes
+            .flat_map(|(size, &repetitions)| {
+                losses.iter().flat_map(move |&loss| {
+                    plan.series.iter().map(move |series| at(size, repetitions, loss, series))
+                })
+            })
+            .collect()
+    }
+
+    /// About how long a transfer takes in real time: by experience, TCP at 10 % has a fifth of the rate.
+    fn expected_seconds(&self, kind: Kind, size: &str, series: &str, loss: f64) -> f64 {
+        let least = self.sizes.get(size).map_or(0.0, |&bytes| bytes as f64 * 8.0 / GOODPUT);
+        let slope = match series {
+            "TCP BBR" | "shim, loss-tolerant" => 0.02,
+            "shim" | "shim, RFC 9260" => 0.15,
+            _ if series.starts_with("TCP without SACK") => 1.0,
+            _ => 0.4,
+        };
+        let is_real = kind == Kind::Real || series.ends_with(KERNEL);
+        if is_real { SETUP_S + least * (1.0 + slope * loss) } else { 0.002 + least * 0.0004 }
+    }
+
+    /// What scp says and hears, with the file in the middle.
+    fn scp_steps(&self, bytes: u64) -> Vec<Step> {
+        let steps = |words: &[[u64; 2]]| -> Vec<Step> {
+            words.iter().map(|&[client, server]| Step { client, server }).collect()
+        };
+        let file = Step { client: 0, server: bytes + SFTP_MORE * bytes.div_ceil(SFTP_BYTES) };
+        [steps(&self.dialogue), vec![file], steps(&self.farewell)].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panel_tells_its_size_and_kind() {
+        for kind in [Kind::Simulated, Kind::Bare, Kind::Real] {
+            assert_eq!(Kind::of(&kind.panel("50 KB")), ("50 KB", kind));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Transfers in real time: scp, or `bulk`, between two namespaces over `linkemu`, by the kernel's TCP or by two daemons.
+
+use super::{LIMIT, ShimLoss, Tcp, Transfer, Transport};
+use crate::experiment::{Measures, Place};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, TCP_PORT};
+use testbed::programs::ssh::Sshd;
+use testbed::{DelayedLink, Host, Lab, files};
+
+/// The link between the hosts.
+const LINK: u8 = 1;
+/// The port of ssh.
+const SSH_PORT: u16 = 22;
+/// What Linux needs to be told to do as in 2005: no SACK, no loss detection by time, no tail-loss probe, no timestamps.
+const OLD: &[&str] = &["tcp_sack=0", "tcp_recovery=0", "tcp_early_retrans=0", "tcp_timestamps=0"];
+
+/// Two hosts and their link.
+struct Scene {
+    pair: Pair,
+    link: DelayedLink,
+    lab: Lab,
+}
+
+impl ShimLoss {
+    fn scene(&self, place: &Place, transfer: Transfer) -> Result<Scene> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let settings = [
+            ("--rate", self.rate.to_string()),
+            ("--delay", format!("{}ms", self.delay_ms)),
+            ("--queue", self.queue_packets.to_string()),
+            ("--loss", format!("{}%", transfer.loss * 100.0)),
+            ("--seed", transfer.seed.to_string()),
+        ];
+        let settings: Vec<&str> = settings.iter().flat_map(|(key, value)| [*key, value]).collect();
+        let linkemu = &place.tools.linkemu;
+        let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, LINK, &settings, linkemu)?;
+        if let Transport::Tcp(tcp) = transfer.transport {
+            for host in [&pair.alpha, &pair.beta] {
+                make_it(tcp, host, &link)?;
+            }
+        }
+        Ok(Scene { pair, link, lab })
+    }
+
+    /// A file of beta's comes to alpha by scp.
+    pub(super) fn scp(&self, place: &Place, transfer: Transfer) -> Result<Measures> {
+        let scene = self.scene(place, transfer)?;
+        let daemons = match transfer.transport {
+            Transport::Tcp(_) => None,
+            Transport::Shim(control) => {
+                Some(daemons(&scene.pair, place, &format!("congestion = \"{control}\"\n"))?)
+            }
+        };
+        let Pair { alpha, beta } = &scene.pair;
+        let sshd = Sshd::start(beta)?;
+        let [file, copy] = ["file", "copy"].map(|name| scene.lab.dir().join(name));
+        files::make_random(&file, transfer.bytes)?;
+        let command = sshd.scp_from(alpha, scene.link.link.right_v4().into(), &file, &copy);
+        let finished = alpha.run("scp", command, LIMIT)?;
+        let is_whole = finished.status.success() && files::sha256(&file)? == files::sha256(&copy)?;
+        let mut measures = measures(finished.elapsed, !is_whole);
+        if let Some(daemons) = daemons {
+            measures.insert("connections_by_sctp".to_owned(), daemons.connects_sctp()? as f64);
+            daemons.stop();
+        }
+        sshd.stop();
+        Ok(measures)
+    }
+
+    /// Alpha asks beta for so many bytes, without ssh.
+    pub(super) fn fetch(&self, place: &Place, transfer: Transfer) -> Result<Measures> {
+        let scene = self.scene(place, transfer)?;
+        let bulk = &place.tools.bulk;
+        let server = scene.pair.serve(bulk, &["give", &TCP_PORT.to_string()])?;
+        let mut command = scene.pair.alpha.command(bulk);
+        let to = format!("{}:{TCP_PORT}", scene.link.link.right_v4());
+        command.args(["fetch", &to, "1", &transfer.bytes.to_string(), "1"]);
+        let finished = scene.pair.alpha.run("fetch", command, LIMIT)?;
+        server.stop();
+        let failed = !finished.status.success();
+        let told = finished.stdout.split_whitespace().nth(1).map(str::parse).transpose()?;
+        let elapsed = told.map_or(finished.elapsed, Duration::from_micros);
+        Ok(measures(elapsed, failed))
+    }
+}
+
+fn measures(elapsed: Duration, failed: bool) -> Measures {
+    Measures::from([
+        ("seconds".to_owned(), elapsed.as_secs_f64()),
+        ("errors".to_owned(), f64::from(u8::from(failed))),
+    ])
+}
+
+/// Lets the kernel's TCP of a host be this one. The route says so, for only the host's own namespace may choose its default
+/// among all that there are.
+fn make_it(tcp: Tcp, host: &Host, link: &DelayedLink) -> Result<()> {
+    let control = match tcp {
+        Tcp::WithoutSack | Tcp::Reno => "reno",
+        Tcp::Cubic => "cubic",
+        Tcp::Bbr => "bbr",
+        Tcp::FreeBsd => anyhow::bail!("FreeBSD 4.10 is a model alone"),
+    };
+    let network = format!("10.77.{LINK}.0/24");
+    let device = link.link.name();
+    let table = host.ip(&["-4", "route", "show", &network])?;
+    let source = table.split_whitespace().skip_while(|word| *word != "src").nth(1);
+    let source = source.context("the link's network has no route")?;
+    let path = ["dev", &device, "proto", "kernel", "scope", "link", "src", source, "congctl", control];
+    let wishes: &[&str] = match tcp {
+        Tcp::WithoutSack => &["rto_min", "1s", "initcwnd", "2"],
+        _ => &[],
+    };
+    host.ip(&[&["route", "replace", &network], &path[..], wishes].concat())
+        .with_context(|| format!("this kernel has no {control}"))?;
+    if tcp == Tcp::WithoutSack {
+        for assignment in OLD {
+            host.tool("sysctl", &["-q", "-w", &format!("net.ipv4.{assignment}")])?;
+        }
+    }
+    Ok(())
+}
+
+/// Daemons that take ssh, configured so.
+fn daemons(pair: &Pair, place: &Place, configuration: &str) -> Result<Daemons> {
+    let daemons = pair.start_daemons_with(&place.tools, configuration)?;
+    for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
+        let port = SSH_PORT.to_string();
+        daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port])?.good()?;
+    }
+    let told = daemons.alphas.sctpify(&["get", "congestion"])?.good()?.stdout;
+    let wanted = configuration.split('"').nth(1).unwrap_or_default();
+    ensure!(told.contains(wanted), "the daemon's congestion control is {told}, not {wanted}");
+    Ok(daemons)
+}
