@@ -4,6 +4,7 @@ mod drt;
 mod exchange;
 mod handshake;
 mod shim_loss;
+mod shim_overhead;
 
 use crate::experiment::Experiment;
 use crate::manifest::{Form, Manifest};
@@ -18,6 +19,7 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
+    (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
 ];
 
 /// An experiment whose manifest was read.

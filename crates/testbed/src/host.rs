@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The table of a host that drops SCTP.
+const FIREWALL: &str = "no_sctp";
+
 /// A network namespace of a lab.
 #[derive(Debug, Clone)]
 pub struct Host {
@@ -72,6 +75,23 @@ impl Host {
     /// When it fails, with what it said.
     pub fn ip(&self, args: &[&str]) -> Result<String> {
         run_tool("ip", &[&["-n", self.namespace.as_str()], args].concat())
+    }
+
+    /// Drops SCTP in UDP that comes in, as a firewall does that lets TCP pass: nobody is told.
+    ///
+    /// # Errors
+    /// When nft refuses.
+    pub fn drop_sctp(&self) -> Result<()> {
+        let chain = "{ chain in { type filter hook input priority 0; udp dport 9899 drop; }; }";
+        self.tool("nft", &[&format!("table inet {FIREWALL} {chain}")]).map(drop)
+    }
+
+    /// Ends [`Host::drop_sctp`].
+    ///
+    /// # Errors
+    /// When it passed already.
+    pub fn pass_sctp(&self) -> Result<()> {
+        self.tool("nft", &["delete", "table", "inet", FIREWALL]).map(drop)
     }
 
     /// Runs another tool in this host and gives its standard output.

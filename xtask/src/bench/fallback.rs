@@ -13,9 +13,6 @@ use testbed::{Daemon, Lab, Offloads};
 const COUNT: usize = 9;
 /// The setting `race_timer_ms`: its default.
 const RACE_TIMER_MS: f64 = 250.0;
-/// Drops SCTP as a firewall does that lets TCP pass.
-const FIREWALL: &str =
-    "table inet silent { chain in { type filter hook input priority 0; udp dport 9899 drop; }; }";
 
 /// Measures and prints both; how much longer than the race timer the silent host takes in the median, in milliseconds.
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
@@ -29,7 +26,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
     let mut p50 = 0.0;
     for kind in ["refused", "silent"] {
         if kind == "silent" {
-            pair.beta.tool("nft", &[FIREWALL])?;
+            pair.beta.drop_sctp()?;
         }
         let mut millis = Vec::new();
         for _ in 0..COUNT {

@@ -12,9 +12,6 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::now;
 use testbed::{Daemon, Lab, Link, Offloads, Process};
 
-/// Drops SCTP as a firewall does that lets TCP pass.
-const FIREWALL: &str =
-    "table inet silent { chain in { type filter hook input priority 0; udp dport 9899 drop; }; }";
 /// The client's settings: what is learned lapses in a second, so that a change is seen soon.
 const CONFIGURATION: &str = "carriers = \"udp\"\nlearned_hold_s = 1\nlearned_hold_max_s = 1\n";
 /// Failures after which a destination that had SCTP is known to have none: the default of `learned_failures`.
@@ -100,7 +97,7 @@ fn nth(place: &Place, series: &str, n: u32) -> Result<Measures> {
     let daemon = Daemon::start(&pair.alpha, &place.tools.programs, "carriers = \"udp\"\n")?;
     daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
     if series == "silent" {
-        pair.beta.tool("nft", &[FIREWALL])?;
+        pair.beta.drop_sctp()?;
     }
     let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
     let _server = exchange::serve(&pair, port, &place.tools)?;
@@ -173,11 +170,11 @@ impl<'a> Changing<'a> {
     }
 
     fn lose(&self) -> Result<()> {
-        self.pair.beta.tool("nft", &[FIREWALL]).map(drop)
+        self.pair.beta.drop_sctp()
     }
 
     fn gain(&self) -> Result<()> {
-        self.pair.beta.tool("nft", &["delete", "table", "inet", "silent"]).map(drop)
+        self.pair.beta.pass_sctp()
     }
 
     fn connection(&self) -> Result<Duration> {

@@ -1,0 +1,162 @@
+//! `shim-overhead`: connects, transfers without loss, and hosts without SCTP, by TCP and by the shim.
+
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::manifest::Statistic;
+use crate::statistics::Sample;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::net::IpAddr;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
+use testbed::process::wait_for;
+use testbed::{Daemon, DelayedLink, Lab, Link, Offloads};
+
+/// The papers' link.
+const PAPERS_LINK: [&str; 6] = ["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"];
+/// How long a transfer or a preparation may take.
+const LIMIT: Duration = Duration::from_secs(120);
+const CONNECT: &str = "connect";
+const TRANSFER: &str = "transfer";
+const FALLBACK: &str = "fallback";
+/// What the categories of the fallback's plot are.
+const REFUSES: f64 = 0.0;
+const DROPS: f64 = 1.0;
+const LEARNED: f64 = 2.0;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShimOverhead {
+    rtt_ms: Vec<u16>,
+    /// Connects of which the median is a cell's measure.
+    connects: u32,
+    /// 1,024 bytes each.
+    sizes_kb: Vec<u32>,
+    repetitions: u32,
+}
+
+impl Experiment for ShimOverhead {
+    fn points(&self) -> Vec<Planned> {
+        let planned = |panel, series, x, seconds| Planned {
+            point: Point::new(panel, series, x),
+            repetitions: self.repetitions,
+            seconds,
+        };
+        let mut points = Vec::new();
+        for &rtt_ms in &self.rtt_ms {
+            let seconds = 2.0 + f64::from(rtt_ms) / 1e3 * f64::from(self.connects) * 2.0;
+            points.extend(
+                ["tcp", "own association", "shared association"]
+                    .map(|series| planned(CONNECT, series, f64::from(rtt_ms), seconds)),
+            );
+        }
+        for &size in &self.sizes_kb {
+            let seconds = 2.0 + f64::from(size) * 8192.0 / 1.5e6;
+            points.extend(["tcp", "shim"].map(|series| planned(TRANSFER, series, f64::from(size), seconds)));
+        }
+        points.extend([REFUSES, DROPS, LEARNED].map(|x| planned(FALLBACK, "shim", x, 2.0)));
+        points
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let (series, x) = (&*cell.point.series, cell.point.x);
+        match &*cell.point.panel {
+            CONNECT => self.connect(place, series, Duration::from_secs_f64(x / 1e3)),
+            TRANSFER => transfer(place, series, x as u64 * 1024),
+            FALLBACK => fallback(place, x),
+            other => bail!("no such panel: {other}"),
+        }
+    }
+}
+
+impl ShimOverhead {
+    fn connect(&self, place: &Place, series: &str, rtt: Duration) -> Result<Measures> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let delayed = (!rtt.is_zero())
+            .then(|| DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu));
+        let link = match delayed.transpose()? {
+            Some(delayed) => Emulated::Delayed(delayed),
+            None => Emulated::Direct(lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?),
+        };
+        let streams = if series == "shared association" { "shared" } else { "own" };
+        // On a busy machine too a connection must ride what is measured.
+        let daemons = pair.start_daemons_with(
+            &place.tools,
+            &format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n"),
+        )?;
+        let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
+        let _server = pair.serve(&place.tools.bulk, &["accept", &port.to_string()])?;
+        let to: IpAddr = link.link().right_v4().into();
+        pair.connect(to, &place.tools, port, 1)?;
+        if streams == "shared" {
+            let has_trunk = || daemons.have_trunk().unwrap_or(false);
+            ensure!(wait_for(LIMIT, has_trunk), "no association is shared");
+        }
+        let before = daemons.connects_sctp()?;
+        let micros = pair.connect(to, &place.tools, port, self.connects)?;
+        let expected = if port == SHIM_PORT { u64::from(self.connects) } else { 0 };
+        ensure_rode(&daemons, daemons.connects_sctp()? - before, expected)?;
+        daemons.stop();
+        let median = Sample::new(micros).context("no connect was timed")?.figure(Statistic::Median).value;
+        Ok(Measures::from([("milliseconds".to_owned(), median / 1e3)]))
+    }
+}
+
+/// A link with a delay, or without.
+enum Emulated {
+    Delayed(DelayedLink),
+    Direct(Link),
+}
+
+impl Emulated {
+    fn link(&self) -> &Link {
+        match self {
+            Self::Delayed(delayed) => &delayed.link,
+            Self::Direct(link) => link,
+        }
+    }
+}
+
+fn ensure_rode(daemons: &Daemons, rode: u64, expected: u64) -> Result<()> {
+    ensure!(rode == expected, "{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?);
+    Ok(())
+}
+
+/// A transfer from beta to alpha over the papers' link.
+fn transfer(place: &Place, series: &str, bytes: u64) -> Result<Measures> {
+    let lab = Lab::new()?;
+    let pair = Pair::new(&lab, "")?;
+    let tools = &place.tools;
+    let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, 1, &PAPERS_LINK, &tools.linkemu)?;
+    let daemons = pair.start_daemons_with(tools, "carriers = \"udp\"\nrace_timer_ms = 2000\n")?;
+    let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
+    let _server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
+    let mut command = pair.alpha.command(&tools.bulk);
+    command.args(["fetch", &format!("{}:{port}", link.link.right_v4()), "1", &bytes.to_string(), "1"]);
+    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+    ensure_rode(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
+    daemons.stop();
+    let micros: f64 = told.split_whitespace().nth(1).context("the client told no time")?.parse()?;
+    Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
+}
+
+/// A connect to a host without SCTP.
+fn fallback(place: &Place, host: f64) -> Result<Measures> {
+    let lab = Lab::new()?;
+    let pair = Pair::new(&lab, "")?;
+    let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+    let daemon = Daemon::start(&pair.alpha, &place.tools.programs, "carriers = \"udp\"\n")?;
+    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+    let _server = pair.serve(&place.tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+    if host != REFUSES {
+        pair.beta.drop_sctp()?;
+    }
+    let connect = || pair.connect(link.right_v4().into(), &place.tools, SHIM_PORT, 1);
+    if host == LEARNED {
+        connect()?;
+    }
+    let micros = connect()?;
+    daemon.stop();
+    Ok(Measures::from([("milliseconds".to_owned(), micros.first().context("no connect was timed")? / 1e3)]))
+}
