@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::manifest::Form;
+use crate::ttcp::Ttcp;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -36,6 +37,11 @@ pub(crate) enum Command {
     Run(Run),
     /// Write the report of all that has been measured: HTML, CSV, JSON
     Report,
+    /// Measure what a transport moves between two hosts, as ttcp did
+    ///
+    /// On one host: sctpify-lab ttcp -r -s; then on the other: sctpify-lab ttcp -t -s HOST. SCTP is our own stack. Rates have 1024
+    /// for k, m and g, as ttcp has them.
+    Ttcp(Ttcp),
 }
 
 #[derive(Args, Debug)]

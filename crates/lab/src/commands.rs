@@ -7,6 +7,7 @@ use crate::judge::{Outcome, Verdict, judge};
 use crate::report;
 use crate::runner::Runner;
 use crate::store::{Meta, Store};
+use crate::ttcp;
 use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Run(run) => Ok(measure(&lab.out, &run)?.into()),
+        Command::Ttcp(args) => ttcp::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Report => {
             println!("{}", report::write(&lab.out)?.display());
             Ok(ExitCode::SUCCESS)

@@ -1,10 +1,12 @@
 //! The experiments there are. To add one: its manifest, its runner, and a line in [`ENTRIES`].
 
+mod cmt;
 mod drt;
 mod exchange;
 mod handshake;
 mod shim_loss;
 mod shim_overhead;
+mod transport_throughput;
 
 use crate::experiment::Experiment;
 use crate::manifest::{Form, Manifest};
@@ -16,10 +18,15 @@ type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
 
 /// Manifest and runner of each.
 const ENTRIES: &[(&str, Make)] = &[
+    (include_str!("../experiments/cmt.toml"), made::<cmt::Cmt>),
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
+    (
+        include_str!("../experiments/transport-throughput.toml"),
+        made::<transport_throughput::TransportThroughput>,
+    ),
 ];
 
 /// An experiment whose manifest was read.

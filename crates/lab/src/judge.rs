@@ -41,7 +41,9 @@ pub(crate) fn judge(manifest: &Manifest, form: Form, results: &Results) -> Vec<V
 fn verdicts(manifest: &Manifest, expectation: &Expectation, results: &Results) -> Vec<Verdict> {
     let panels: Vec<&str> = match &expectation.panel {
         Some(panel) => vec![panel],
-        None => manifest.panels.iter().map(|panel| panel.id.as_str()).collect(),
+        None => {
+            manifest.panels.iter().filter(|panel| panel.of() == panel.id).map(|panel| panel.of()).collect()
+        }
     };
     let mut verdicts = Vec::new();
     for panel in panels {

@@ -19,6 +19,7 @@ mod results;
 mod runner;
 mod statistics;
 mod store;
+mod ttcp;
 
 use clap::Parser;
 use std::process::ExitCode;

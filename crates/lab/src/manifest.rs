@@ -78,6 +78,9 @@ struct Overlay {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Panel {
     pub(crate) id: String,
+    /// The panel whose points it shows by another measure; its own without.
+    #[serde(default)]
+    of: Option<String>,
     pub(crate) title: String,
     /// What is on the y axis.
     pub(crate) measure: String,
@@ -188,6 +191,14 @@ impl Manifest {
         let manifest: Self = toml::from_str(text)?;
         let id = &manifest.id;
         let is_panel = |name: &str| manifest.panels.iter().any(|panel| panel.id == name);
+        for panel in &manifest.panels {
+            ensure!(
+                is_panel(panel.of()),
+                "{id}: panel {:?} shows points of none: {:?}",
+                panel.id,
+                panel.of()
+            );
+        }
         for published in &manifest.published {
             ensure!(is_panel(&published.panel), "{id}: published curve of no panel: {}", published.panel);
         }
@@ -228,6 +239,11 @@ impl Manifest {
 }
 
 impl Panel {
+    /// The panel of the points that it shows.
+    pub(crate) fn of(&self) -> &str {
+        self.of.as_deref().unwrap_or(&self.id)
+    }
+
     /// How x is told.
     pub(crate) fn x_name(&self, x: f64) -> String {
         let category = (x >= 0.0 && x.fract() == 0.0).then(|| self.categories.get(x as usize)).flatten();
@@ -277,6 +293,11 @@ mod tests {
     fn names_that_lead_nowhere_bands_without_bounds_and_experiments_without_control_are_refused() {
         let faults = [
             ("panel = \"p\"", "panel = \"q\"", "no panel \"q\""),
+            (
+                "measure = \"seconds\"\n        x_label",
+                "of = \"q\"\nmeasure = \"s\"\nx_label",
+                "points of none: \"q\"",
+            ),
             ("at_most = 1", "", "has no bound"),
             ("control = true", "", "no negative control"),
             ("title = \"t\"", "tile = \"t\"", "unknown field `tile`"),

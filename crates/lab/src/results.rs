@@ -88,9 +88,9 @@ impl Results {
     pub(crate) fn rows(&self, manifest: &Manifest) -> Vec<Row> {
         let mut rows = Vec::new();
         for panel in &manifest.panels {
-            for series in self.series(&panel.id) {
-                for x in self.xs(&panel.id, series) {
-                    let point = Point::new(&panel.id, series, x);
+            for series in self.series(panel.of()) {
+                for x in self.xs(panel.of(), series) {
+                    let point = Point::new(panel.of(), series, x);
                     let Some(sample) = self.sample(&point, &panel.measure) else { continue };
                     rows.push(Row {
                         panel: panel.id.clone(),

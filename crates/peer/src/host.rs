@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Octets of packets that go to the kernel in one call.
 const BATCH: usize = 64 * 1024;
-/// Octets that an association may hold in each direction; the largest message.
-const BUFFER: usize = 4 << 20;
 /// Calls to the receive function in one turn and socket at most.
 const RECEIVES_PER_TURN: usize = 16;
 
@@ -317,8 +315,8 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
     let extensions: Extensions = offered.into_iter().filter(|(on, _)| *on).map(|(_, e)| e).collect();
     AssociationConfig {
         timing,
-        send_buffer: BUFFER,
-        receive_buffer: BUFFER,
+        send_buffer: options.buffer,
+        receive_buffer: options.buffer,
         extensions,
         auth: options.auth.map(auth_config).unwrap_or_default(),
         reconfig: ReconfigPolicy::default().everything(),
@@ -336,6 +334,15 @@ fn auth_config(hmac: u8) -> AuthConfig {
         active_key: 1,
         ..AuthConfig::default()
     }
+}
+
+/// All addresses of the calling thread's network namespace by which others may reach it.
+///
+/// # Errors
+/// When the kernel does not list them.
+pub fn own_addresses() -> Result<Vec<IpAddr>> {
+    let found = netio::addresses(&[] as &[&str]).context("cannot list addresses")?;
+    Ok(found.into_iter().map(|address| address.addr).collect())
 }
 
 /// The ways that a client's INIT goes.

@@ -2,7 +2,7 @@
 //!
 //! What it sends is known to the other end and the judge, octet by octet: the peers on other stacks
 //! (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and print the same digest. Refuses
-//! messages beyond 4 MiB. Begin with [`modes::run`].
+//! messages beyond 4 MiB. Begin with [`modes::run`]; another program may hold a [`talk::Talk`].
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod modes;
 pub mod options;
 mod partial;
 mod shards;
+pub mod talk;
 mod trace_file;
 
 use sha2::{Digest, Sha256};

@@ -7,6 +7,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
+/// Octets that an association may hold in each direction, unless the command line says otherwise.
+const BUFFER: usize = 4 << 20;
+/// UDP port of both ends, unless the command line says otherwise (RFC 6951 section 5.1).
+const UDP_PORT: u16 = 9899;
+
 /// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip and both, and a kernel without SCTP of its own.
 #[derive(Debug, Parser)]
 #[command(name = "peer")]
@@ -15,10 +20,10 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "udp")]
     pub carrier: CarrierKind,
     /// Our UDP port (RFC 6951).
-    #[arg(long, default_value_t = 9899)]
+    #[arg(long, default_value_t = UDP_PORT)]
     pub udp_port: u16,
     /// The peer's UDP port.
-    #[arg(long, default_value_t = 9899)]
+    #[arg(long, default_value_t = UDP_PORT)]
     pub peer_udp_port: u16,
     /// An address of ours to offer; repeatable, the first is where a client connects from.
     #[arg(long, required = true)]
@@ -47,9 +52,34 @@ pub struct Options {
     /// Offer FORWARD TSN: messages may be given up.
     #[arg(long)]
     pub partial: bool,
+    /// Octets that an association may hold in each direction; the longest message.
+    #[arg(long, default_value_t = BUFFER)]
+    pub buffer: usize,
     /// What to do.
     #[command(subcommand)]
     pub mode: Mode,
+}
+
+impl Options {
+    /// For one job, with everything else as the command line has it unless told otherwise.
+    pub fn new(carrier: CarrierKind, local: Vec<IpAddr>, mode: Mode) -> Options {
+        Options {
+            carrier,
+            udp_port: UDP_PORT,
+            peer_udp_port: UDP_PORT,
+            local,
+            no_shortcuts: false,
+            multipath: MultipathKind::Off,
+            short_timers: false,
+            auth: None,
+            reconf: false,
+            idata: false,
+            trace: None,
+            partial: false,
+            buffer: BUFFER,
+            mode,
+        }
+    }
 }
 
 /// How paths share what we send.

@@ -4,7 +4,7 @@
 //! one 10.77.n.2 and fd77:n::2. The MTU is 1500.
 
 use crate::host::Host;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Whether the link's ends take segments larger than the MTU and check sums later.
@@ -86,6 +86,21 @@ impl Link {
     /// The right host's IPv6 address.
     pub fn right_v6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 2)
+    }
+
+    /// Has TCP from the left host over this link use a congestion control, whatever the host's default is. By the route, since a
+    /// namespace may not choose what the host does not allow everyone.
+    ///
+    /// # Errors
+    /// When the kernel has no such control.
+    pub fn set_left_tcp_control(&self, control: &str) -> Result<()> {
+        let (name, source) = (self.name(), self.left_v4().to_string());
+        let routes = self.left.ip(&["-o", "route", "show", "dev", &name, "scope", "link"])?;
+        let subnet = routes.split_whitespace().next().context("the link has no route")?;
+        let route =
+            ["route", "change", subnet, "dev", &name, "proto", "kernel", "scope", "link", "src", &source];
+        self.left.ip(&[&route[..], &["congctl", control]].concat())?;
+        Ok(())
     }
 
     /// Drops every frame, both ways, while the link stays up: neither end is told anything.

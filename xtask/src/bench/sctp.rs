@@ -88,21 +88,11 @@ impl Place {
     fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Place> {
         let pair = Pair::new(lab, &format!("-{name}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
-        use_cubic(&pair, &link)?;
+        // As our own flows do, whatever the host's default is.
+        link.set_left_tcp_control("cubic")?;
         widen_ports(&pair)?;
         Ok(Place { pair, link })
     }
-}
-
-/// Has TCP from alpha over the link use CUBIC, as our own flows do, whatever the host's default is. By the route, since a
-/// namespace may not choose what the host does not allow everyone.
-fn use_cubic(pair: &Pair, link: &Link) -> Result<()> {
-    let (name, source) = (link.name(), link.left_v4().to_string());
-    let routes = pair.alpha.ip(&["-o", "route", "show", "dev", &name, "scope", "link"])?;
-    let subnet = routes.split_whitespace().next().context("the link has no route")?;
-    let route = ["route", "change", subnet, "dev", &name, "proto", "kernel", "scope", "link", "src", &source];
-    pair.alpha.ip(&[&route[..], &["congctl", "cubic"]].concat())?;
-    Ok(())
 }
 
 /// Lets programs on alpha connect from nearly all ports. Each closed connection keeps its own for a minute, the kernel

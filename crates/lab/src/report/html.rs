@@ -62,7 +62,7 @@ fn source(manifest: &Manifest) -> String {
 
 /// The plot of a panel, unless nothing of it was measured; below it where published curves come from.
 fn panel_of(section: &Section, panel: &Panel) -> Result<Markup> {
-    if section.results.series(&panel.id).is_empty() {
+    if section.results.series(panel.of()).is_empty() {
         return Ok(html! {});
     }
     let published = section.manifest.published.iter().filter(|published| published.panel == panel.id);

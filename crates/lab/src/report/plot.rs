@@ -39,7 +39,7 @@ struct Curve<'a> {
 /// When the plot cannot be drawn.
 pub(super) fn draw(panel: &Panel, results: &Results, published: &[&Published]) -> Result<String> {
     let mut curves: Vec<Curve<'_>> =
-        results.series(&panel.id).into_iter().map(|name| measured(panel, results, name)).collect();
+        results.series(panel.of()).into_iter().map(|name| measured(panel, results, name)).collect();
     curves.extend(published.iter().map(|published| Curve {
         name: &published.series,
         points: published.points.iter().map(|&[x, y]| (x, Figure { value: y, interval: None })).collect(),
@@ -58,8 +58,8 @@ pub(super) fn draw(panel: &Panel, results: &Results, published: &[&Published]) -
 }
 
 fn measured<'a>(panel: &Panel, results: &Results, name: &'a str) -> Curve<'a> {
-    let xs = results.xs(&panel.id, name).into_iter();
-    let figure = |x| results.figure(&Point::new(&panel.id, name, x), &panel.measure, panel.statistic);
+    let xs = results.xs(panel.of(), name).into_iter();
+    let figure = |x| results.figure(&Point::new(panel.of(), name, x), &panel.measure, panel.statistic);
     Curve { name, points: xs.filter_map(|x| Some((x, figure(x)?))).collect(), is_published: false }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<(
     let one_way = Duration::from_millis(10);
     let linkemu = crate::optimised::linkemu()?;
     let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way, &linkemu)?;
-    super::use_cubic(&pair, &way.link)?;
+    way.link.set_left_tcp_control("cubic")?;
     way.queue_to_right(&TBF)?;
     let flows = Flows { pair, way, programs };
     let [mut ours, mut tcp, mut jain] = [const { Vec::new() }; 3];

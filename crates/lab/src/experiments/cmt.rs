@@ -1,0 +1,205 @@
+//! `cmt`: what one connection gets from two paths at once, ours and by MPTCP, against what the paths give one at a time.
+//!
+//! Ours is an unmodified TCP program over the shim, with the daemon's setting `multipath = "lowest-rtt"`. Goodput is what the
+//! receiving program reads from some seconds after the beginning on, when the windows have grown.
+
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::ttcp;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::net::IpAddr;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
+use testbed::{DelayedLink, Lab};
+
+const PANEL: &str = "goodput";
+/// The series.
+const SUM: &str = "ours, sum of the paths alone";
+const TCP_SUM: &str = "TCP, sum of the paths alone";
+const OURS: &str = "ours, both at once";
+const MPTCP: &str = "MPTCP, both at once";
+/// How long a cell may take besides transmitting, and about does, in seconds.
+const LIMIT: Duration = Duration::from_secs(20);
+const OVERHEAD_S: f64 = 2.0;
+/// Of the program's writes.
+const WRITE_BYTES: &str = "65536";
+/// A path that carried less than this of what two did was not used.
+const SHARE_MIN: f64 = 0.01;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cmt {
+    repetitions: u32,
+    /// How long the receiver reads, in seconds.
+    seconds: f64,
+    /// From when on it counts, in seconds.
+    after: f64,
+    series: Vec<String>,
+    /// Which of the pairs of paths, by their numbers from 0 on, which are x.
+    chosen: Vec<usize>,
+    pairs: Vec<PathPair>,
+}
+
+/// Two paths, in words of `linkemu`'s flags.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PathPair {
+    first: String,
+    second: String,
+}
+
+/// What a connection rides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Ours,
+    Tcp,
+    Mptcp,
+}
+
+impl Experiment for Cmt {
+    fn points(&self) -> Vec<Planned> {
+        let point = |x: usize, series: &String| Planned {
+            point: Point::new(PANEL, series, x as f64),
+            repetitions: self.repetitions,
+            seconds: self.seconds + OVERHEAD_S,
+        };
+        self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let pair = self.pairs.get(cell.point.x as usize).context("no such pair of paths")?;
+        let both = [(1, &*pair.first), (2, &*pair.second)];
+        let run = |way, paths: &[(u8, &str)]| {
+            Hosts::new(place, paths, cell.seed, way)?.goodput(self.seconds, self.after)
+        };
+        match &*cell.point.series {
+            OURS => run(Way::Ours, &both),
+            MPTCP => run(Way::Mptcp, &both),
+            SUM => sum(|path| run(Way::Ours, &[path]), both),
+            TCP_SUM => sum(|path| run(Way::Tcp, &[path]), both),
+            other => bail!("there is no series {other:?}"),
+        }
+    }
+}
+
+/// Each path alone, both at the same time on hosts of their own.
+fn sum<'a>(
+    alone: impl Fn((u8, &'a str)) -> Result<Measures> + Sync,
+    paths: [(u8, &'a str); 2],
+) -> Result<Measures> {
+    let alone = &alone;
+    let measured = std::thread::scope(|scope| {
+        paths.map(|path| scope.spawn(move || alone(path))).map(|thread| match thread.join() {
+            Ok(outcome) => Ok(outcome?["mbit_per_s"]),
+            Err(_) => bail!("a path's measurement panicked"),
+        })
+    });
+    let [first, second] = measured;
+    let (first, second) = (first?, second?);
+    Ok(Measures::from([
+        ("mbit_per_s".to_owned(), first + second),
+        ("best_mbit_per_s".to_owned(), first.max(second)),
+        ("first_mbit_per_s".to_owned(), first),
+        ("second_mbit_per_s".to_owned(), second),
+    ]))
+}
+
+/// Two hosts, joined by one or two paths, ready for connections.
+struct Hosts {
+    way: Way,
+    daemons: Option<Daemons>,
+    links: Vec<DelayedLink>,
+    pair: Pair,
+    _lab: Lab,
+}
+
+impl Hosts {
+    fn new(place: &Place, paths: &[(u8, &str)], seed: u64, way: Way) -> Result<Self> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let mut links = Vec::new();
+        for (number, settings) in paths {
+            let seed = (seed ^ u64::from(*number)).to_string();
+            let mut words: Vec<&str> = settings.split(' ').collect();
+            words.extend(["--seed", &seed]);
+            let linkemu = &place.tools.linkemu;
+            let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, *number, &words, linkemu)?;
+            // As ours has it, whatever the host's default is.
+            link.link.set_left_tcp_control("cubic")?;
+            links.push(link);
+        }
+        let daemons = match way {
+            Way::Ours => {
+                let configuration = "carriers = \"udp\"\nmultipath = \"lowest-rtt\"\n";
+                Some(pair.start_daemons_with(&place.tools, configuration)?)
+            }
+            Way::Mptcp => {
+                use_all_paths(&pair, &links)?;
+                None
+            }
+            Way::Tcp => None,
+        };
+        Ok(Self { way, daemons, links, pair, _lab: lab })
+    }
+
+    /// Mbit/s that a connection from alpha to beta brings, and what part of them came by the second path.
+    fn goodput(&self, seconds: f64, after: f64) -> Result<Measures> {
+        let (port, over) = match self.way {
+            Way::Ours => (SHIM_PORT, "tcp"),
+            Way::Tcp => (TCP_PORT, "tcp"),
+            Way::Mptcp => (TCP_PORT, "mptcp"),
+        };
+        let to = IpAddr::V4(self.links[0].link.right_v4()).to_string();
+        let (port, [seconds_word, after_word]) =
+            (port.to_string(), [seconds, after].map(|it| it.to_string()));
+        let common = ["-s", "-l", WRITE_BYTES, "-p", &port, "--over", over, "--json"];
+        let limits = ["-r", "--for", &seconds_word, "--after", &after_word];
+        let receiver = ttcp::command(&self.pair.beta, &[&common[..], &limits].concat())?;
+        let server = ttcp::listening(&self.pair.beta, receiver)?;
+        let long = (seconds + LIMIT.as_secs_f64()).to_string();
+        let sender = ttcp::command(&self.pair.alpha, &[&common[..], &["-t", &to, "--for", &long]].concat())?;
+        let sender = self.pair.alpha.spawn("sender", sender)?;
+        let told = server.finish(Duration::from_secs_f64(seconds) + LIMIT)?.good()?.stdout;
+        sender.stop();
+        self.ensure_rode()?;
+        let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+        ensure!(report.real_s > 0.0, "nothing was received");
+        let mut measures =
+            Measures::from([("mbit_per_s".to_owned(), report.bytes as f64 * 8.0 / 1e6 / report.real_s)]);
+        if let [first, second] = &self.links[..] {
+            let (first, second) = (passed_bytes(first)?, passed_bytes(second)?);
+            let share = second / (first + second);
+            ensure!((SHARE_MIN..=1.0 - SHARE_MIN).contains(&share), "the second path carried {share} of all");
+            measures.insert("second_path_share".to_owned(), share);
+        }
+        Ok(measures)
+    }
+
+    /// The connection was what it should be.
+    fn ensure_rode(&self) -> Result<()> {
+        if let Some(daemons) = &self.daemons {
+            let rode = daemons.connects_sctp()?;
+            ensure!(rode == 1, "{rode} connections rode SCTP: {}", daemons.recent_fallbacks()?);
+        }
+        Ok(())
+    }
+}
+
+/// Has MPTCP use all paths: the server tells of its other addresses, and the client connects to them, too.
+fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
+    for host in [&pair.alpha, &pair.beta] {
+        host.ip(&["mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4"])?;
+    }
+    for other in links.iter().skip(1) {
+        let address = other.link.right_v4().to_string();
+        pair.beta.ip(&["mptcp", "endpoint", "add", &address, "dev", &other.link.name(), "signal"])?;
+    }
+    Ok(())
+}
+
+/// Bytes that a link has let pass to the right.
+fn passed_bytes(link: &DelayedLink) -> Result<f64> {
+    let shown = link.show()?;
+    shown["directions"][0]["packets"]["passed_bytes"].as_f64().context("linkemu tells no bytes")
+}

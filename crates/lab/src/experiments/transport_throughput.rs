@@ -1,0 +1,159 @@
+//! `transport-throughput`: what each transport moves between two hosts by the size of its messages, and what that costs.
+//!
+//! The programs are of the paper's kind: ttcp for UDP and TCP and, with the same flags, for our SCTP; for libusrsctp one that
+//! does the same. Counted is what the receiving program got.
+
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::ttcp;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+use tempfile::TempDir;
+use testbed::pair::Pair;
+use testbed::{Lab, Link, Offloads, Process, c_programs, cpu};
+
+/// How long the programs of a cell may take: usrsctp goes on to send what it has queued.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What a cell takes besides transmitting, in seconds.
+const OVERHEAD_S: f64 = 1.0;
+const PORT: &str = "5001";
+/// Of the queue of a link with a rate: a bucket that lets GSO's trains pass, and 25 ms at 100 Mbit/s.
+const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
+
+/// Who moves the bytes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// ttcp, over a transport by the name that it has there.
+    Ttcp(&'static str),
+    /// libusrsctp, over UDP by this port, or over IP by port 0.
+    Usrsctp(&'static str),
+}
+
+const WAYS: [(&str, Way); 7] = [
+    ("UDP", Way::Ttcp("udp")),
+    ("TCP", Way::Ttcp("tcp")),
+    ("MPTCP", Way::Ttcp("mptcp")),
+    ("ours over IP", Way::Ttcp("sctp")),
+    ("ours over UDP", Way::Ttcp("sctp-udp")),
+    ("libusrsctp over IP", Way::Usrsctp("0")),
+    ("libusrsctp over UDP", Way::Usrsctp("9899")),
+];
+
+/// Its parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransportThroughput {
+    repetitions: u32,
+    /// How long each cell transmits, in seconds.
+    seconds: f64,
+    /// Some of [`WAYS`].
+    series: Vec<String>,
+    links: Vec<LinkPlan>,
+    /// The program on libusrsctp, once it is built.
+    #[serde(skip)]
+    usrsctp: Mutex<Option<(TempDir, PathBuf)>>,
+}
+
+/// A link, and what is measured on it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkPlan {
+    panel: String,
+    /// In the words of tc(8); without, what the kernel's own link can.
+    rate: Option<String>,
+    /// Of messages, in bytes.
+    sizes: Vec<u32>,
+}
+
+impl Experiment for TransportThroughput {
+    fn points(&self) -> Vec<Planned> {
+        let points = self.links.iter().flat_map(|link| {
+            let sizes = link.sizes.iter();
+            sizes.flat_map(move |&size| {
+                self.series.iter().map(move |series| Point::new(&link.panel, series, f64::from(size)))
+            })
+        });
+        let (repetitions, seconds) = (self.repetitions, self.seconds + OVERHEAD_S);
+        points.map(|point| Planned { point, repetitions, seconds }).collect()
+    }
+
+    fn measure(&self, _: &Place, cell: &Cell) -> Result<Measures> {
+        let Point { panel, series, x } = &cell.point;
+        let way = WAYS.iter().find(|(name, _)| name == series).context("no such series")?.1;
+        let plan = self.links.iter().find(|link| link.panel == *panel).context("no such link")?;
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+        if let Some(rate) = &plan.rate {
+            for host in [&pair.alpha, &pair.beta] {
+                let words = ["qdisc", "add", "dev", &*link.name(), "root", "tbf", "rate", rate];
+                host.tool("tc", &[&words, QUEUE].concat())?;
+            }
+        }
+        let before = cpu::of_ended_children()?;
+        let (bytes, seconds) = self.transfer(&pair, &link, way, *x as u32)?;
+        let cpu = cpu::of_ended_children()? - before;
+        ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
+        Ok(Measures::from([
+            ("mbit_per_s".to_owned(), bytes * 8.0 / 1e6 / seconds),
+            ("cpu_s_per_gb".to_owned(), cpu.as_secs_f64() / (bytes / 1e9)),
+        ]))
+    }
+}
+
+impl TransportThroughput {
+    /// Bytes that the receiver got, and in how many seconds.
+    fn transfer(&self, pair: &Pair, link: &Link, way: Way, size: u32) -> Result<(f64, f64)> {
+        let to = link.right_v4().to_string();
+        match way {
+            Way::Ttcp(over) => {
+                let size = if over == "udp" { size.min(ttcp::DATAGRAM_MAX) } else { size }.to_string();
+                let common = ["-s", "-l", &size, "-p", PORT, "--over", over, "--json"];
+                let receiver = ttcp::command(&pair.beta, &[&["-r"], &common[..]].concat())?;
+                let server = ttcp::listening(&pair.beta, receiver)?;
+                let delay: &[&str] = if matches!(over, "tcp" | "mptcp") { &["-D"] } else { &[] };
+                let time = self.seconds.to_string();
+                let sender = ttcp::command(
+                    &pair.alpha,
+                    &[&["-t"], &common[..], delay, &["--for", &time, &to]].concat(),
+                )?;
+                let told = exchange(pair, server, sender)?;
+                let report: ttcp::Report =
+                    serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+                Ok((report.bytes as f64, report.real_s))
+            }
+            Way::Usrsctp(udp_port) => {
+                let program = self.usrsctp()?;
+                let mut receiver = pair.beta.command(&program);
+                receiver.args(["receive", PORT, udp_port]);
+                let server = ttcp::listening(&pair.beta, receiver)?;
+                let mut sender = pair.alpha.command(&program);
+                sender.args(["send", &to, PORT, udp_port, &self.seconds.to_string(), &size.to_string()]);
+                let told = exchange(pair, server, sender)?;
+                let figures = told.lines().last().and_then(|line| line.split_once(' '));
+                let (bytes, micros) = figures.context("the receiver told nothing")?;
+                Ok((bytes.parse()?, micros.parse::<f64>()? / 1e6))
+            }
+        }
+    }
+
+    /// The program on libusrsctp, built when it is first wanted.
+    fn usrsctp(&self) -> Result<PathBuf> {
+        let Ok(mut built) = self.usrsctp.lock() else { bail!("it could not be built before") };
+        if built.is_none() {
+            let dir = tempfile::tempdir()?;
+            let program = c_programs::build("usrsctp_bench", dir.path(), &["usrsctp", "pthread"])?;
+            *built = Some((dir, program));
+        }
+        Ok(built.as_ref().map(|(_, program)| program.clone()).unwrap_or_default())
+    }
+}
+
+/// Runs the sender, then waits for the receiver's end; what that printed.
+fn exchange(pair: &Pair, server: Process, sender: Command) -> Result<String> {
+    pair.alpha.run("sender", sender, LIMIT)?.good()?;
+    Ok(server.finish(LIMIT)?.good()?.stdout)
+}

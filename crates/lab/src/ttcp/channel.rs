@@ -1,0 +1,247 @@
+//! The transports of ttcp: what each of them is opened by, and how buffers go in and come out.
+
+use super::{Over, Ttcp};
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use peer::options::{CarrierKind, Mode, Options};
+use peer::talk::{self, Talk};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+/// The most that a datagram holds over IPv4: 65,535 without 20 of IP and 8 of UDP.
+pub(crate) const DATAGRAM_MAX: u32 = 65_507;
+/// Length of the datagrams that tell a ttcp that the data begin or end; a datagram of data is longer.
+pub(super) const MARKER_BYTES: usize = 4;
+/// How often the end is told, for some of it will be lost where data was, and after what pause each.
+const END_MARKERS: u32 = 5;
+const MARKER_PAUSE: Duration = Duration::from_millis(20);
+/// How long to wait when the interface has no room (as ttcp does).
+const ROOM_PAUSE: Duration = Duration::from_millis(18);
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1;
+
+/// A way to or from the other end.
+pub(super) enum Channel {
+    /// MPTCP's further paths come to a socket that listens, so that lives as long.
+    Stream {
+        stream: TcpStream,
+        buffer: Vec<u8>,
+        _listener: Option<TcpListener>,
+    },
+    Datagrams {
+        socket: UdpSocket,
+        buffer: Vec<u8>,
+        got: usize,
+    },
+    Messages {
+        talk: Box<Talk>,
+        message: Bytes,
+    },
+}
+
+/// Where the other end is awaited.
+pub(super) enum Listening {
+    Stream(TcpListener, usize),
+    Datagrams(UdpSocket, usize),
+    Messages(Box<talk::Listening>),
+}
+
+impl Listening {
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// When it is taken, or rights are missing.
+    pub(super) fn open(args: &Ttcp) -> Result<Self> {
+        let (any, length) = (SocketAddr::from((Ipv6Addr::UNSPECIFIED, args.port)), args.length());
+        match args.over() {
+            Over::Tcp | Over::Mptcp => {
+                let socket = socket(args, any)?;
+                socket.set_only_v6(false)?;
+                socket.set_reuse_address(true)?;
+                socket.bind(&any.into()).with_context(|| format!("cannot have port {}", args.port))?;
+                socket.listen(BACKLOG)?;
+                Ok(Self::Stream(socket.into(), length))
+            }
+            Over::Udp => {
+                let socket = socket(args, any)?;
+                socket.set_only_v6(false)?;
+                socket.bind(&any.into()).with_context(|| format!("cannot have port {}", args.port))?;
+                Ok(Self::Datagrams(socket.into(), length))
+            }
+            Over::Sctp | Over::SctpUdp => {
+                let local =
+                    if args.bind.is_empty() { peer::host::own_addresses()? } else { args.bind.clone() };
+                let options = options(args, local, Mode::Receive { port: args.port, seconds: None });
+                Ok(Self::Messages(Box::new(talk::Listening::open(&options, args.port)?)))
+            }
+        }
+    }
+
+    /// Waits for the other end: its connection, or its first datagram.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub(super) fn accept(self) -> Result<Channel> {
+        match self {
+            Self::Stream(listener, length) => {
+                let (stream, buffer) = (listener.accept()?.0, vec![0; length]);
+                Ok(Channel::Stream { stream, buffer, _listener: Some(listener) })
+            }
+            Self::Datagrams(socket, length) => {
+                let mut buffer = vec![0; length.max(MARKER_BYTES)];
+                let got = socket.recv(&mut buffer)?;
+                Ok(Channel::Datagrams { socket, buffer, got: if got > MARKER_BYTES { got } else { 0 } })
+            }
+            Self::Messages(listening) => {
+                Ok(Channel::Messages { talk: Box::new(listening.accept()?), message: Bytes::new() })
+            }
+        }
+    }
+}
+
+/// Opens a channel to a receiver.
+///
+/// # Errors
+/// When it does not listen, or rights are missing.
+pub(super) fn connect(args: &Ttcp, to: SocketAddr) -> Result<Channel> {
+    let failed = || format!("cannot connect to {to}");
+    match args.over() {
+        Over::Tcp | Over::Mptcp => {
+            let socket = socket(args, to)?;
+            socket.set_tcp_nodelay(args.no_delay)?;
+            socket.connect(&to.into()).with_context(failed)?;
+            Ok(Channel::Stream { stream: socket.into(), buffer: Vec::new(), _listener: None })
+        }
+        Over::Udp => {
+            let socket = socket(args, to)?;
+            socket.connect(&to.into()).with_context(failed)?;
+            let socket = UdpSocket::from(socket);
+            socket.send(&[0; MARKER_BYTES]).with_context(failed)?;
+            Ok(Channel::Datagrams { socket, buffer: Vec::new(), got: 0 })
+        }
+        Over::Sctp | Over::SctpUdp => {
+            let local = if args.bind.is_empty() { vec![address_towards(to)?] } else { args.bind.clone() };
+            let mode = Mode::Send { host: to.ip(), port: to.port(), seconds: 0.0, size: args.length() };
+            let talk = Talk::connect(&options(args, local, mode), to.ip(), to.port()).with_context(failed)?;
+            Ok(Channel::Messages { talk: Box::new(talk), message: Bytes::new() })
+        }
+    }
+}
+
+/// A socket of the kernel's for this address, its buffers as wanted.
+fn socket(args: &Ttcp, address: SocketAddr) -> Result<Socket> {
+    let (kind, protocol) = match args.over() {
+        Over::Mptcp => (Type::STREAM, Protocol::MPTCP),
+        Over::Udp => (Type::DGRAM, Protocol::UDP),
+        _ => (Type::STREAM, Protocol::TCP),
+    };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol));
+    let socket = socket.with_context(|| format!("the kernel has no such socket: {:?}", args.over()))?;
+    if let Some(bytes) = args.buffer {
+        socket.set_send_buffer_size(bytes as usize)?;
+        socket.set_recv_buffer_size(bytes as usize)?;
+    }
+    Ok(socket)
+}
+
+/// Of our own stack.
+fn options(args: &Ttcp, local: Vec<IpAddr>, mode: Mode) -> Options {
+    let carrier = if args.over() == Over::Sctp { CarrierKind::Ip } else { CarrierKind::Udp };
+    let mut options = Options::new(carrier, local, mode);
+    (options.udp_port, options.peer_udp_port) = (args.udp_port, args.peer_udp_port);
+    if let Some(bytes) = args.buffer {
+        options.buffer = (bytes as usize).max(args.length());
+    }
+    options
+}
+
+/// The address of ours that packets to another bear.
+fn address_towards(to: SocketAddr) -> Result<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to).with_context(|| format!("no way leads to {to}"))?;
+    Ok(socket.local_addr()?.ip())
+}
+
+impl Channel {
+    /// Hands a buffer over; false when a receiver has left that had enough.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub(super) fn send(&mut self, buffer: &Bytes) -> Result<bool> {
+        match self {
+            Self::Stream { stream, .. } => match stream.write_all(buffer) {
+                Err(error) if has_left(&error) => return Ok(false),
+                outcome => outcome.context("cannot send")?,
+            },
+            Self::Datagrams { socket, .. } => send_datagram(socket, buffer)?,
+            Self::Messages { talk, .. } => talk.send(buffer)?,
+        }
+        Ok(true)
+    }
+
+    /// What came next, in the pieces that the transport gives; nothing at the end.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub(super) fn receive(&mut self) -> Result<&[u8]> {
+        match self {
+            Self::Stream { stream, buffer, .. } => {
+                let got = stream.read(buffer).context("cannot receive")?;
+                Ok(&buffer[..got])
+            }
+            Self::Datagrams { socket, buffer, got: first } => {
+                let got = match std::mem::take(first) {
+                    0 => socket.recv(buffer).context("cannot receive")?,
+                    got => got,
+                };
+                Ok(if got > MARKER_BYTES { &buffer[..got] } else { &[] })
+            }
+            Self::Messages { talk, message } => {
+                *message = talk.receive()?.unwrap_or_default();
+                Ok(message)
+            }
+        }
+    }
+
+    /// Ends in order: what was handed over arrives, or, over UDP, the end is told.
+    ///
+    /// # Errors
+    /// When the network fails.
+    pub(super) fn finish(self) -> Result<()> {
+        match self {
+            Self::Stream { .. } => Ok(()),
+            Self::Datagrams { socket, .. } => {
+                // A receiver has no peer to tell, and who has the end already is gone.
+                for _ in 0..if socket.peer_addr().is_ok() { END_MARKERS } else { 0 } {
+                    let _ = socket.send(&[0; MARKER_BYTES]);
+                    std::thread::sleep(MARKER_PAUSE);
+                }
+                Ok(())
+            }
+            Self::Messages { talk, .. } => talk.close(),
+        }
+    }
+}
+
+/// Whether the other end has closed its socket.
+fn has_left(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+/// Sends a datagram; where the interface has no room, when it has.
+fn send_datagram(socket: &UdpSocket, datagram: &[u8]) -> Result<()> {
+    loop {
+        match socket.send(datagram) {
+            Ok(sent) => {
+                ensure!(sent == datagram.len(), "a datagram was cut to {sent} bytes");
+                return Ok(());
+            }
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => std::thread::sleep(ROOM_PAUSE),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => bail!("nobody receives there"),
+            Err(error) => return Err(error).context("cannot send"),
+        }
+    }
+}
