@@ -261,10 +261,14 @@ impl Path {
 
     /// A round trip of a chunk up to `seq` was measured; `next` is the next chunk to be sent.
     pub(crate) fn on_round_trip(&mut self, seq: Seq, rtt: Duration, next: Seq, timing: &Timing) {
-        //= rfc9260#6.3.1-1 6.3.1-2
+        //= rfc9260#6.3.1-1
         if seq >= self.rtt_from {
             self.rto.on_sample(rtt, timing);
             self.rtt_from = next;
+        } else if self.rto.is_surprised_by(rtt) {
+            // RFC 9260 section 6.3.1 (C4) wants no more than one measurement each round trip. But a queue that fills makes that
+            // one longer than the timeout before it ends, and T3 would expire for nothing.
+            self.rto.on_sample(rtt, timing);
         }
     }
 

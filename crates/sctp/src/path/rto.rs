@@ -46,6 +46,11 @@ impl Rto {
         self.rto = (srtt + self.rttvar * 4).clamp(timing.rto_min, timing.rto_max);
     }
 
+    /// Whether this is more than three quarters of the way from what is usual to the timeout.
+    pub(crate) fn is_surprised_by(&self, rtt: Duration) -> bool {
+        self.srtt.is_some_and(|srtt| rtt > srtt + self.rttvar * 3)
+    }
+
     /// The timer expired: back off (rule E2).
     pub(crate) fn on_timeout(&mut self, timing: &Timing) {
         self.rto = (self.rto * 2).min(timing.rto_max);
@@ -79,6 +84,16 @@ mod tests {
         assert_eq!(rto.rto(), timing.rto_initial);
         rto.on_sample(MS(100), &timing);
         assert_eq!((rto.srtt(), rto.rto()), (Some(MS(100)), MS(300)));
+    }
+
+    #[test]
+    fn three_quarters_of_the_way_to_the_timeout_are_a_surprise() {
+        let timing = Timing { rto_min: MS(1), ..Timing::default() };
+        let mut rto = Rto::new(&timing);
+        assert!(!rto.is_surprised_by(MS(500)), "nothing is known yet");
+        rto.on_sample(MS(100), &timing);
+        assert_eq!(rto.rto(), MS(300));
+        assert!(!rto.is_surprised_by(MS(250)) && rto.is_surprised_by(MS(251)));
     }
 
     #[test]

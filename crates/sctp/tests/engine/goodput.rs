@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use sctp::{AssociationConfig, EndpointConfig};
-use sim::{Conversation, LinkConfig, Loss};
+use base::Time;
+use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Timing};
+use sim::{Conversation, LinkConfig, Loss, LossPlace};
 
 use crate::support::{seconds, two_with};
 
@@ -42,4 +43,51 @@ fn goodput_under_one_percent_of_loss_is_not_below_half_of_the_square_root_law() 
     let law = 1.22 * 1452.0 * 8.0 / (0.020 * 0.1);
     eprintln!("1 % loss: {:.2} Mbit/s, {:.2} of 1.22 MSS/(RTT sqrt p)", rate / 1e6, rate / law);
     assert!(rate >= law / 2.0, "{rate} bit/s where the law says {law}");
+}
+
+/// 1.5 Mbit/s, 35 ms each way, 50 packets: how long so many bytes take from connect to the last, and T3 timeouts.
+fn slow_link(seed: u64, congestion: CongestionAlgorithm, loss: f64, bytes: u64) -> (Duration, u64) {
+    let timing = Timing { rto_min: Duration::from_millis(150), ..Timing::default() };
+    let association = AssociationConfig { timing, congestion, ..AssociationConfig::default() };
+    let link = LinkConfig {
+        rate: 1_500_000,
+        delay: Duration::from_millis(35),
+        queue_packets: 50,
+        queue_bytes: usize::MAX,
+        loss: if loss > 0.0 { Loss::Uniform(loss) } else { Loss::None },
+        loss_place: LossPlace::BeforeQueue,
+        ..LinkConfig::default()
+    };
+    let config = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
+    let mut t = two_with(seed, link, config);
+    t.world.checks = false;
+    t.world.host_mut(t.b).app.template.keeps = false;
+    t.connect_with(association, Conversation { bulk: bytes, ..Conversation::default() });
+    t.run_to_established();
+    let (a, b) = (t.a, t.b);
+    let is_there = t.world.run_until(t.world.now() + seconds(3600), |world| {
+        world.host(b).app.conversations.values().all(|talk| talk.received_bytes >= bytes)
+    });
+    assert!(is_there);
+    let host = t.world.host(a);
+    let id = *host.app.conversations.keys().next().expect("an association");
+    let timeouts = host.endpoint.info(id).expect("an association").counters.timeouts;
+    (t.world.now() - Time::ZERO, timeouts)
+}
+
+#[test]
+fn a_queue_that_fills_in_slow_start_makes_no_timeout() {
+    for seed in 1..=5 {
+        let (took, timeouts) = slow_link(seed, CongestionAlgorithm::Rfc9260, 0.0, 512_000);
+        assert_eq!(timeouts, 0, "seed {seed}: {took:?}");
+    }
+}
+
+#[test]
+fn where_a_tenth_is_lost_a_loss_tolerant_transfer_takes_a_fifth_more_than_the_link_at_most() {
+    let took = |seed| slow_link(seed, CongestionAlgorithm::LossTolerant, 0.1, 2_000_000).0;
+    let mean = (1..=5).map(took).sum::<Duration>() / 5;
+    // 1444 bytes of 1500 are the file's.
+    let link = Duration::from_secs_f64(2_000_000.0 * 8.0 / 1.5e6 * 1500.0 / 1444.0);
+    assert!(mean < link * 6 / 5, "{mean:?}, the link alone {link:?}");
 }

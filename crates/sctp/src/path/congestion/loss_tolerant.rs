@@ -26,10 +26,13 @@ const PROBE_RTT: Duration = Duration::from_millis(200);
 const STARTUP_PERCENT: u64 = 289;
 /// Gains on the rate, one for each round trip: one looks for more, one lets the queue drain.
 const CYCLE_PERCENT: [u64; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
-/// Losses up to this share of a round, in percent, may be noise if no queue stands.
+/// Losses of this probability, in percent, may be noise if no queue stands.
 const MAX_NOISE_PERCENT: usize = 10;
-/// Losses up to this share of a round, in percent, are forgiven even if a queue stands.
+/// Losses of this probability, in percent, are forgiven even if a queue stands.
 const MAX_QUEUED_PERCENT: usize = 2;
+/// Standard deviations by which the losses of a round must pass what is forgiven: in a round of ten packets a tenth is often
+/// none, and often two.
+const CHANCE_DEVIATIONS: f64 = 2.0;
 /// What is left of the ceiling after a round of congestion.
 const BACK_OFF: f64 = 0.7;
 
@@ -137,13 +140,12 @@ impl LossTolerant {
     /// Whether the losses of the round were noise or congestion.
     fn judge_losses(&mut self) {
         let round = self.round;
-        let percent = round.lost * 100 / (round.lost + round.delivered).max(1);
         let queued = match (round.least_rtt, self.min_rtt) {
             (Some(now), Some((least, _))) => now > least + least / 4,
             _ => false,
         };
         let most = if queued { MAX_QUEUED_PERCENT } else { MAX_NOISE_PERCENT };
-        if percent > most {
+        if exceeds(round.lost / self.mtu, (round.lost + round.delivered) / self.mtu, most) {
             self.lower_ceiling(round.most_flight);
         } else if let Some(ceiling) = &mut self.ceiling {
             *ceiling += (*ceiling / 16).max(self.mtu);
@@ -199,6 +201,15 @@ impl LossTolerant {
         // Some packets more, for SACKs that come late or together.
         Some((target + 3 * self.mtu).min(self.ceiling.unwrap_or(usize::MAX)).max(4 * self.mtu))
     }
+}
+
+/// Whether so many lost packets of a round are more than chance makes of a probability of `percent`: by more than
+/// [`CHANCE_DEVIATIONS`]. A round of few packets proves little.
+fn exceeds(lost: usize, all: usize, percent: usize) -> bool {
+    let p = percent as f64 / 100.0;
+    let expected = all as f64 * p;
+    let deviation = (expected * (1.0 - p)).sqrt();
+    lost as f64 > expected + CHANCE_DEVIATIONS * deviation
 }
 
 impl CongestionControl for LossTolerant {
@@ -318,9 +329,16 @@ mod tests {
     }
 
     #[test]
+    fn a_tenth_of_the_packets_is_noise_however_chance_deals_it_out_to_short_rounds() {
+        assert!(!exceeds(2, 10, MAX_NOISE_PERCENT) && exceeds(3, 10, MAX_NOISE_PERCENT));
+        assert!(!exceeds(115, 1000, MAX_NOISE_PERCENT) && exceeds(120, 1000, MAX_NOISE_PERCENT));
+        assert!(!exceeds(0, 0, MAX_NOISE_PERCENT));
+    }
+
+    #[test]
     fn more_loss_than_noise_makes_is_congestion_even_without_delay() {
         let mut c = cruising();
-        (8..10).for_each(|n| round(&mut c, n, 100, 12_000));
+        (8..10).for_each(|n| round(&mut c, n, 100, 20_000));
         assert!(c.ceiling.is_some());
         (10..60).for_each(|n| round(&mut c, n, 100, 0));
         assert_eq!(c.ceiling, None);
