@@ -167,6 +167,9 @@ pub struct Timing {
     pub rto_initial: Duration,
     /// Least RTO (RTO.Min).
     pub rto_min: Duration,
+    /// Least time by which the RTO exceeds the smoothed round trip: the clock granularity G of RFC 9260 section 6.3.1, C1, and RFC
+    /// 6298 section 2, made longer than what hosts and queues add now and then.
+    pub rto_margin: Duration,
     /// Greatest RTO (RTO.Max).
     pub rto_max: Duration,
     /// How long a SACK may wait for company; more than 500 ms counts as 500 ms (RFC 9260 section 6.2).
@@ -181,6 +184,13 @@ pub struct Timing {
     /// `None`: never, data goes back to the primary path once that works again. Less than PFMR, or than Path.Max.Retrans
     /// without PFMR, counts as that.
     pub primary_switchover_max_retrans: Option<u8>,
+    /// How long the primary path must have worked again after a failure before data goes back to it; twice as long after each
+    /// further failure, up to 16 times, until it has worked for a minute.
+    pub primary_return: Duration,
+    /// Whether a path on which nothing was heard for two round trips, while data is in flight there, is doubted at once: another
+    /// active path then carries the earliest chunk, and if that is acknowledged and a HEARTBEAT on the silent path is not answered,
+    /// the path counts a timeout. In place of the tail-loss probe wherever there is another active path.
+    pub doubts_silence: bool,
     /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
     pub association_max_retrans: u8,
     /// How long a shutdown may take in all (T5-shutdown-guard).
@@ -193,6 +203,7 @@ impl Default for Timing {
         Timing {
             rto_initial: Duration::from_secs(1),
             rto_min: Duration::from_secs(1),
+            rto_margin: Duration::ZERO,
             rto_max: Duration::from_secs(60),
             sack_delay: Duration::from_millis(200),
             heartbeat_interval: Duration::from_secs(30),
@@ -201,6 +212,9 @@ impl Default for Timing {
             potentially_failed_max_retrans: Some(0),
             //= rfc7829#5-8
             primary_switchover_max_retrans: None,
+            //= rfc9260#6.4-1
+            primary_return: Duration::ZERO,
+            doubts_silence: false,
             association_max_retrans: 10,
             //= rfc9260#9.2-12
             shutdown_guard: Duration::from_secs(300),

@@ -2,7 +2,7 @@
 //!
 //! Follows changes by listing anew; what they mean for connections is for `roaming`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -29,6 +29,8 @@ pub(crate) struct AddressBook {
     monitor: Monitor,
     interfaces: BTreeMap<IpAddr, u32>,
     usable: Vec<IpAddr>,
+    /// Addresses without a link, when that was last asked.
+    down: BTreeSet<IpAddr>,
     mtu: u16,
     /// Whether loopback addresses are our own like others.
     loopback: bool,
@@ -40,7 +42,8 @@ impl AddressBook {
     pub(crate) fn open(loopback: bool) -> Result<AddressBook> {
         let monitor = Monitor::open(&SKIPPED).context("cannot watch this host's addresses")?;
         let (interfaces, usable, mtu) = (BTreeMap::new(), Vec::new(), MTU_USUAL as u16);
-        let mut book = AddressBook { monitor, interfaces, usable, mtu, loopback };
+        let down = BTreeSet::new();
+        let mut book = AddressBook { monitor, interfaces, usable, down, mtu, loopback };
         book.list().context("cannot list this host's addresses")?;
         Ok(book)
     }
@@ -91,6 +94,17 @@ impl AddressBook {
     /// The addresses that peers may use, of both families.
     pub(crate) fn usable(&self) -> &[IpAddr] {
         &self.usable
+    }
+
+    /// The addresses whose links have gone down, and those whose links have come up, since this was last asked.
+    pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
+        let down: BTreeSet<IpAddr> =
+            self.interfaces.keys().copied().filter(|address| !self.usable.contains(address)).collect();
+        let fallen = down.difference(&self.down).map(|address| (*address, false));
+        let risen = self.down.difference(&down).filter(|address| self.usable.contains(address));
+        let changes = fallen.chain(risen.map(|address| (*address, true))).collect();
+        self.down = down;
+        changes
     }
 
     /// The addresses to offer.

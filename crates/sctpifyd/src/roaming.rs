@@ -18,11 +18,30 @@ impl Shard {
     /// The host's addresses have changed.
     pub(crate) fn follow_addresses(&mut self) {
         self.keep_addresses();
+        self.follow_links();
         let own = self.connections.iter().filter(|(_, c)| c.roams && c.lane.is_none());
         let own = own.map(|(_, c)| c.association);
         let roaming: Vec<AssociationId> = own.chain(self.trunks.iter().map(|(id, _)| id)).collect();
         for association in roaming {
             self.follow_addresses_of(association);
+        }
+    }
+
+    /// Links went down or came up: no timer has to find that out.
+    fn follow_links(&mut self) {
+        let changes = self.addresses.take_link_changes();
+        if changes.is_empty() {
+            return;
+        }
+        tracing::info!(?changes, "links of our addresses");
+        let connections = self.connections.iter().filter(|(_, c)| c.lane.is_none());
+        let associations =
+            connections.map(|(_, c)| c.association).chain(self.trunks.iter().map(|(id, _)| id));
+        let associations: Vec<AssociationId> = associations.collect();
+        for (association, (address, is_up)) in
+            associations.iter().flat_map(|id| changes.iter().map(|change| (*id, *change)))
+        {
+            self.engine.set_local_link(self.now, association, address, is_up);
         }
     }
 

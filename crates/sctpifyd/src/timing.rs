@@ -21,6 +21,11 @@ const STREAMS: u16 = 1;
 const INIT_RTO: Duration = Duration::from_millis(100);
 /// Idle connections whose paths are probed each second; more make all probes rarer.
 const CONNECTIONS_PER_SECOND: usize = 64;
+/// How much later than the round trip an acknowledgement may come before it counts as lost: five times the peer's delay, and more
+/// than a busy host adds. Linux allows 200 ms.
+const RTO_MARGIN: Duration = Duration::from_millis(100);
+/// How long a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
+const PRIMARY_RETURN: Duration = Duration::from_secs(5);
 /// The longest pause between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 /// INITs after which the race timer, three seconds at most, has ended the wait in any case.
@@ -37,13 +42,16 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
         Peer::Native => Timing::default(),
         Peer::Shim => Timing {
             rto_initial: Duration::from_millis(300),
-            rto_min: Duration::from_millis(150),
+            rto_min: RTO_MARGIN,
+            rto_margin: RTO_MARGIN,
             rto_max: Duration::from_secs(5),
             sack_delay: Duration::from_millis(20),
             heartbeat_interval: heartbeat_interval(connections),
             path_max_retrans: 4,
             potentially_failed_max_retrans: Some(0),
             primary_switchover_max_retrans: None,
+            primary_return: PRIMARY_RETURN,
+            doubts_silence: true,
             association_max_retrans: OUTAGE_RETRANS,
             shutdown_guard: Duration::from_secs(60),
         },

@@ -64,6 +64,21 @@ impl Association {
         Ok(())
     }
 
+    /// The link of one of our addresses went down or came up.
+    pub(crate) fn on_local_link(&mut self, address: IpAddr, is_up: bool, ctx: &mut Context<'_>) {
+        for index in self.paths.indices() {
+            let path = self.paths.get_mut(index);
+            if path.route.local != address || !path.is_confirmed() {
+                continue;
+            }
+            if is_up {
+                path.ask_anew(ctx.now, &self.config.timing);
+            } else {
+                self.on_dead_path(index);
+            }
+        }
+    }
+
     /// All our addresses but this one have gone. What was asked for and not sent is forgotten; a request that is out is sent
     /// again from the new address, since none may overtake it.
     fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
@@ -182,7 +197,7 @@ impl Association {
         self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
         self.errors = 0;
         if self.paths.get(pending.path).is_confirmed() {
-            let transition = self.paths.get_mut(pending.path).on_success();
+            let transition = self.paths.get_mut(pending.path).on_success(ctx.now, &self.config.timing);
             self.report_transition(pending.path, transition);
         }
         let refusal = refusal_in(ack);

@@ -118,7 +118,7 @@ impl Association {
         }
         let (has_new, has_old) = (self.counters.data_sent > new, self.counters.data_retransmitted > again);
         if has_new || has_old {
-            self.arm_probe(path, ctx.now);
+            self.arm_probe(path, true, ctx.now);
             self.prove_mtu_if_busy(path, ctx);
         }
         let ecn = if has_new && !has_old { self.ecn_of_new_data(path) } else { Ecn::NotEct };
@@ -152,12 +152,15 @@ impl Association {
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
     fn room_for_old(&mut self, path: PathIndex) -> usize {
-        if self.tail_probe.is_none() && !self.outstanding.has_lost() {
+        if self.tail_probe.is_none() && self.detour.is_none() && !self.outstanding.has_lost() {
             return 0;
         }
         let header = wire::COMMON_HEADER_LEN + self.auth_overhead();
         let room = |fragment: &Fragment, chunk: usize| header + wire::padded(chunk + fragment.payload.len());
         let chunk = self.data_header_len();
+        if let Some(fragment) = self.detouring(path).and_then(|seq| self.outstanding.unfinished(seq)) {
+            return room(fragment, chunk);
+        }
         if self.tail_probe == Some(path) {
             return self.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
         }
@@ -181,7 +184,7 @@ impl Association {
         if self.forward.is_due() {
             return Some(self.paths.current());
         }
-        if let Some(path) = self.probed_path() {
+        if let Some(path) = self.detour_path().or_else(|| self.probed_path()) {
             return Some(path);
         }
         if let Some(path) = self.copy_path() {
@@ -225,6 +228,7 @@ impl Association {
         if self.state.sends_data() && !has_heartbeat {
             //= rfc3758#3.5-16
             self.fill_forward(path, &mut packet, now);
+            self.fill_detour(path, &mut packet, now);
             self.fill_tail_probe(path, &mut packet, now);
             self.fill_copies(path, &mut packet, now);
             //= rfc9260#6.10-4

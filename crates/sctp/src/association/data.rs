@@ -116,6 +116,9 @@ impl Association {
         for (index, acks) in acks.iter().enumerate() {
             self.on_path_acks(PathIndex(index), acks, flights[index], advanced, ctx);
         }
+        if self.paths.iter().any(|(_, path)| path.doubt.is_some()) {
+            self.hear_witnesses(ctx.now);
+        }
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.counters.bytes_acknowledged += acknowledged as u64;
         // One that was overtaken by another, perhaps on another path, knows an older window.
@@ -129,7 +132,7 @@ impl Association {
         if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
             self.errors = 0;
         } else if advanced {
-            self.on_forward_answered();
+            self.on_forward_answered(ctx.now);
         }
         self.limited.on_cumulative(self.outstanding.first());
         //= rfc3758#3.5-5
@@ -206,11 +209,11 @@ impl Association {
         }
         if acks.bytes > 0 {
             self.paths.get_mut(index).ecn.on_acknowledged();
-            self.arm_probe(index, ctx.now);
+            self.arm_probe(index, false, ctx.now);
         }
         let path = self.paths.get_mut(index);
         if acks.proves_path {
-            let transition = path.on_success();
+            let transition = path.on_success(ctx.now, &self.config.timing);
             self.report_transition(index, transition);
             self.on_heard(index);
         }

@@ -80,9 +80,12 @@ impl Association {
             let is_new = !path.is_confirmed();
             //= rfc9260#8.1-6
             self.errors = 0;
-            let transition = path.on_success();
+            let transition = path.on_success(ctx.now, &self.config.timing);
             self.report_transition(index, transition);
             self.on_heard(index);
+            if self.paths.get(index).t3.is_some() {
+                self.arm_probe(index, true, ctx.now);
+            }
             // Another path may be needed at any moment: its MTU had better be known then.
             if is_new {
                 self.paths.get_mut(index).pmtu.suspect(false, ctx.now, ctx.random);

@@ -13,6 +13,7 @@ mod buffers;
 mod copying;
 mod coupling;
 mod data;
+mod doubt;
 mod ecn;
 mod heartbeat;
 mod idle;
@@ -152,6 +153,8 @@ pub(crate) struct Association {
     window_probe: WindowProbe,
     /// The path whose last chunk is to be sent once more: a tail-loss probe.
     tail_probe: Option<PathIndex>,
+    /// A chunk in flight on a silent path that is to go by another one.
+    detour: Option<doubt::Detour>,
     pressure: Pressure,
     /// Bytes that may wait to be sent or be in flight.
     send_limit: usize,
@@ -298,6 +301,7 @@ impl Association {
             peer_rwnd: birth.peer_rwnd as usize,
             window_probe: WindowProbe::No,
             tail_probe: None,
+            detour: None,
             pressure: Pressure::Calm,
             send_limit: birth.config.buffer_start.min(birth.config.send_buffer),
             writable_wanted: false,
@@ -634,11 +638,7 @@ impl Association {
 
     /// The path leads nowhere for now. Where no other takes its place T3 keeps the pace of what is tried.
     fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
-        let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
-        self.report_transition(index, transition);
-        if self.paths.current() != index {
-            self.mark_lost_on(index);
-        }
+        self.on_dead_path(index);
         // RFC 1122 section 3.2.3.1 of routes: an unreachable host is "only a hint", for a route may come back; but when the
         // peer's own host says that nobody is there, nobody is.
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
@@ -646,6 +646,15 @@ impl Association {
         if is_final && self.paths.iter().all(|(_, p)| is_out(p)) {
             self.send_abort(&AbortCause::default(), ctx);
             self.close(CloseReason::LostContact);
+        }
+    }
+
+    /// Nothing gets through on a path, for certain.
+    fn on_dead_path(&mut self, index: PathIndex) {
+        let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
+        self.report_transition(index, transition);
+        if self.paths.current() != index {
+            self.mark_lost_on(index);
         }
     }
 

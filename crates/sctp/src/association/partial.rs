@@ -117,10 +117,10 @@ impl Association {
     }
 
     /// A SACK has passed chunks that were given up: the peer lives.
-    pub(super) fn on_forward_answered(&mut self) {
+    pub(super) fn on_forward_answered(&mut self, now: Time) {
         self.errors = 0;
         let current = self.paths.current();
-        let transition = self.paths.get_mut(current).on_success();
+        let transition = self.paths.get_mut(current).on_success(now, &self.config.timing);
         self.report_transition(current, transition);
     }
 

@@ -64,7 +64,10 @@ impl Association {
         }
         if probe {
             self.doubt_mtu(index, self.outstanding.flight(index), false, ctx);
-            self.on_probe_timeout(index, now);
+            match self.witness(index) {
+                Some(witness) => self.on_silence(index, witness, now),
+                None => self.on_probe_timeout(index, now),
+            }
         }
     }
 
@@ -142,12 +145,18 @@ impl Association {
         }
     }
 
-    /// Data was sent or acknowledged on a path. Probes of the peer's window have their own rhythm.
-    pub(super) fn arm_probe(&mut self, index: PathIndex, now: Time) {
+    /// Data was sent (`since_sent`) or acknowledged on a path. Probes of the peer's window have their own rhythm.
+    pub(super) fn arm_probe(&mut self, index: PathIndex, since_sent: bool, now: Time) {
         let flight = if self.window_probe == WindowProbe::No { self.outstanding.flight(index) } else { 0 };
         let ack_delay = self.config.timing.sack_delay;
+        let doubts = self.witness(index).is_some();
         let path = self.paths.get_mut(index);
-        path.sending.arm_probe(path.srtt(), flight, ack_delay, now);
+        let srtt = path.srtt();
+        if doubts {
+            path.sending.arm_doubt(srtt, flight, ack_delay, now, since_sent);
+        } else {
+            path.sending.arm_probe(srtt, flight, ack_delay, now);
+        }
     }
 
     /// T3 runs anew after an acknowledgement (RFC 9260 section 6.3.2, R3). With little in flight and nothing to follow, no

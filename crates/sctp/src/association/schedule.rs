@@ -156,8 +156,10 @@ impl Association {
             let paths = carrying().filter(|&i| self.slowness(i) <= least.saturating_mul(2));
             return paths.min_by_key(|&i| (!self.window_allows(i), self.slowness(i)));
         }
-        let active = self.paths.get(last).state() == PathState::Active;
-        Some(if active { last } else { self.paths.alternate(last) })
+        // RFC 9260 section 6.4: where the path in use has changed, what was lost on the old one MAY go by the new one. If it
+        // changed because the old one was silent, though no timeout has said so yet, all else would be lost again.
+        let stays = last == self.paths.current() && self.paths.get(last).state() == PathState::Active;
+        Some(if stays { last } else { self.paths.alternate(last) })
     }
 
     /// DATA came by `path`. The SACK for it will go back by the path that DATA last came by (RFC 9260 section 6.4). Where

@@ -104,6 +104,10 @@ impl Association {
             if matches!(self.state, State::Closed) {
                 return;
             }
+            self.judge_doubt(index, ctx);
+            if self.paths.get_mut(index).ends_watch(ctx.now) {
+                self.choose_path();
+            }
             if self.paths.get_mut(index).expire_heartbeat(ctx.now, &self.config.timing, ctx.random) {
                 self.on_heartbeat_lost(index);
             }

@@ -67,6 +67,13 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::MoveTo(address))
     }
 
+    /// The link of one of our addresses went down or came up. Nothing is sent from an address whose link is down while another
+    /// works, and what was in flight there is sent again elsewhere at once. The peer is not told. Once the link is up again
+    /// heartbeats must be answered before data goes there.
+    pub fn set_local_link(&mut self, now: Time, id: AssociationId, address: IpAddr, is_up: bool) {
+        self.with(id, now, |a, ctx| a.on_local_link(address, is_up, ctx));
+    }
+
     fn change_address(
         &mut self,
         now: Time,

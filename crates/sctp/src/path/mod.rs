@@ -31,6 +31,12 @@ use ecn::PathEcn;
 use rebinding::Rebinding;
 use rto::Rto;
 
+/// A failure this long after the last recovery is the first one again.
+const FAILURES_COUNT: Duration = Duration::from_secs(60);
+
+/// How often the time for which a path is watched after a failure doubles.
+const HOLD_DOUBLINGS: u32 = 4;
+
 /// The place of a path in its association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PathIndex(pub(crate) usize);
@@ -48,6 +54,17 @@ struct Probe {
     nonce: u64,
     sent_at: Time,
     deadline: Time,
+}
+
+/// A path that has been silent while data was in flight on it, and another one was asked why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// The chunk that another path carries now.
+    pub(crate) seq: Seq,
+    /// Until when an answer on the doubted path is waited for.
+    pub(crate) judge_at: Time,
+    /// The peer has that chunk.
+    pub(crate) is_received: bool,
 }
 
 /// What a path counts.
@@ -86,6 +103,12 @@ pub(crate) struct Path {
     pub(crate) sending: Sending,
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
+    pub(crate) doubt: Option<Doubt>,
+    /// It works again after a failure, and, being the primary path, may be used again from then on.
+    pub(crate) return_at: Option<Time>,
+    /// When it last worked again after a failure, and how many failures there were, none a minute after the one before.
+    recovered_at: Time,
+    recoveries: u32,
     probe: Option<Probe>,
     next_heartbeat: Time,
     last_data: Time,
@@ -133,6 +156,10 @@ impl Path {
             rto: Rto::new(timing),
             sending: Sending::new(congestion, packet),
             t3: None,
+            doubt: None,
+            return_at: None,
+            recovered_at: now,
+            recoveries: 0,
             probe: None,
             next_heartbeat: now,
             last_data: now,
@@ -209,14 +236,51 @@ impl Path {
     //= rfc9260#8.3-9
     //= rfc7829#3.2-14
     //= rfc9260#8.3-9
-    pub(crate) fn on_success(&mut self) -> Option<Transition> {
+    pub(crate) fn on_success(&mut self, now: Time, timing: &Timing) -> Option<Transition> {
         if self.retired {
             return None;
         }
         self.errors = 0;
+        self.end_doubt();
         let from = std::mem::replace(&mut self.state, PathState::Active);
+        if from != self.state && std::mem::replace(&mut self.confirmed, true) {
+            self.on_recovery(now, timing);
+        }
         self.confirmed = true;
         (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// It works again after a failure: for how long it is watched before it is trusted.
+    fn on_recovery(&mut self, now: Time, timing: &Timing) {
+        if now - self.recovered_at > FAILURES_COUNT {
+            self.recoveries = 0;
+        }
+        let hold = timing.primary_return * (1 << self.recoveries.min(HOLD_DOUBLINGS));
+        self.recoveries = self.recoveries.saturating_add(1);
+        self.recovered_at = now;
+        self.return_at = (!hold.is_zero()).then(|| now + hold);
+    }
+
+    /// Whether the time for which it is watched is over, if it was.
+    pub(crate) fn ends_watch(&mut self, now: Time) -> bool {
+        let is_over = self.return_at.is_some_and(|at| at <= now);
+        if is_over {
+            self.return_at = None;
+        }
+        is_over
+    }
+
+    /// When a doubt becomes a failure.
+    #[inline]
+    pub(crate) fn doubted_until(&self) -> Time {
+        self.doubt.filter(|doubt| doubt.is_received).map_or(Time::NEVER, |doubt| doubt.judge_at)
+    }
+
+    /// The path was heard: its silence was not its own fault, or is over.
+    fn end_doubt(&mut self) {
+        if self.doubt.take().is_some() {
+            self.sending.on_probe_answered();
+        }
     }
 
     /// The path carries nothing from now on.
@@ -226,6 +290,7 @@ impl Path {
         self.state = PathState::Inactive;
         self.stop_data_timers();
         self.rebinding = Rebinding::default();
+        (self.doubt, self.return_at) = (None, None);
         self.probe = None;
         self.next_heartbeat = Time::NEVER;
     }
@@ -233,6 +298,7 @@ impl Path {
     /// A timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3).
     pub(crate) fn on_error(&mut self, timing: &Timing) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
+        self.end_doubt();
         let from = self.state;
         let pf = timing.potentially_failed_max_retrans;
         //= rfc9260#8.2-2
@@ -241,6 +307,9 @@ impl Path {
         } else if self.state == PathState::Active && pf.is_some_and(|pf| self.errors > pf) {
             //= rfc7829#3.2-2
             self.state = PathState::PotentiallyFailed;
+        }
+        if self.state != PathState::Active {
+            self.return_at = None;
         }
         (from != self.state).then_some(Transition { from, to: self.state })
     }
@@ -385,6 +454,13 @@ impl Path {
         }
     }
 
+    /// The same, whatever was asked and not answered before: that could not be answered.
+    pub(crate) fn ask_anew(&mut self, now: Time, timing: &Timing) {
+        self.probe = None;
+        self.rto.on_new_timing(timing);
+        self.request_heartbeat(now);
+    }
+
     /// Its part of new data from now on.
     pub(crate) fn set_weight(&mut self, weight: NonZeroU16) {
         self.options.weight = Some(weight);
@@ -429,7 +505,8 @@ impl Path {
             (true, None) => self.next_heartbeat,
         };
         let size = if heartbeats && self.may_probe_size() { self.pmtu.next_timeout() } else { Time::NEVER };
-        let size = size.min(self.rebinding.next_timeout());
+        let watch = self.doubted_until().min(self.return_at.unwrap_or(Time::NEVER));
+        let size = size.min(self.rebinding.next_timeout()).min(watch);
         self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(size).min(self.sending.next_timeout())
     }
 
@@ -458,5 +535,35 @@ impl Path {
             retransmissions: self.counters.retransmissions,
             timeouts: self.counters.timeouts,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For how many seconds the path is watched after a failure that ends then.
+    fn watched_after_failure(path: &mut Path, at_s: u64, timing: &Timing) -> u64 {
+        let now = Time::from_millis(1000 * at_s);
+        path.on_error(timing);
+        assert_eq!((path.state(), path.return_at), (PathState::PotentiallyFailed, None));
+        path.on_success(now, timing);
+        path.return_at.map_or(0, |at| (at - now).as_secs())
+    }
+
+    #[test]
+    fn each_failure_doubles_the_time_for_which_a_path_is_watched_until_it_has_worked_for_a_minute() {
+        let timing = Timing { primary_return: Duration::from_secs(5), ..Timing::default() };
+        let route = Route {
+            local: "10.0.1.1".parse().unwrap(),
+            remote: "10.0.1.2".parse().unwrap(),
+            carrier: Carrier::Ip,
+        };
+        let mut path = Path::new(route, 1500, CongestionAlgorithm::default(), Time::ZERO, &timing);
+        path.confirm(Time::ZERO, &timing, &mut Random::new([1; 32]));
+        let times = [100, 101, 102, 103, 104, 105, 106, 166, 227];
+        let watched = times.map(|at_s| watched_after_failure(&mut path, at_s, &timing));
+        assert_eq!(watched, [5, 10, 20, 40, 80, 80, 80, 80, 5]);
+        assert_eq!(watched_after_failure(&mut path, 300, &Timing::default()), 0);
     }
 }

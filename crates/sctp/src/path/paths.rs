@@ -162,7 +162,7 @@ impl Paths {
     //= rfc7829#3.2-3 3.2-4 3.2-7
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
-        let chosen = if self.is_active(self.primary) {
+        let chosen = if self.is_active(self.primary) && self.get(self.primary).return_at.is_none() {
             self.primary
         } else if self.is_active(self.current) {
             self.current
@@ -209,6 +209,11 @@ impl Paths {
         alternate.unwrap_or(self.current)
     }
 
+    /// Another active path, that shares little with `index`.
+    pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
+        self.best_except(index).filter(|&i| i != index && self.is_active(i))
+    }
+
     /// The path in use after this one, around the circle.
     pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
         let following = self.iter().map(|(i, _)| i).find(|i| i.0 > index.0);
@@ -225,14 +230,22 @@ impl Paths {
                 PathState::PotentiallyFailed => 1,
                 PathState::Inactive | PathState::Unconfirmed => 2,
             };
-            //= rfc9260#6.4.1-2
-            let apart = usize::from(path.route.local != avoided.local)
-                + usize::from(path.route.remote != avoided.remote);
-            let itself = *i == avoid;
+            let (itself, apart) = (*i == avoid, apart(&path.route, &avoided));
             //= rfc7829#3.2-8 3.2-9 4-1 4-2 4.1-1 4.1-3 4.1-4
             (state, path.errors(), itself, Reverse(apart), path.srtt().is_none(), path.srtt())
         };
         self.indices().filter(|&i| self.get(i).is_confirmed()).min_by_key(rank)
+    }
+}
+
+/// How little two paths seem to share. Other addresses of the same family are most often on another link; one of the other
+/// family is as often on the same.
+//= rfc9260#6.4.1-2
+fn apart(one: &Route, other: &Route) -> usize {
+    match (one.local != other.local, one.remote != other.remote) {
+        (true, true) if one.local.is_ipv4() == other.local.is_ipv4() => 3,
+        (true, true) => 2,
+        (local, remote) => usize::from(local) + usize::from(remote),
     }
 }
 
@@ -271,9 +284,23 @@ mod tests {
         paths.get_mut(PathIndex(0)).on_error(&Timing::default());
         assert_eq!(paths.choose(), Some(PathIndex(0)));
         assert_eq!(paths.current(), PathIndex(2));
-        paths.get_mut(PathIndex(0)).on_success();
+        paths.get_mut(PathIndex(0)).on_success(Time::ZERO, &Timing::default());
         assert_eq!(paths.choose(), Some(PathIndex(2)));
         assert_eq!(paths.current(), PathIndex(0));
+    }
+
+    #[test]
+    //= rfc9260#6.4.1-2
+    fn of_paths_that_share_no_address_with_the_failed_one_that_of_its_family_is_taken() {
+        let route = |local: &str, remote: &str| Route {
+            local: local.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            carrier: Carrier::Ip,
+        };
+        let failed = route("10.0.1.1", "10.0.1.2");
+        let others = [("10.0.2.1", "10.0.1.2"), ("fd00::1", "fd00::2"), ("10.0.2.1", "10.0.2.2")];
+        let ranks = others.map(|(local, remote)| apart(&route(local, remote), &failed));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
     }
 
     #[test]
@@ -303,7 +330,7 @@ mod tests {
                 paths.switch_over(&timing);
             }
             assert_eq!(paths.primary(), paths.current());
-            paths.get_mut(PathIndex(0)).on_success();
+            paths.get_mut(PathIndex(0)).on_success(Time::ZERO, &Timing::default());
             assert_eq!(paths.choose(), None, "data stays");
         }
     }

@@ -43,7 +43,12 @@ impl Rto {
             }
         };
         self.srtt = Some(srtt);
-        self.rto = (srtt + self.rttvar * 4).clamp(timing.rto_min, timing.rto_max);
+        self.rto = self.measured(srtt, timing);
+    }
+
+    /// SRTT with its margin, within the bounds.
+    fn measured(&self, srtt: Duration, timing: &Timing) -> Duration {
+        (srtt + (self.rttvar * 4).max(timing.rto_margin)).clamp(timing.rto_min, timing.rto_max)
     }
 
     /// Whether this is more than three quarters of the way from what is usual to the timeout.
@@ -59,7 +64,7 @@ impl Rto {
     /// The timeout that was measured, without what the timer has backed off since.
     pub(crate) fn without_back_off(&self, timing: &Timing) -> Duration {
         match self.srtt {
-            Some(srtt) => (srtt + self.rttvar * 4).clamp(timing.rto_min, timing.rto_max),
+            Some(srtt) => self.measured(srtt, timing),
             None => timing.rto_initial,
         }
     }
@@ -104,6 +109,16 @@ mod tests {
             rto.on_sample(MS(10), &timing);
         }
         assert_eq!(rto.rto(), timing.rto_min);
+    }
+
+    #[test]
+    fn however_steady_the_samples_rto_keeps_its_margin_above_them() {
+        let timing = Timing { rto_min: MS(100), rto_margin: MS(100), ..Timing::default() };
+        let mut rto = Rto::new(&timing);
+        for (rtt, expected) in [(1, 101), (80, 180)] {
+            (0..1000).for_each(|_| rto.on_sample(MS(rtt), &timing));
+            assert!(rto.rto().abs_diff(MS(expected)) < MS(1), "{:?}", rto.rto());
+        }
     }
 
     #[test]

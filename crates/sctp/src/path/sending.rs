@@ -316,6 +316,30 @@ impl Sending {
         self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
     }
 
+    /// The same where another path is asked about silence: it counts from the last acknowledgement, whatever was sent
+    /// `since_sent`, and always allows for the peer's delay.
+    pub(crate) fn arm_doubt(
+        &mut self,
+        srtt: Option<Duration>,
+        flight: usize,
+        ack_delay: Duration,
+        now: Time,
+        since_sent: bool,
+    ) {
+        let Some(srtt) = srtt.filter(|_| flight > 0 && !self.probe_out) else {
+            self.probe_at = None;
+            return;
+        };
+        if !(since_sent && self.probe_at.is_some()) {
+            self.probe_at = Some(now + (srtt * 2 + ack_delay).max(MIN_PROBE_TIMEOUT));
+        }
+    }
+
+    /// Something was heard: another probe may follow.
+    pub(crate) fn on_probe_answered(&mut self) {
+        self.probe_out = false;
+    }
+
     /// The probe is due: it is sent, and no second one before something is heard.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.probe_at = None;

@@ -146,6 +146,11 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
+    /// A path was silent while the peer answered by another: it counts a timeout.
+    PathDoubted {
+        /// The path.
+        route: Route,
+    },
     /// What was in flight on a path was given up, to be sent again.
     FlightGivenUp {
         /// The path.
@@ -336,6 +341,7 @@ impl Counters {
             | TraceEvent::Received { .. }
             | TraceEvent::Window { .. }
             | TraceEvent::ReorderingTimeout { .. }
+            | TraceEvent::PathDoubted { .. }
             | TraceEvent::FlightGivenUp { .. }
             | TraceEvent::PathState { .. }
             | TraceEvent::PathSwitched { .. }

@@ -290,6 +290,11 @@ impl Outstanding {
         Some((self.first, chunk.fragment.payload.len(), chunk.path))
     }
 
+    /// The earliest sent of the chunks in flight on `path`.
+    pub(crate) fn earliest_in_flight(&self, path: PathIndex) -> Option<Seq> {
+        if self.flight(path) == 0 { None } else { self.earliest_of(path).map(|(seq, _)| seq) }
+    }
+
     /// When the earliest sent of the chunks in flight on `path` was sent.
     pub(crate) fn earliest_sent_at(&self, path: PathIndex) -> Option<Time> {
         let lane = self.lanes.get(path.0)?;

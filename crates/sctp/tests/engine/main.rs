@@ -11,6 +11,7 @@ mod birth;
 mod data;
 mod ecn;
 mod extensions;
+mod failover;
 mod floods;
 mod forge;
 mod goodput;

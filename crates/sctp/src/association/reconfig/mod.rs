@@ -252,21 +252,21 @@ impl Association {
         if result == ReconfigResult::InProgress {
             pending.in_progress = true;
             pending.deadline = ctx.now + self.paths.get(path).rto();
-            return self.on_request_heard(path);
+            return self.on_request_heard(path, ctx.now);
         }
         //= rfc6525#5.2.7-1
         let Some(wish) = reconfig.take_pending(response) else { return };
         self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
-        self.on_request_heard(path);
+        self.on_request_heard(path, ctx.now);
         self.finish_wish(wish, ReconfigOutcome::from_result(result), next_tsns, ctx);
         self.drive_reconfig(ctx.now);
     }
 
     /// The peer lives, and so does the path.
-    fn on_request_heard(&mut self, path: PathIndex) {
+    fn on_request_heard(&mut self, path: PathIndex, now: Time) {
         self.errors = 0;
         if self.paths.get(path).is_confirmed() {
-            let transition = self.paths.get_mut(path).on_success();
+            let transition = self.paths.get_mut(path).on_success(now, &self.config.timing);
             self.report_transition(path, transition);
         }
     }

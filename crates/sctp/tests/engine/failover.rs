@@ -1,0 +1,274 @@
+//! Quick failover between ends that have agreed on it: silence is doubted, other paths tell why, and a path that has failed is
+//! watched before it is trusted again.
+
+use std::time::Duration;
+
+use base::Carrier;
+use sctp::{AssociationConfig, EndpointConfig, Event, PathState, Timing};
+use sim::{Change, Conversation, Direction, Fate, LinkConfig, LinkId, World, chunk_names};
+
+use crate::support::{Two, messages, seconds, sends};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// As two daemons have it between them.
+fn quick() -> Timing {
+    Timing {
+        rto_initial: MS(300),
+        rto_min: MS(100),
+        rto_margin: MS(100),
+        rto_max: seconds(5),
+        sack_delay: MS(20),
+        heartbeat_interval: seconds(1),
+        path_max_retrans: 4,
+        primary_return: seconds(5),
+        doubts_silence: true,
+        association_max_retrans: 180,
+        ..Timing::default()
+    }
+}
+
+fn config() -> AssociationConfig {
+    AssociationConfig { timing: quick(), ..AssociationConfig::default() }
+}
+
+/// Two hosts with the links of these one-way delays, each with a pair of addresses; all paths are proven.
+fn joined(delays: &[u64], conversation: Conversation) -> Two {
+    let mut world = World::new(1);
+    let addresses = |end| (1..=delays.len()).map(|i| format!("10.0.{i}.{end}")).collect::<Vec<_>>();
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let [a, b] = [1, 2].map(|end| {
+        let own = addresses(end);
+        world.add_host(&own.iter().map(String::as_str).collect::<Vec<_>>(), endpoint.clone())
+    });
+    let link = |(i, delay): (usize, &u64)| {
+        let link = world.add_link(LinkConfig { delay: MS(*delay), ..LinkConfig::default() });
+        world.join(link, &format!("10.0.{}.1", i + 1), &format!("10.0.{}.2", i + 1));
+        link
+    };
+    let links: Vec<LinkId> = delays.iter().enumerate().map(link).collect();
+    let mut t = Two { world, a, b, links };
+    t.world.host_mut(b).app.template.keeps = false;
+    t.world.connect(a, b, Carrier::Ip, config(), conversation);
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    t
+}
+
+fn idle(delays: &[u64]) -> Two {
+    joined(delays, Conversation::default())
+}
+
+/// A message of 64 bytes each 100 ms, so often.
+fn speak(t: &mut Two, times: usize) {
+    for _ in 0..times {
+        let id = t.id(t.a);
+        let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing.extend(sends(messages(1, 64, 1)).outgoing);
+        t.world.run_for(MS(100));
+    }
+}
+
+/// A little after the last message, which has been acknowledged.
+fn cut(t: &mut Two, link: usize, cut: bool) {
+    t.world.run_for(MS(30));
+    let (now, link) = (t.world.now(), t.links[link]);
+    t.world.at(now, Change::CutBoth(link, cut));
+    t.world.run_for(MS(1));
+}
+
+/// Sends without end.
+fn transfer(t: &mut Two) {
+    let id = t.id(t.a);
+    t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
+    t.world.run_for(seconds(2));
+}
+
+fn end_doubts(t: &mut Two) {
+    let (id, now) = (t.id(t.a), t.world.now());
+    let timing = Timing { doubts_silence: false, ..quick() };
+    t.world.host_mut(t.a).endpoint.set_timing(now, id, timing);
+}
+
+fn in_use(t: &Two) -> String {
+    let info = t.info(t.a);
+    info.paths.iter().find(|p| p.in_use).expect("a path in use").route.local.to_string()
+}
+
+fn switches(t: &Two) -> usize {
+    t.events(t.a).iter().filter(|e| matches!(e, Event::PathSwitched { .. })).count()
+}
+
+#[test]
+//= rfc7829#3.2-2
+fn a_path_that_goes_silent_under_a_talk_is_left_before_its_timer_expires() {
+    for (delay, longest) in [(0, 200), (10, 235), (50, 420)] {
+        let mut t = idle(&[delay, delay]);
+        speak(&mut t, 20);
+        cut(&mut t, 0, true);
+        speak(&mut t, 40);
+        let silence = t.talk(t.b).longest_silence;
+        assert!(silence < MS(longest), "delay {delay}: {silence:?}");
+        assert_eq!((in_use(&t).as_str(), switches(&t)), ("10.0.2.1", 1));
+        let state = t.info(t.a).paths[0].state;
+        assert_ne!(state, PathState::Active);
+        assert_eq!(t.talk(t.b).received_bytes, 60 * 64);
+    }
+}
+
+#[test]
+//= rfc7829#3.2-2
+fn the_same_cut_one_way_is_found_as_soon_and_answers_that_are_cut_disturb_nobody() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut t = idle(&[10, 10]);
+        speak(&mut t, 20);
+        t.world.run_for(MS(30));
+        let now = t.world.now();
+        t.world.at(now, Change::Cut(t.links[0], direction, true));
+        t.world.run_for(MS(1));
+        speak(&mut t, 40);
+        let silence = t.talk(t.b).longest_silence;
+        assert!(silence < MS(235), "{direction:?}: {silence:?}");
+        assert_eq!(in_use(&t), "10.0.2.1", "{direction:?}");
+    }
+}
+
+#[test]
+//= rfc7829#3.2-2
+fn a_path_that_goes_silent_under_a_transfer_is_left_without_any_timeout() {
+    let mut t = idle(&[1, 1]);
+    transfer(&mut t);
+    let rto = t.info(t.a).paths[0].rto;
+    cut(&mut t, 0, true);
+    t.world.run_for(seconds(2));
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < rto, "{silence:?} with an RTO of {rto:?}");
+    assert_eq!((in_use(&t).as_str(), t.info(t.a).counters.timeouts), ("10.0.2.1", 0));
+}
+
+#[test]
+fn without_doubts_the_timer_decides() {
+    let mut t = idle(&[0, 0]);
+    end_doubts(&mut t);
+    speak(&mut t, 20);
+    cut(&mut t, 0, true);
+    speak(&mut t, 40);
+    assert!(t.talk(t.b).longest_silence >= MS(225), "{:?}", t.talk(t.b).longest_silence);
+}
+
+#[test]
+fn a_packet_lost_on_a_path_that_works_goes_by_the_other_and_the_path_stays_in_use() {
+    let mut t = idle(&[10, 10]);
+    speak(&mut t, 20);
+    let mut left = 1;
+    t.world.set_filter(move |record| {
+        let is_data = chunk_names(&record.packet).contains("DATA");
+        if is_data && left > 0 {
+            left -= 1;
+            return Fate::Drop;
+        }
+        Fate::Pass
+    });
+    speak(&mut t, 20);
+    let counters = t.info(t.a).counters;
+    assert_eq!((counters.tail_probes, counters.timeouts, switches(&t)), (1, 0, 0));
+    assert_eq!((in_use(&t).as_str(), t.info(t.a).paths[0].state), ("10.0.1.1", PathState::Active));
+    assert!(t.talk(t.b).longest_silence < MS(210), "{:?}", t.talk(t.b).longest_silence);
+    let paths = t.info(t.a).paths;
+    let by_other = paths.iter().filter(|p| p.route.local.to_string() == "10.0.2.1");
+    assert_eq!(by_other.map(|p| p.retransmissions).sum::<u64>(), 1);
+}
+
+#[test]
+fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
+    let mut t = idle(&[10, 10]);
+    speak(&mut t, 20);
+    cut(&mut t, 0, true);
+    cut(&mut t, 1, true);
+    let id = t.id(t.a);
+    let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+    talk.outgoing.extend(sends(messages(1, 64, 1)).outgoing);
+    let rto = t.info(t.a).paths[0].rto;
+    t.world.run_for(rto - MS(1));
+    let info = t.info(t.a);
+    assert_eq!((info.counters.tail_probes, switches(&t)), (1, 0));
+    assert_eq!(info.paths[0].state, PathState::Active);
+}
+
+#[test]
+//= rfc9260#6.4-5
+fn what_was_sent_on_a_wrong_guess_goes_by_the_path_that_is_heard() {
+    // Two pairs of addresses on the first link, and the third pair on a slower one: the quicker guess is the wrong one.
+    let mut t = idle(&[5, 5, 20]);
+    end_doubts(&mut t);
+    transfer(&mut t);
+    let rto = t.info(t.a).paths[0].rto;
+    cut(&mut t, 0, true);
+    cut(&mut t, 1, true);
+    t.world.run_for(seconds(3));
+    let silence = t.talk(t.b).longest_silence;
+    // The timer, a heartbeat and its answer, and the way to the other end behind a short queue: no second timer.
+    assert!(silence < rto + MS(95), "{silence:?} with an RTO of {rto:?}");
+    assert_eq!(in_use(&t), "10.0.3.1");
+}
+
+#[test]
+//= rfc9260#6.4-1
+fn data_returns_to_the_primary_path_once_that_has_worked_for_a_while() {
+    let mut t = idle(&[10, 10]);
+    cut(&mut t, 0, true);
+    speak(&mut t, 30);
+    assert_eq!(in_use(&t), "10.0.2.1");
+    cut(&mut t, 0, false);
+    speak(&mut t, 45);
+    assert_eq!((in_use(&t).as_str(), t.info(t.a).paths[0].state), ("10.0.2.1", PathState::Active));
+    speak(&mut t, 30);
+    assert_eq!(in_use(&t), "10.0.1.1");
+}
+
+#[test]
+fn a_path_that_comes_and_goes_is_left_once_and_used_again_when_it_stays() {
+    let mut t = idle(&[10, 10]);
+    for _ in 0..5 {
+        cut(&mut t, 0, true);
+        speak(&mut t, 20);
+        cut(&mut t, 0, false);
+        speak(&mut t, 20);
+    }
+    assert_eq!((in_use(&t).as_str(), switches(&t)), ("10.0.2.1", 1));
+    speak(&mut t, 400);
+    assert_eq!(in_use(&t), "10.0.1.1");
+}
+
+#[test]
+fn with_a_loss_of_thirty_percent_on_the_first_path_talk_goes_on_and_data_does_not_wander() {
+    let mut t = idle(&[10, 10]);
+    t.world.link_mut(t.links[0]).config.loss = sim::Loss::Uniform(0.3);
+    speak(&mut t, 300);
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(300), "{silence:?}");
+    assert!(switches(&t) <= 4, "{} switches in 30 s", switches(&t));
+    t.world.run_for(seconds(5));
+    assert_eq!(t.talk(t.b).received_bytes, 300 * 64);
+}
+
+#[test]
+fn a_link_that_goes_down_moves_data_at_once_and_one_that_comes_up_is_asked_at_once() {
+    let mut t = idle(&[10, 10]);
+    speak(&mut t, 20);
+    let (id, local) = (t.id(t.a), "10.0.1.1".parse().expect("an address"));
+    cut(&mut t, 0, true);
+    let set = |t: &mut Two, is_up| {
+        let now = t.world.now();
+        t.world.host_mut(t.a).endpoint.set_local_link(now, id, local, is_up);
+    };
+    set(&mut t, false);
+    assert_eq!(t.info(t.a).paths[0].state, PathState::Inactive);
+    speak(&mut t, 20);
+    assert!(t.talk(t.b).longest_silence < MS(150), "{:?}", t.talk(t.b).longest_silence);
+    assert_eq!(in_use(&t), "10.0.2.1");
+    cut(&mut t, 0, false);
+    set(&mut t, true);
+    t.world.run_for(MS(50));
+    assert_eq!(t.info(t.a).paths[0].state, PathState::Active);
+}

@@ -1,0 +1,229 @@
+//! A plain program for failover measurements: a paced stream of bytes that are checked, and the longest silence in it.
+//!
+//!     flow receive PORT SECONDS [mptcp]        prints "listening", then what became of one connection
+//!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS [mptcp]   writes of SIZE bytes, so far apart, for SECONDS
+//!     flow answer PORT [mptcp]                 prints "listening"; answers the first byte of each connection, for ever
+//!     flow ask ADDRESS:PORT SECONDS [mptcp]    connects, sends a byte, waits for one
+//!
+//! The receiver ends with the stream, but SECONDS after its first byte at the latest. It prints `bytes`, `gap_us` (the longest
+//! time without a byte, from the first one on; to SECONDS where no end came), `gap_at_us` (when that began), `wrong` (bytes that
+//! are not what was sent) and `end`. The sender prints `bytes` (that its kernel took), `longest_write_us` and `end`. The asker
+//! prints `first_byte_us` and `end`. `end` is the last word of a line: `eof`, `late` where nothing came in time, else an error.
+//! A stream is a count, eight bytes a number. Knows nothing of SCTP.
+
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, bail};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+use testbed::process::now;
+
+/// Size of the receiver's reads.
+const READ_BYTES: usize = 1 << 16;
+/// How long the sender, with all written, waits for the receiver to close, and for a write that does not end.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The shortest wait that a socket is asked for: none means for ever.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let protocol = words.pop_if(|word| *word == "mptcp").map_or(Protocol::TCP, |_| Protocol::MPTCP);
+    let seconds = |word: &str| word.parse().map(Duration::from_secs_f64);
+    match words[..] {
+        ["receive", port, limit] => receive(port.parse()?, seconds(limit)?, protocol),
+        ["send", to, time, size, pause] => {
+            let pause = Duration::from_micros(pause.parse()?);
+            send(to.parse()?, seconds(time)?, size.parse()?, pause, protocol)
+        }
+        ["answer", port] => answer(port.parse()?, protocol),
+        ["ask", to, limit] => ask(to.parse()?, seconds(limit)?, protocol),
+        _ => bail!(
+            "usage: flow receive PORT SECONDS | send ADDRESS:PORT SECONDS SIZE MICROSECONDS | answer PORT \
+             | ask ADDRESS:PORT SECONDS, each with mptcp or without"
+        ),
+    }
+}
+
+/// A stream of numbers, eight bytes each, that may be cut anywhere.
+#[derive(Clone, Copy)]
+struct Count(u64);
+
+impl Count {
+    fn next(&mut self) -> u8 {
+        let place = usize::try_from(self.0 % 8).unwrap_or(0);
+        let byte = (self.0 / 8).to_be_bytes()[place];
+        self.0 += 1;
+        byte
+    }
+
+    fn write(&mut self, into: &mut [u8]) {
+        into.iter_mut().for_each(|byte| *byte = self.next());
+    }
+
+    /// How many of these bytes are not the next ones.
+    fn differences(&mut self, bytes: &[u8]) -> u64 {
+        bytes.iter().filter(|byte| **byte != self.next()).count() as u64
+    }
+}
+
+fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(protocol)).context("no such socket here")?;
+    socket.set_only_v6(false)?;
+    socket.set_reuse_address(true)?;
+    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    socket.bind(&address.into()).with_context(|| format!("cannot listen on {port}"))?;
+    socket.listen(BACKLOG)?;
+    println!("listening");
+    Ok(socket.into())
+}
+
+fn connect(to: SocketAddr, limit: Duration, protocol: Protocol) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(protocol))?;
+    socket.connect_timeout(&to.into(), limit)?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
+
+/// The word for how something ended.
+fn end_of(outcome: &io::Result<()>) -> String {
+    match outcome {
+        Ok(()) => "eof".to_owned(),
+        Err(error) if is_late(error) => "late".to_owned(),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// What the receiver has seen.
+struct Seen {
+    count: Count,
+    wrong: u64,
+    first: Instant,
+    last: Instant,
+    gap: Duration,
+    gap_at: Duration,
+}
+
+impl Seen {
+    fn note(&mut self, at: Instant) {
+        if at - self.last > self.gap {
+            self.gap = at - self.last;
+            self.gap_at = self.last - self.first;
+        }
+        self.last = at;
+    }
+}
+
+fn receive(port: u16, limit: Duration, protocol: Protocol) -> Result<()> {
+    // It stays open: MPTCP's further subflows are refused where nobody listens any more.
+    let listener = listen(port, protocol)?;
+    let (mut stream, _) = listener.accept()?;
+    let mut buffer = vec![0; READ_BYTES];
+    let length = stream.read(&mut buffer)?;
+    let first = now();
+    let mut seen =
+        Seen { count: Count(0), wrong: 0, first, last: first, gap: Duration::ZERO, gap_at: Duration::ZERO };
+    seen.wrong += seen.count.differences(&buffer[..length]);
+    let outcome = receive_rest(&mut stream, &mut buffer, &mut seen, limit);
+    if outcome.is_err() {
+        seen.note((first + limit).max(seen.last));
+    }
+    println!(
+        "bytes {} gap_us {} gap_at_us {} wrong {} end {}",
+        seen.count.0,
+        seen.gap.as_micros(),
+        seen.gap_at.as_micros(),
+        seen.wrong,
+        end_of(&outcome)
+    );
+    Ok(())
+}
+
+fn receive_rest(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    seen: &mut Seen,
+    limit: Duration,
+) -> io::Result<()> {
+    loop {
+        let left = limit.saturating_sub(seen.first.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left.max(LEAST_WAIT)))?;
+        let length = stream.read(buffer)?;
+        if length == 0 {
+            return Ok(());
+        }
+        seen.note(now());
+        seen.wrong += seen.count.differences(&buffer[..length]);
+    }
+}
+
+fn send(to: SocketAddr, time: Duration, size: usize, pause: Duration, protocol: Protocol) -> Result<()> {
+    let mut stream = connect(to, time, protocol).with_context(|| format!("cannot connect to {to}"))?;
+    stream.set_write_timeout(Some(time + PATIENCE))?;
+    let (mut count, mut longest) = (Count(0), Duration::ZERO);
+    let outcome = write_paced(&mut stream, &mut count, &mut longest, (time, size, pause));
+    let outcome = outcome.and_then(|()| {
+        stream.shutdown(Shutdown::Write)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.read(&mut [0]).map(drop)
+    });
+    println!("bytes {} longest_write_us {} end {}", count.0, longest.as_micros(), end_of(&outcome));
+    Ok(())
+}
+
+/// Writes at their times; after a write that took long the next one comes at once, and none is made up for.
+fn write_paced(
+    stream: &mut TcpStream,
+    count: &mut Count,
+    longest: &mut Duration,
+    (time, size, pause): (Duration, usize, Duration),
+) -> io::Result<()> {
+    let mut message = vec![0; size];
+    let start = now();
+    let mut next = start;
+    while start.elapsed() < time {
+        let before = *count;
+        count.write(&mut message);
+        let at = now();
+        if let Err(error) = stream.write_all(&message) {
+            *count = before;
+            return Err(error);
+        }
+        *longest = at.elapsed().max(*longest);
+        next = (next + pause).max(now());
+        std::thread::sleep(next.saturating_duration_since(now()));
+    }
+    Ok(())
+}
+
+fn answer(port: u16, protocol: Protocol) -> Result<()> {
+    let listener = listen(port, protocol)?;
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        let mut byte = [0];
+        // Who asks may have gone: then somebody else may ask.
+        let _ = stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte));
+    }
+}
+
+fn ask(to: SocketAddr, limit: Duration, protocol: Protocol) -> Result<()> {
+    let start = now();
+    let outcome = connect(to, limit, protocol).and_then(|mut stream| {
+        stream.write_all(&[7])?;
+        stream.set_read_timeout(Some(limit.saturating_sub(start.elapsed()).max(LEAST_WAIT)))?;
+        stream.read_exact(&mut [0])
+    });
+    println!("first_byte_us {} end {}", start.elapsed().as_micros(), end_of(&outcome));
+    Ok(())
+}
