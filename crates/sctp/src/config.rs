@@ -83,6 +83,10 @@ pub struct AssociationConfig {
     pub scheduler: Scheduler,
     /// Congestion control of each path.
     pub congestion: CongestionAlgorithm,
+    /// Packets that may be in flight on a path before anything was acknowledged there, where that is more than RFC 9260 section
+    /// 7.2.1 lets (about three); ten is what RFC 6928 lets TCP. 0 leaves it at that. See also
+    /// [`set_initial_packets`](crate::Endpoint::set_initial_packets).
+    pub initial_packets: u8,
     /// Whether new data goes by one path or by all at once.
     pub multipath: Multipath,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
@@ -131,6 +135,7 @@ impl Default for AssociationConfig {
             zero_checksum: None,
             scheduler: Scheduler::default(),
             congestion: CongestionAlgorithm::default(),
+            initial_packets: 0,
             multipath: Multipath::default(),
             max_init_retransmits: 8,
         }

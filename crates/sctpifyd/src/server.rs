@@ -250,7 +250,9 @@ impl Shard {
                     return self.accept_lane(id, association, lane);
                 }
                 let timing = timing::timing(connection.peer, connections);
+                let packets = timing::initial_packets(connection.peer);
                 self.engine.set_timing(now, association, timing);
+                self.engine.set_initial_packets(now, association, packets);
                 self.engine.accept(now, association);
             }
             // Not connected yet: this was another kind of event.

@@ -538,6 +538,7 @@ impl Shard {
             Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
                 let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
                 self.engine.set_timing(self.now, association, timing::timing(peer, self.connections.len()));
+                self.engine.set_initial_packets(self.now, association, timing::initial_packets(peer));
                 self.on_client_up(id, syn, peer, carrier);
             }
             Some(Stage::Accepting(_)) => self.on_server_up(id),

@@ -58,6 +58,15 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     }
 }
 
+/// Packets that may be in flight at first towards a peer of this kind, where that is more than RFC 9260's three or so: between
+/// shims as many as the TCP that they stand for would let go (RFC 6928).
+pub(crate) const fn initial_packets(peer: Peer) -> u8 {
+    match peer {
+        Peer::Native => 0,
+        Peer::Shim => 10,
+    }
+}
+
 fn heartbeat_interval(connections: usize) -> Duration {
     let seconds = 1 + connections / CONNECTIONS_PER_SECOND;
     Duration::from_secs(seconds as u64).min(HEARTBEAT_MAX)

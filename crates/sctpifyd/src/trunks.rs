@@ -278,6 +278,8 @@ impl Shard {
         self.history.counters.trunks += 1;
         let timing = timing::timing(relay::Peer::Shim, self.trunks.len());
         self.engine.set_timing(self.now, association, timing);
+        let packets = timing::initial_packets(relay::Peer::Shim);
+        self.engine.set_initial_packets(self.now, association, packets);
         self.engine.set_scheduler(self.now, association, timing::TRUNK_SCHEDULER);
         let state = TrunkState {
             trunk: Trunk::new(side),

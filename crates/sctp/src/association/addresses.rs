@@ -477,8 +477,7 @@ impl Association {
             return false;
         }
         for route in routes {
-            let mut path =
-                Path::new(route, self.config.mtu, self.config.congestion, ctx.now, &self.config.timing);
+            let mut path = Path::new(route, &self.config, ctx.now);
             //= rfc5061#5.3-4
             path.probe_now(ctx.now);
             self.paths.add(path, reuse);

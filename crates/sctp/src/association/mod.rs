@@ -255,12 +255,12 @@ impl Association {
 
     fn new(birth: Birth<'_>, ctx: &mut Context<'_>) -> Association {
         let timing = &birth.config.timing;
-        let mut first = Path::new(birth.route, birth.config.mtu, birth.config.congestion, ctx.now, timing);
+        let mut first = Path::new(birth.route, &birth.config, ctx.now);
         first.confirm(ctx.now, timing, ctx.random);
         let mut paths = Paths::new(first);
         for route in routes(&birth) {
             if paths.len() < ctx.limits.paths && paths.find(&route).is_none() {
-                paths.push(Path::new(route, birth.config.mtu, birth.config.congestion, ctx.now, timing));
+                paths.push(Path::new(route, &birth.config, ctx.now));
             }
         }
         let asconf = asconf_of(&birth);
@@ -557,6 +557,14 @@ impl Association {
         self.config.timing = timing;
         for index in self.paths.indices() {
             self.paths.get_mut(index).on_new_timing(ctx.now, &self.config.timing, ctx.random);
+        }
+    }
+
+    /// The driver lets more, or less, leave at first.
+    pub(crate) fn set_initial_packets(&mut self, packets: u8) {
+        self.config.initial_packets = packets;
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).sending.begin_with(packets);
         }
     }
 

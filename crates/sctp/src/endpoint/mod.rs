@@ -471,6 +471,13 @@ impl Endpoint {
         self.with(id, now, |a, ctx| a.set_timing(timing, ctx));
     }
 
+    /// Lets so many packets be in flight on each path before anything was acknowledged there
+    /// ([`AssociationConfig::initial_packets`](crate::AssociationConfig::initial_packets)). Paths on which something was
+    /// already go on as they are. For drivers that learn only from the handshake what the peer is.
+    pub fn set_initial_packets(&mut self, now: Time, id: AssociationId, packets: u8) {
+        self.with(id, now, |a, _| a.set_initial_packets(packets));
+    }
+
     /// What can be seen of an association that is beyond its INIT.
     pub fn info(&self, id: AssociationId) -> Option<AssociationInfo> {
         self.association(id).map(Association::info)

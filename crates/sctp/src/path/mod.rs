@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 
-use crate::config::{CongestionAlgorithm, Heartbeats, PathOptions, Timing};
+use crate::config::{AssociationConfig, Heartbeats, PathOptions, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
@@ -132,15 +132,11 @@ fn overhead(route: &Route) -> u16 {
 impl Path {
     /// A path that has yet to be proven. Each pair of addresses has its own, so that another source address begins anew.
     //= rfc9260#7.2.5.2-1
-    pub(crate) fn new(
-        route: Route,
-        mtu: u16,
-        congestion: CongestionAlgorithm,
-        now: Time,
-        timing: &Timing,
-    ) -> Path {
-        let pmtu = Pmtu::new(route.remote, mtu, now);
+    pub(crate) fn new(route: Route, config: &AssociationConfig, now: Time) -> Path {
+        let pmtu = Pmtu::new(route.remote, config.mtu, now);
         let packet = usize::from(pmtu.current().saturating_sub(overhead(&route)));
+        let mut sending = Sending::new(config.congestion, packet);
+        sending.begin_with(config.initial_packets);
         Path {
             route,
             state: PathState::Unconfirmed,
@@ -153,8 +149,8 @@ impl Path {
             options: PathOptions::default(),
             turn: 0,
             errors: 0,
-            rto: Rto::new(timing),
-            sending: Sending::new(congestion, packet),
+            rto: Rto::new(&config.timing),
+            sending,
             t3: None,
             doubt: None,
             return_at: None,

@@ -252,7 +252,7 @@ fn apart(one: &Route, other: &Route) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::CongestionAlgorithm;
+    use crate::config::AssociationConfig;
     use crate::random::Random;
     use base::Carrier;
 
@@ -265,7 +265,7 @@ mod tests {
                 remote: remote.parse().unwrap(),
                 carrier: Carrier::Ip,
             };
-            let mut path = Path::new(route, 1500, CongestionAlgorithm::default(), Time::ZERO, &timing);
+            let mut path = Path::new(route, &AssociationConfig::default(), Time::ZERO);
             path.confirm(Time::ZERO, &timing, &mut random);
             path
         };
@@ -373,7 +373,7 @@ mod tests {
             remote: "10.0.3.2".parse().unwrap(),
             carrier: Carrier::Ip,
         };
-        paths.push(Path::new(route, 1500, CongestionAlgorithm::default(), Time::ZERO, &timing));
+        paths.push(Path::new(route, &AssociationConfig::default(), Time::ZERO));
         for index in 0..3 {
             for _ in 0..10 {
                 paths.get_mut(PathIndex(index)).on_error(&timing);

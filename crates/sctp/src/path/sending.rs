@@ -104,6 +104,14 @@ impl Sending {
         }
     }
 
+    /// So many packets may leave before anything is acknowledged. Too late once something was.
+    pub(crate) fn begin_with(&mut self, packets: u8) {
+        if self.round == 0 && self.congested_at.is_none() {
+            self.control.begin_with(usize::from(packets) * self.mtu);
+            self.update_window();
+        }
+    }
+
     pub(crate) fn cwnd(&self) -> usize {
         self.control.cwnd()
     }
@@ -412,6 +420,23 @@ mod tests {
 
     fn losses(chunks: usize, newest: u64) -> Losses {
         Losses { chunks, bytes: chunks * MTU, again: 0, newest: MS(newest), next_at: None }
+    }
+
+    #[test]
+    fn a_window_may_begin_larger_but_not_smaller_and_not_later() {
+        for algorithm in
+            [CongestionAlgorithm::Rfc9260, CongestionAlgorithm::Cubic, CongestionAlgorithm::LossTolerant]
+        {
+            let mut s = Sending::new(algorithm, MTU);
+            let first = s.window;
+            s.begin_with(1);
+            assert_eq!(s.window, first, "{algorithm:?}");
+            s.begin_with(10);
+            assert_eq!(s.window, 10 * MTU, "{algorithm:?}");
+            s.on_timeout(1, MS(1000));
+            s.begin_with(10);
+            assert_eq!(s.window, MTU, "{algorithm:?}");
+        }
     }
 
     #[test]

@@ -46,9 +46,16 @@ fn goodput_under_one_percent_of_loss_is_not_below_half_of_the_square_root_law() 
 }
 
 /// 1.5 Mbit/s, 35 ms each way, 50 packets: how long so many bytes take from connect to the last, and T3 timeouts.
-fn slow_link(seed: u64, congestion: CongestionAlgorithm, loss: f64, bytes: u64) -> (Duration, u64) {
+fn slow_link(
+    seed: u64,
+    congestion: CongestionAlgorithm,
+    initial_packets: u8,
+    loss: f64,
+    bytes: u64,
+) -> (Duration, u64) {
     let timing = Timing { rto_min: Duration::from_millis(150), ..Timing::default() };
-    let association = AssociationConfig { timing, congestion, ..AssociationConfig::default() };
+    let association =
+        AssociationConfig { timing, congestion, initial_packets, ..AssociationConfig::default() };
     let link = LinkConfig {
         rate: 1_500_000,
         delay: Duration::from_millis(35),
@@ -78,16 +85,24 @@ fn slow_link(seed: u64, congestion: CongestionAlgorithm, loss: f64, bytes: u64) 
 #[test]
 fn a_queue_that_fills_in_slow_start_makes_no_timeout() {
     for seed in 1..=5 {
-        let (took, timeouts) = slow_link(seed, CongestionAlgorithm::Rfc9260, 0.0, 512_000);
+        let (took, timeouts) = slow_link(seed, CongestionAlgorithm::Rfc9260, 0, 0.0, 512_000);
         assert_eq!(timeouts, 0, "seed {seed}: {took:?}");
     }
 }
 
 #[test]
 fn where_a_tenth_is_lost_a_loss_tolerant_transfer_takes_a_fifth_more_than_the_link_at_most() {
-    let took = |seed| slow_link(seed, CongestionAlgorithm::LossTolerant, 0.1, 2_000_000).0;
+    let took = |seed| slow_link(seed, CongestionAlgorithm::LossTolerant, 0, 0.1, 2_000_000).0;
     let mean = (1..=5).map(took).sum::<Duration>() / 5;
     // 1444 bytes of 1500 are the file's.
     let link = Duration::from_secs_f64(2_000_000.0 * 8.0 / 1.5e6 * 1500.0 / 1444.0);
     assert!(mean < link * 6 / 5, "{mean:?}, the link alone {link:?}");
+}
+
+#[test]
+fn ten_packets_at_first_save_a_short_transfer_half_a_round_trip() {
+    let took = |packets| slow_link(1, CongestionAlgorithm::Cubic, packets, 0.0, 14_000).0;
+    let (usual, ten) = (took(0), took(10));
+    let saved = usual - ten;
+    assert!(saved > Duration::from_millis(35), "{usual:?} and {ten:?} with ten packets at first");
 }

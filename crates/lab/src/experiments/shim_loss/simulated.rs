@@ -81,6 +81,7 @@ fn association(control: Control) -> AssociationConfig {
             Control::Default => CongestionAlgorithm::default(),
             Control::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
+        initial_packets: 10,
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()
     }

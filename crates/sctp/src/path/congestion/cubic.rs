@@ -154,6 +154,10 @@ impl CongestionControl for Cubic {
         self.in_slow_start()
     }
 
+    fn begin_with(&mut self, window: usize) {
+        self.window.cwnd = self.window.cwnd.max(window as f64);
+    }
+
     fn ssthresh(&self) -> usize {
         self.window.ssthresh
     }

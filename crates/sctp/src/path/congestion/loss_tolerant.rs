@@ -217,6 +217,10 @@ impl CongestionControl for LossTolerant {
         self.cwnd
     }
 
+    fn begin_with(&mut self, window: usize) {
+        self.cwnd = self.cwnd.max(window);
+    }
+
     fn ssthresh(&self) -> usize {
         self.ceiling.unwrap_or(usize::MAX)
     }

@@ -69,6 +69,9 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
         true
     }
 
+    /// Before anything was sent: the window is at least so many bytes.
+    fn begin_with(&mut self, window: usize);
+
     /// The slow-start threshold; `usize::MAX` while there is none.
     fn ssthresh(&self) -> usize;
 

@@ -60,6 +60,10 @@ impl CongestionControl for Rfc9260 {
         self.window.cwnd
     }
 
+    fn begin_with(&mut self, window: usize) {
+        self.window.cwnd = self.window.cwnd.max(window);
+    }
+
     fn ssthresh(&self) -> usize {
         self.window.ssthresh
     }
