@@ -6,6 +6,7 @@ mod exchange;
 mod handshake;
 mod shim_loss;
 mod shim_overhead;
+mod streams;
 mod transport_throughput;
 
 use crate::experiment::Experiment;
@@ -23,6 +24,7 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
+    (include_str!("../experiments/streams.toml"), made::<streams::Streams>),
     (
         include_str!("../experiments/transport-throughput.toml"),
         made::<transport_throughput::TransportThroughput>,

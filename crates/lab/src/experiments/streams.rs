@@ -1,0 +1,218 @@
+//! `streams`: many short connections by streams of one association, against TCP; and whether what one of them loses stops
+//! another, against TCP connections of their own and against one that carries both.
+
+use super::exchange;
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::manifest::Statistic;
+use crate::statistics::Sample;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
+use testbed::process::wait_for;
+use testbed::{DelayedLink, Lab};
+
+const SHORT: &str = "short connections";
+const BLOCKING: &str = "blocking";
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// What a cell takes besides its load, in seconds.
+const OVERHEAD_S: f64 = 2.0;
+/// Packets longer than this carry large messages.
+const LARGE_BYTES: &str = "800";
+
+/// What connections ride.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// TCP, each its own.
+    Tcp,
+    /// TCP, one for all.
+    OneTcp,
+    /// Each an association of its own.
+    Own,
+    /// Streams of one association.
+    Shared,
+}
+
+const WAYS: [(&str, Way); 4] = [
+    ("TCP connections", Way::Tcp),
+    ("one TCP connection", Way::OneTcp),
+    ("associations of their own", Way::Own),
+    ("streams of one association", Way::Shared),
+];
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Streams {
+    repetitions: u32,
+    short: Short,
+    blocking: Blocking,
+}
+
+/// Connections that fetch something and end.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Short {
+    series: Vec<String>,
+    rtt_ms: Vec<u16>,
+    /// How many, how many of them at a time, and what each fetches.
+    count: u32,
+    parallel: u32,
+    bytes: u32,
+    /// Connects that are timed, one after the other.
+    connects: u32,
+}
+
+/// Small messages beside large ones that get lost.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Blocking {
+    series: Vec<String>,
+    rtt_ms: u16,
+    /// How many of a hundred large ones get lost: a divisor of 100, or 0.
+    loss: Vec<u16>,
+    seconds: f64,
+}
+
+impl Experiment for Streams {
+    fn points(&self) -> Vec<Planned> {
+        let (repetitions, short, blocking) = (self.repetitions, &self.short, &self.blocking);
+        let planned = |panel, series: &String, x: u16, seconds: f64| Planned {
+            point: Point::new(panel, series, f64::from(x)),
+            repetitions,
+            seconds: seconds + OVERHEAD_S,
+        };
+        let short = short.rtt_ms.iter().flat_map(|&rtt_ms| {
+            let turns = f64::from(short.connects) + 4.0 * f64::from(short.count / short.parallel);
+            let seconds = turns * f64::from(rtt_ms) / 1e3;
+            short.series.iter().map(move |series| planned(SHORT, series, rtt_ms, seconds))
+        });
+        let blocking = blocking.loss.iter().flat_map(|&loss| {
+            blocking.series.iter().map(move |series| planned(BLOCKING, series, loss, blocking.seconds))
+        });
+        short.chain(blocking).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let Point { panel, series, x } = &cell.point;
+        let way = WAYS.iter().find(|(name, _)| name == series).context("no such series")?.1;
+        let is_short = panel == SHORT;
+        let rtt_ms = if is_short { *x } else { f64::from(self.blocking.rtt_ms) };
+        let hosts = Hosts::new(place, way, Duration::from_secs_f64(rtt_ms / 1e3))?;
+        if is_short { hosts.short(&self.short) } else { hosts.blocking(*x as u16, self.blocking.seconds) }
+    }
+}
+
+/// Two hosts, ready for connections.
+struct Hosts<'a> {
+    place: &'a Place,
+    way: Way,
+    port: u16,
+    daemons: Daemons,
+    link: DelayedLink,
+    pair: Pair,
+    _lab: Lab,
+}
+
+impl<'a> Hosts<'a> {
+    fn new(place: &'a Place, way: Way, rtt: Duration) -> Result<Self> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
+        link.link.set_left_tcp_control("cubic")?;
+        let streams = if way == Way::Shared { "shared" } else { "own" };
+        let configuration = format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n");
+        let daemons = pair.start_daemons_with(&place.tools, &configuration)?;
+        let port = if matches!(way, Way::Tcp | Way::OneTcp) { TCP_PORT } else { SHIM_PORT };
+        let hosts = Self { place, way, port, daemons, link, pair, _lab: lab };
+        hosts.prepare()?;
+        Ok(hosts)
+    }
+
+    /// Learns the link's addresses, and sets up the association that is shared.
+    fn prepare(&self) -> Result<()> {
+        let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
+        exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
+        server.stop();
+        let has_trunk = || self.daemons.have_trunk().unwrap_or(false);
+        ensure!(self.way != Way::Shared || wait_for(exchange::LIMIT, has_trunk), "no association is shared");
+        Ok(())
+    }
+
+    /// Connections that rode SCTP, and of these, that shared an association.
+    fn rode(&self) -> Result<(u64, u64)> {
+        Ok((self.daemons.connects_sctp()?, self.daemons.connects_shared()?))
+    }
+
+    /// So many connections rode what they should, since `before`.
+    fn ensure_rode(&self, before: (u64, u64), count: u64) -> Result<()> {
+        let now = self.rode()?;
+        let rode = (now.0 - before.0, now.1 - before.1);
+        let expected = match self.way {
+            Way::Tcp | Way::OneTcp => (0, 0),
+            Way::Own => (count, 0),
+            Way::Shared => (count, count),
+        };
+        if rode != expected {
+            bail!("{rode:?} connections instead of {expected:?}: {}", self.daemons.recent_fallbacks()?);
+        }
+        Ok(())
+    }
+
+    /// How long connect() takes, and how long all short connections do.
+    fn short(&self, short: &Short) -> Result<Measures> {
+        let (to, tools, before) = (self.link.link.right_v4(), &self.place.tools, self.rode()?);
+        let server = self.pair.serve(&tools.bulk, &["accept", &self.port.to_string()])?;
+        let connects = self.pair.connect(to.into(), tools, self.port, short.connects)?;
+        server.stop();
+        let server = exchange::serve(&self.pair, self.port, tools)?;
+        let mut command = self.pair.alpha.command(&tools.bulk);
+        let numbers = [short.count, short.bytes, short.parallel].map(|number| number.to_string());
+        command.args(["fetch", &format!("{to}:{}", self.port)]).args(numbers);
+        let told = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+        server.stop();
+        self.ensure_rode(before, u64::from(short.connects) + u64::from(short.count))?;
+        let micros = told.split_whitespace().nth(1).context("the client told no time")?;
+        let connect = Sample::new(connects).context("no connect was timed")?.figure(Statistic::Median);
+        Ok(Measures::from([
+            ("seconds".to_owned(), micros.parse::<f64>()? / 1e6),
+            ("connect_ms".to_owned(), connect.value / 1e3),
+        ]))
+    }
+
+    /// How long small messages are under way while `loss` of a hundred large ones get lost.
+    fn blocking(&self, loss: u16, seconds: f64) -> Result<Measures> {
+        if loss > 0 {
+            self.lose_large(loss)?;
+        }
+        let (program, before) = (self.place.tools.programs.path("messages"), self.rode()?);
+        let (count, words) = if self.way == Way::OneTcp { (1, "one") } else { (2, "two") };
+        let server = self.pair.serve(&program, &["receive", &self.port.to_string(), &count.to_string()])?;
+        let to = format!("{}:{}", self.link.link.right_v4(), self.port);
+        let mut sender = self.pair.alpha.command(&program);
+        sender.args(["send", &to, &seconds.to_string(), words]);
+        self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
+        let told = server.finish(LIMIT)?.good()?.stdout;
+        self.ensure_rode(before, count)?;
+        let delays = told.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
+        let delays = Sample::new(delays).context("no small message came")?;
+        let figure = |statistic| delays.figure(statistic).value;
+        Ok(Measures::from([
+            ("median_ms".to_owned(), figure(Statistic::Median)),
+            ("p95_ms".to_owned(), figure(Statistic::P95)),
+            ("max_ms".to_owned(), figure(Statistic::Max)),
+        ]))
+    }
+
+    /// Drops every so many-th packet with a large message where it arrives.
+    fn lose_large(&self, loss: u16) -> Result<()> {
+        let (name, every) = (self.link.link.name(), (100 / loss).to_string());
+        let chain = format!("{{ type filter hook ingress device {name} priority -400; }}");
+        let rule = format!("meta length > {LARGE_BYTES} numgen inc mod {every} 0 drop");
+        let rules = format!(
+            "add table netdev lose; add chain netdev lose large {chain}; add rule netdev lose large {rule}"
+        );
+        self.pair.beta.tool("nft", &[&rules]).map(drop)
+    }
+}
