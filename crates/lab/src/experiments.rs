@@ -3,6 +3,7 @@
 mod cmt;
 mod drt;
 mod exchange;
+mod failover;
 mod handshake;
 mod shim_loss;
 mod shim_overhead;
@@ -21,6 +22,7 @@ type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
 const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/cmt.toml"), made::<cmt::Cmt>),
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
+    (include_str!("../experiments/failover.toml"), made::<failover::Failover>),
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),

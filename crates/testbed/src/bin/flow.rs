@@ -22,7 +22,7 @@ use testbed::process::now;
 
 /// Size of the receiver's reads.
 const READ_BYTES: usize = 1 << 16;
-/// How long the sender, with all written, waits for the receiver to close, and for a write that does not end.
+/// How long the sender, with all written, waits for the receiver to close. For one write it waits as long as the stream lasts.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The shortest wait that a socket is asked for: none means for ever.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
@@ -170,7 +170,7 @@ fn receive_rest(
 
 fn send(to: SocketAddr, time: Duration, size: usize, pause: Duration, protocol: Protocol) -> Result<()> {
     let mut stream = connect(to, time, protocol).with_context(|| format!("cannot connect to {to}"))?;
-    stream.set_write_timeout(Some(time + PATIENCE))?;
+    stream.set_write_timeout(Some(time))?;
     let (mut count, mut longest) = (Count(0), Duration::ZERO);
     let outcome = write_paced(&mut stream, &mut count, &mut longest, (time, size, pause));
     let outcome = outcome.and_then(|()| {

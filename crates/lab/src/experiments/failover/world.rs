@@ -1,0 +1,195 @@
+//! Two hosts on two links, or with a NAT on the first, and one kind of transport between them.
+
+use anyhow::{Context, Result, ensure};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
+use testbed::{DelayedLink, Host, Lab, Link, Offloads};
+
+/// What carries the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// Plain TCP.
+    Tcp,
+    /// The kernel's MPTCP, asked for by the programs themselves.
+    Mptcp,
+    /// Plain TCP that the daemons carry.
+    Sctpify,
+}
+
+/// How the hosts are joined.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) way: Way,
+    pub(super) rtt: Duration,
+    /// Whether there is a second link.
+    pub(super) second: bool,
+    /// Whether a NAT is on the first link.
+    pub(super) nat: bool,
+    /// Of both daemons, where there are daemons.
+    pub(super) configuration: &'static str,
+    pub(super) seed: u64,
+}
+
+/// The NAT on the first link.
+pub(super) struct Nat(Host);
+
+/// Two hosts, joined.
+pub(super) struct World {
+    pub(super) pair: Pair,
+    pub(super) first: DelayedLink,
+    pub(super) nat: Option<Nat>,
+    pub(super) flow: PathBuf,
+    way: Way,
+    daemons: Option<Daemons>,
+    second: Option<DelayedLink>,
+    /// Last: it takes down what the others are in.
+    _lab: Lab,
+}
+
+/// The number of the link between alpha and the NAT.
+const INNER: u8 = 3;
+/// Rules of the NAT, by the ports that it gives connections.
+fn masquerade(ports: &str) -> String {
+    format!(
+        "flush ruleset
+add table ip nat
+add chain ip nat post {{ type nat hook postrouting priority 100; }}
+add rule ip nat post oifname path1 meta l4proto {{ tcp, udp }} masquerade to :{ports}
+add rule ip nat post oifname path1 masquerade"
+    )
+}
+
+/// What the NAT gives at first, and after it has forgotten.
+const PORTS_BEFORE: &str = "20000-29999";
+const PORTS_AFTER: &str = "40000-49999";
+/// What each link can carry, and how many packets wait for that.
+const RATE: &str = "100mbit";
+const QUEUE: &str = "1000";
+/// conntrack -F, as conntrack(8) does it.
+const FORGET: &str = "
+import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+s.send(struct.pack('=IHHII', 20, 1 << 8 | 2, 5, 1, 0) + struct.pack('=BBH', 0, 0, 0))
+assert struct.unpack_from('=i', s.recv(4096), 16)[0] == 0
+";
+
+impl Nat {
+    fn new(lab: &Lab) -> Result<Self> {
+        let host = lab.host("nat")?;
+        host.tool("sysctl", &["-q", "-w", "net.ipv4.ip_forward=1"])?;
+        host.tool("nft", &[&masquerade(PORTS_BEFORE)])?;
+        Ok(Self(host))
+    }
+
+    /// Forgets all connections, and gives them other ports from now on.
+    pub(super) fn rebind(&self) -> Result<()> {
+        self.0.tool("nft", &[&masquerade(PORTS_AFTER)])?;
+        self.0.tool("python3", &["-c", FORGET]).map(drop)
+    }
+}
+
+impl World {
+    pub(super) fn new(tools: &Tools, plan: &Plan) -> Result<Self> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let nat = plan.nat.then(|| Nat::new(&lab)).transpose()?;
+        let join = |left: &Host, number: u8| {
+            let (delay, seed) = (format!("{}us", plan.rtt.as_micros() / 2), plan.seed + u64::from(number));
+            let settings = ["--rate", RATE, "--queue", QUEUE, "--delay", &delay, "--seed", &seed.to_string()];
+            DelayedLink::emulated(&lab, left, &pair.beta, number, &settings, &tools.linkemu)
+        };
+        let first = join(nat.as_ref().map_or(&pair.alpha, |nat| &nat.0), 1)?;
+        let inner = match &nat {
+            Some(nat) => lab.join(&pair.alpha, &nat.0, INNER, Offloads::On)?,
+            None => first.link.clone(),
+        };
+        let second = plan.second.then(|| join(&pair.alpha, 2)).transpose()?;
+        let outer = second.as_ref().map(|second| &second.link);
+        for (link, metric) in std::iter::once(&inner).chain(outer).zip(["10", "20"]) {
+            route_by(&pair.alpha, link, metric)?;
+        }
+        let flow = tools.programs.path("flow");
+        let mut world = Self { pair, first, nat, flow, way: plan.way, daemons: None, second, _lab: lab };
+        world.prepare(tools, plan.configuration)?;
+        Ok(world)
+    }
+
+    /// Starts what carries the bytes.
+    fn prepare(&mut self, tools: &Tools, configuration: &str) -> Result<()> {
+        match self.way {
+            Way::Tcp => {}
+            Way::Mptcp => {
+                self.offer_mptcp(&self.pair.alpha, "subflow")?;
+                self.offer_mptcp(&self.pair.beta, "signal")?;
+            }
+            Way::Sctpify => self.daemons = Some(self.pair.start_daemons_with(tools, configuration)?),
+        }
+        Ok(())
+    }
+
+    fn offer_mptcp(&self, host: &Host, role: &str) -> Result<()> {
+        host.ip(&["mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4"])?;
+        let Some(DelayedLink { link, .. }) = &self.second else { return Ok(()) };
+        let own = if role == "subflow" { link.left_v4() } else { link.right_v4() };
+        host.ip(&["mptcp", "endpoint", "add", &own.to_string(), "dev", &link.name(), role]).map(drop)
+    }
+
+    /// The port that connections go to.
+    pub(super) fn port(&self) -> u16 {
+        if self.way == Way::Sctpify { SHIM_PORT } else { TCP_PORT }
+    }
+
+    /// Beta's address by the first link.
+    pub(super) fn server(&self) -> Ipv4Addr {
+        self.first.link.right_v4()
+    }
+
+    /// The word that programs take for this way.
+    pub(super) fn word(&self) -> Option<&'static str> {
+        (self.way == Way::Mptcp).then_some("mptcp")
+    }
+
+    /// Fails unless the connection can be carried by the second link, too.
+    pub(super) fn ensure_second(&self) -> Result<()> {
+        ensure!(
+            self.second.is_none() || self.way == Way::Tcp || self.has_second()?,
+            "{:?}: one path",
+            self.way
+        );
+        Ok(())
+    }
+
+    fn has_second(&self) -> Result<bool> {
+        let second = self.second.as_ref().context("there is no second link")?;
+        let (here, there) = (second.link.left_v4().to_string(), second.link.right_v4().to_string());
+        Ok(match &self.daemons {
+            None => {
+                self.pair.alpha.tool("ss", &["-Htn", "state", "established", "dst", &there])?.contains(&here)
+            }
+            Some(daemons) => daemons.alphas.sctpify(&["status", "--json"])?.good()?.stdout.contains(&there),
+        })
+    }
+
+    /// Whether connections rode what they should.
+    pub(super) fn ensure_rode(&self, connections: u64) -> Result<()> {
+        let Some(daemons) = &self.daemons else { return Ok(()) };
+        let rode = daemons.connects_sctp()?;
+        ensure!(rode == connections, "{rode} of {connections} rode SCTP: {}", daemons.recent_fallbacks()?);
+        Ok(())
+    }
+
+    /// Ends the daemons politely.
+    pub(super) fn end(self) {
+        if let Some(daemons) = self.daemons {
+            daemons.stop();
+        }
+    }
+}
+
+/// A host on two networks has a way to all others by each of them.
+fn route_by(host: &Host, link: &Link, metric: &str) -> Result<()> {
+    let (via, name) = (link.right_v4().to_string(), link.name());
+    host.ip(&["route", "add", "default", "via", &via, "dev", &name, "metric", metric]).map(drop)
+}
