@@ -3,8 +3,8 @@
 //! Prints figures on standard output, in the words that `bulk` and `usrsctp_bench` of crate `testbed` use. Keeps no message:
 //! what it receives is counted and dropped, or sent back. Begin with [`receive`] and [`send`].
 
-use crate::host::Host;
-use crate::modes::{Guest, Inbox, Whole, await_event, connect, is_over, linger, offer};
+use crate::host::{Host, association_config};
+use crate::modes::{Guest, Inbox, Whole, await_event, connect, connect_with, is_over, linger, offer};
 use crate::options::Options;
 use anyhow::{Result, bail, ensure};
 use base::Time;
@@ -165,6 +165,33 @@ pub(crate) fn ping(options: &Options, remote: IpAddr, port: u16, count: usize, s
     for time in round_trips {
         writeln!(out, "{:.1}", time.as_secs_f64() * 1e6)?;
     }
+    Ok(())
+}
+
+/// Connects, sends a message and waits until it is back; prints how long that took from the start, in microseconds.
+///
+/// # Errors
+/// When sockets fail, or the association ends early.
+pub(crate) fn first(options: &Options, to: (IpAddr, u16), size: usize, with_cookie_echo: bool) -> Result<()> {
+    let mut host = Host::open(options, None)?;
+    let bytes = Bytes::from(vec![0; size]);
+    let start = host.now();
+    let early = with_cookie_echo.then(|| bytes.clone());
+    let id = connect_with(&mut host, options, to, association_config(options), early)?;
+    await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
+    if !with_cookie_echo {
+        let message = Whole { stream: StreamId(0), unordered: false, bytes };
+        ensure!(offer(&mut host, id, &message)?, "no room for a single message");
+    }
+    let mut inbox = Inbox::default();
+    while inbox.next(&mut host, id).is_none() {
+        host.turn(Time::NEVER)?;
+    }
+    let time = host.now().since(start);
+    let now = host.now();
+    host.engine.shutdown(now, id);
+    await_event(&mut host, |event| matches!(event, Event::Closed(CloseReason::Graceful)))?;
+    println!("{}", time.as_micros());
     Ok(())
 }
 

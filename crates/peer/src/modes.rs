@@ -40,6 +40,9 @@ pub fn run(options: &Options) -> Result<()> {
         Mode::Send { host, port, seconds, size } => measure::send(options, host, port, seconds, size),
         Mode::Serve { port, shards } => measure::serve(options, port, shards),
         Mode::Ping { host, port, count, size } => measure::ping(options, host, port, count, size),
+        Mode::First { host, port, size, with_cookie_echo } => {
+            measure::first(options, (host, port), size, with_cookie_echo)
+        }
         Mode::Connects { host, port, count } => measure::connects(options, host, port, count),
     }
 }
@@ -173,15 +176,16 @@ pub(crate) fn connect(
     remote: IpAddr,
     port: u16,
 ) -> Result<AssociationId> {
-    connect_with(host, options, (remote, port), association_config(options))
+    connect_with(host, options, (remote, port), association_config(options), None)
 }
 
-/// The same, with settings of its own.
+/// The same, with settings of its own, and with a message that goes out with the COOKIE ECHO.
 pub(crate) fn connect_with(
     host: &mut Host,
     options: &Options,
     (remote, port): (IpAddr, u16),
     config: AssociationConfig,
+    first: Option<Bytes>,
 ) -> Result<AssociationId> {
     let now = host.now();
     let mut connect = Connect {
@@ -193,7 +197,12 @@ pub(crate) fn connect_with(
     };
     for _ in 0..PORTS_TRIED {
         connect.local_port = rand::random_range(EPHEMERAL_PORTS);
-        match host.engine.connect(now, connect.clone()) {
+        let connect = connect.clone();
+        let outcome = match first.clone() {
+            Some(message) => host.engine.connect_and_send(now, connect, Ppid(0), message),
+            None => host.engine.connect(now, connect),
+        };
+        match outcome {
             // An earlier association from this port has not been forgotten yet.
             Err(ConnectError::Exists) => {}
             outcome => return Ok(outcome?),

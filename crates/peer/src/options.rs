@@ -210,6 +210,19 @@ pub enum Mode {
         #[arg(value_parser = size_parser())]
         size: usize,
     },
+    /// Connect, send one message and wait until it is back; print how long that took from the start, in microseconds.
+    First {
+        /// The peer's address.
+        host: IpAddr,
+        /// Its SCTP port.
+        port: u16,
+        /// Octets of the message, 1 to 4 Mi.
+        #[arg(value_parser = size_parser())]
+        size: usize,
+        /// Send it with the COOKIE ECHO, not when the association is up.
+        #[arg(long)]
+        with_cookie_echo: bool,
+    },
     /// Set associations up and shut them, one after the other; print "COUNT MICROSECONDS".
     Connects {
         /// The peer's address.

@@ -36,7 +36,7 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
     if limit.priority {
         config = AssociationConfig { send_buffer: SHORT_BUFFER, ..config };
     }
-    let id = connect_with(&mut host, options, to, config)?;
+    let id = connect_with(&mut host, options, to, config, None)?;
     await_event(&mut host, |event| matches!(event, Event::Established { .. }))?;
     println!("connected");
     let gap = Duration::try_from_secs_f64(load.gap)?;

@@ -19,6 +19,14 @@ pub enum ConnectError {
     /// [`Limits::associations`](crate::Limits::associations) is reached.
     #[error("the limit of {0} associations is reached")]
     TooMany(usize),
+    /// The message to begin with is empty or longer than the send buffer.
+    #[error("a first message of {length} bytes cannot be sent: 1 to {max} can")]
+    Message {
+        /// Its length in bytes.
+        length: usize,
+        /// The send buffer, in bytes.
+        max: usize,
+    },
     /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
     #[error("associations hold {used} of {budget} bytes; end some, or raise the budget")]
     NoMemory {

@@ -7,7 +7,7 @@ use testbed::pair::Tools;
 use testbed::{Pair, Process};
 
 /// How many bytes the server answers.
-const ANSWER: &str = "100";
+pub(super) const ANSWER: &str = "100";
 /// How long an exchange may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 

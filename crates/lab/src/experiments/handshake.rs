@@ -1,5 +1,5 @@
-//! `handshake`: how long a short exchange takes by TCP, by an association of its own, and by a stream of an association that
-//! lives already; and how many packets.
+//! `handshake`: how long a short exchange takes by TCP, by an association of its own, by a stream of an association that
+//! lives already, and by a program that speaks SCTP itself; and how many packets.
 
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
@@ -8,8 +8,10 @@ use serde::Deserialize;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::wait_for;
-use testbed::{Capture, DelayedLink, Lab};
+use testbed::{Capture, DelayedLink, Lab, Link, Process};
 
+/// The SCTP port of the native server.
+const NATIVE_PORT: &str = "7";
 /// How long one cell takes, in seconds, most of it for the capture.
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
@@ -21,10 +23,24 @@ enum Way {
     Tcp,
     Own,
     Stream,
+    Native,
+    NativeEarly,
 }
 
-const WAYS: [(Way, &str); 3] =
-    [(Way::Tcp, "tcp"), (Way::Own, "own association"), (Way::Stream, "stream of a live association")];
+const WAYS: [(Way, &str); 5] = [
+    (Way::Tcp, "tcp"),
+    (Way::Own, "own association"),
+    (Way::Stream, "stream of a live association"),
+    (Way::Native, "native SCTP"),
+    (Way::NativeEarly, "native SCTP, data with COOKIE ECHO"),
+];
+
+impl Way {
+    /// Whether the shim carries it.
+    fn has_daemons(self) -> bool {
+        matches!(self, Way::Own | Way::Stream)
+    }
+}
 
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
@@ -55,90 +71,100 @@ impl Experiment for Handshake {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
-        let streams = if way == Way::Stream { "shared" } else { "own" };
-        // On a busy machine too a connection must ride what is measured.
-        let configuration = format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n");
-        let daemons = pair.start_daemons_with(&place.tools, &configuration)?;
-        let port = if way == Way::Tcp { TCP_PORT } else { SHIM_PORT };
-        let _server = exchange::serve(&pair, port, &place.tools)?;
-        let exchange = Exchange { pair, link, daemons, place, way, rtt, port };
-        exchange.prepare()?;
-        let measures = match &*cell.point.panel {
-            TIME => exchange.time()?,
-            _ => exchange.packets()?,
-        };
-        exchange.daemons.stop();
-        Ok(measures)
+        let client = Client::ready(place, &pair, &link.link, way)?;
+        match &*cell.point.panel {
+            TIME => client.time(rtt),
+            _ => client.packets(rtt),
+        }
     }
 }
 
-/// Two hosts, ready.
-struct Exchange<'a> {
-    pair: Pair,
-    link: DelayedLink,
-    daemons: Daemons,
+/// Who begins the exchange, with a server that listens.
+struct Client<'a> {
     place: &'a Place,
+    pair: &'a Pair,
+    link: &'a Link,
     way: Way,
-    rtt: Duration,
-    port: u16,
+    /// Both hosts', where the shim is what is measured.
+    daemons: Option<Daemons>,
+    _server: Process,
 }
 
-impl Exchange<'_> {
-    /// Learns addresses of the link; with streams, sets the association up that they share.
-    fn prepare(&self) -> Result<()> {
-        self.once()?;
-        if self.way == Way::Stream {
-            let has_trunk = || self.daemons.have_trunk().unwrap_or(false);
+impl<'a> Client<'a> {
+    /// After one exchange, in which addresses of the link were learned; with streams there is an association that they share.
+    fn ready(place: &'a Place, pair: &'a Pair, link: &'a Link, way: Way) -> Result<Self> {
+        let streams = if way == Way::Stream { "shared" } else { "own" };
+        // On a busy machine too a connection must ride what is measured.
+        let configuration = format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n");
+        let daemons = way.has_daemons().then(|| pair.start_daemons_with(&place.tools, &configuration));
+        let daemons = daemons.transpose()?;
+        let _server = match way {
+            Way::Tcp => exchange::serve(pair, TCP_PORT, &place.tools)?,
+            Way::Own | Way::Stream => exchange::serve(pair, SHIM_PORT, &place.tools)?,
+            Way::Native | Way::NativeEarly => {
+                let mut command = pair.beta.command(place.tools.programs.path("peer"));
+                command.args(["--local", &link.right_v4().to_string(), "serve", NATIVE_PORT]);
+                pair.serve_command(command)?
+            }
+        };
+        let client = Self { place, pair, link, way, daemons, _server };
+        client.once()?;
+        if let (Way::Stream, Some(daemons)) = (way, &client.daemons) {
+            let has_trunk = || daemons.have_trunk().unwrap_or(false);
             ensure!(wait_for(exchange::LIMIT, has_trunk), "no association is shared");
         }
-        Ok(())
+        Ok(client)
     }
 
     /// One exchange; how long it took.
     fn once(&self) -> Result<Duration> {
-        let before = (self.daemons.connects_sctp()?, self.daemons.connects_shared()?);
-        let time = exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
-        let rode = (self.daemons.connects_sctp()? - before.0, self.daemons.connects_shared()? - before.1);
-        self.ensure_rode(rode)?;
+        let to = self.link.right_v4();
+        match self.way {
+            Way::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.place.tools),
+            Way::Own | Way::Stream => exchange::once(self.pair, to, SHIM_PORT, &self.place.tools),
+            Way::Native => self.native(&[]),
+            Way::NativeEarly => self.native(&["--with-cookie-echo"]),
+        }
+    }
+
+    /// A message and its echo.
+    fn native(&self, flags: &[&str]) -> Result<Duration> {
+        let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
+        let mut command = self.pair.alpha.command(self.place.tools.programs.path("peer"));
+        command.args(["--local", &from, "first", &to, NATIVE_PORT, exchange::ANSWER]).args(flags);
+        let told = self.pair.alpha.run("first", command, exchange::LIMIT)?.good()?.stdout;
+        Ok(Duration::from_micros(told.trim().parse()?))
+    }
+
+    /// One exchange that must have ridden what is measured.
+    fn judged(&self) -> Result<Duration> {
+        let rode = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
+        let before = self.daemons.as_ref().map(rode).transpose()?;
+        let time = self.once()?;
+        if let (Some(daemons), Some(before)) = (&self.daemons, before) {
+            let (sctp, shared) = rode(daemons)?;
+            let found = (sctp - before.0, shared - before.1);
+            let expected = if self.way == Way::Stream { (1, 1) } else { (1, 0) };
+            ensure!(found == expected, "{found:?} rode SCTP and shared: {}", daemons.recent_fallbacks()?);
+        }
         Ok(time)
     }
 
-    /// The first connection of two hosts that share streams has an association of its own.
-    fn ensure_rode(&self, (sctp, shared): (u64, u64)) -> Result<()> {
-        let is_right = match self.way {
-            Way::Tcp => sctp == 0,
-            Way::Own => sctp == 1 && shared == 0,
-            Way::Stream => sctp == 1,
-        };
-        ensure!(is_right, "{sctp} rode SCTP, {shared} shared: {}", self.daemons.recent_fallbacks()?);
-        Ok(())
-    }
-
-    fn time(&self) -> Result<Measures> {
-        let shared_before = self.daemons.connects_shared()?;
-        let time = self.once()?;
-        self.ensure_shared(shared_before)?;
+    fn time(&self, rtt: Duration) -> Result<Measures> {
+        let time = self.judged()?;
         Ok(Measures::from([
             ("milliseconds".to_owned(), time.as_secs_f64() * 1e3),
-            ("round_trips".to_owned(), time.as_secs_f64() / self.rtt.as_secs_f64()),
+            ("round_trips".to_owned(), time.as_secs_f64() / rtt.as_secs_f64()),
         ]))
     }
 
-    fn packets(&self) -> Result<Measures> {
+    fn packets(&self, rtt: Duration) -> Result<Measures> {
         // What the exchange before has left to say comes first.
-        std::thread::sleep(2 * self.rtt);
-        let shared_before = self.daemons.connects_shared()?;
-        let capture = Capture::start(&self.pair.alpha, "exchange", &[&self.link.link.name()])?;
-        self.once()?;
-        std::thread::sleep(2 * self.rtt);
+        std::thread::sleep(2 * rtt);
+        let capture = Capture::start(&self.pair.alpha, "exchange", &[&self.link.name()])?;
+        self.judged()?;
+        std::thread::sleep(2 * rtt);
         let seen = capture.judge()?;
-        self.ensure_shared(shared_before)?;
         Ok(Measures::from([("packets".to_owned(), (seen.tcp + seen.sctp) as f64)]))
-    }
-
-    fn ensure_shared(&self, before: u64) -> Result<()> {
-        let shared = self.daemons.connects_shared()? - before;
-        ensure!(shared == u64::from(self.way == Way::Stream), "{shared} connections shared an association");
-        Ok(())
     }
 }

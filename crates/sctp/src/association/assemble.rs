@@ -235,6 +235,10 @@ impl Association {
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
             self.paths.get_mut(path).sending.end_packet();
+        } else if self.state.sends_new_data() {
+            self.fill_new_data(path, &mut packet, now);
+            self.paths.get_mut(path).sending.end_packet();
+            self.state.end_first();
         }
         if packet.is_empty() {
             return 0;
@@ -395,7 +399,7 @@ impl Association {
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         //= rfc9260#6.1-13
-        if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_data() {
+        if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_new_data() {
             return None;
         }
         if self.queue.is_empty() || self.is_detour(path) {

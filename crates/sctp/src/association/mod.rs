@@ -60,7 +60,7 @@ use crate::tx::{Copies, Forward, Limited, Outstanding, SendQueue};
 pub(crate) use assemble::Joining;
 pub(crate) use authentication::Screen;
 use idle::Idle;
-pub(crate) use opening::{INIT_PACKET_MAX, Opening, own_parameters};
+pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, Opening, own_parameters};
 pub(crate) use state::State;
 pub(crate) use table::Verdict;
 

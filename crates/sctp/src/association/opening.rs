@@ -6,7 +6,10 @@ use std::time::Duration;
 use base::{Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{Cause, Chunk, CommonHeader, Init, PacketWriter, Parameter, Parameters, Tsn, VerificationTag};
+use wire::{
+    Cause, Chunk, CommonHeader, Init, PacketWriter, Parameter, Parameters, Ppid, StreamId, Tsn,
+    VerificationTag,
+};
 
 use super::state::Retry;
 use super::{Association, Context, Control, Joining, State};
@@ -56,6 +59,15 @@ pub(crate) struct Opening {
     pub(crate) cookie_preservative: Option<u32>,
     /// Whether INIT is to be sent on the routes from this one on.
     pub(crate) unsent: usize,
+    /// What goes out with the COOKIE ECHO, on stream 0.
+    pub(crate) first_message: Option<FirstMessage>,
+}
+
+/// A message that was given with the command to connect.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstMessage {
+    pub(crate) ppid: Ppid,
+    pub(crate) message: Bytes,
 }
 
 impl Opening {
@@ -198,11 +210,27 @@ impl Association {
     /// Enters COOKIE-ECHOED. The COOKIE ECHO goes by the path that the INIT ACK has confirmed.
     pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
         let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
+        let first = opening.first_message.clone();
+        let says_first = first.is_some();
+        first.into_iter().for_each(|first| self.queue_first(first));
         let cookie = Bytes::copy_from_slice(cookie);
         //= rfc9260#3.3.11-2 5.1.4-2
-        self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening) };
+        self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening), says_first };
         //= rfc9260#3.2.2-3 3.3.11-1 5.1.4-1 5.4-5
         self.control.push_back((PathIndex(0), Control::CookieEcho));
+    }
+
+    /// The message that was given with the command to connect waits for its turn, which is the first.
+    pub(crate) fn queue_first(&mut self, first: FirstMessage) {
+        self.queue.push(StreamId(0), first.ppid, first.message, false, false);
+    }
+
+    /// What was given with the command to connect, as long as the COOKIE ECHO is not answered.
+    pub(crate) fn first_message(&self) -> Option<FirstMessage> {
+        match &self.state {
+            State::CookieEchoed { opening, .. } => opening.first_message.clone(),
+            _ => None,
+        }
     }
 
     /// Parameters of an INIT ACK that we do not know go back in an ERROR, behind the COOKIE ECHO (RFC 9260 section 5.1 C).

@@ -18,8 +18,9 @@ pub(crate) struct Retry {
 pub(crate) enum State {
     /// The INIT ACK has come; nothing was sent yet. Lasts for one function call.
     CookieWaitOver,
-    /// COOKIE ECHO sent; `opening` serves to begin again if the cookie is stale.
-    CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening> },
+    /// COOKIE ECHO sent; `opening` serves to begin again if the cookie is stale. `says_first` until it has gone out once with
+    /// the message that was given with the command to connect.
+    CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening>, says_first: bool },
     /// A good cookie came; the driver has not decided.
     Accepting,
     /// Up.
@@ -61,6 +62,20 @@ impl State {
     //= rfc9260#6-1
     pub(crate) fn sends_data(&self) -> bool {
         matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
+    }
+
+    /// Whether new DATA may be in the packet that is written: behind the first COOKIE ECHO, too.
+    //= rfc9260#section-5.1
+    //# the COOKIE ECHO chunk MAY be bundled with any pending outbound DATA chunks, but it MUST be the first chunk in the packet
+    pub(crate) fn sends_new_data(&self) -> bool {
+        self.sends_data() || matches!(self, State::CookieEchoed { says_first: true, .. })
+    }
+
+    /// The packet with the first COOKIE ECHO has been written.
+    pub(crate) fn end_first(&mut self) {
+        if let State::CookieEchoed { says_first, .. } = self {
+            *says_first = false;
+        }
     }
 
     /// Whether DATA is taken (RFC 9260 section 6).

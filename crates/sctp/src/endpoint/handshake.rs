@@ -521,12 +521,16 @@ impl Endpoint {
     /// The driver asked for this association itself: nobody needs to accept it.
     //= rfc9260#5.2.4-7
     fn collide(&mut self, now: Time, id: AssociationId, cookie: &Cookie) -> Option<AssociationId> {
-        let config = match self.slots.get(id)? {
-            Slot::Opening(opening) => opening.config.clone(),
-            Slot::Association(a) if matches!(a.state(), State::CookieEchoed { .. }) => a.config().clone(),
+        let (config, first) = match self.slots.get(id)? {
+            Slot::Opening(opening) => (opening.config.clone(), opening.first_message.clone()),
+            Slot::Association(a) if matches!(a.state(), State::CookieEchoed { .. }) => {
+                (a.config().clone(), a.first_message())
+            }
             Slot::Association(_) | Slot::Finished => return None,
         };
-        let association = self.build(now, cookie, config);
+        let mut association = self.build(now, cookie, config);
+        // The peer may have got it with our COOKIE ECHO: it has the same TSN again.
+        first.into_iter().for_each(|first| association.queue_first(first));
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.record_birth(id);
         self.with(id, now, |a, ctx| a.accept(ctx));

@@ -23,7 +23,7 @@ use base::{Ecn, Route, Time};
 use bytes::Bytes;
 use wire::{Ppid, StreamId};
 
-use crate::association::{Association, Context, Opening};
+use crate::association::{Association, Context, FirstMessage, Opening};
 use crate::config::{AssociationConfig, EndpointConfig, Scheduler, Timing};
 use crate::cookie::CookieJar;
 use crate::error::{ConnectError, SendError, StreamError};
@@ -172,6 +172,35 @@ impl Endpoint {
     /// # Errors
     /// See [`ConnectError`].
     pub fn connect(&mut self, now: Time, connect: Connect) -> Result<AssociationId, ConnectError> {
+        self.open(now, connect, None)
+    }
+
+    /// The same with a message for stream 0, which goes out with the COOKIE ECHO: the peer has it half a round trip before the
+    /// association is up here (RFC 9260 section 5.1; RFC 6458 section 3.1.4 calls that implicit set-up). A peer that declines the
+    /// association has read it nevertheless.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect_and_send(
+        &mut self,
+        now: Time,
+        connect: Connect,
+        ppid: Ppid,
+        message: Bytes,
+    ) -> Result<AssociationId, ConnectError> {
+        let (length, max) = (message.len(), connect.config.send_buffer);
+        if length == 0 || length > max {
+            return Err(ConnectError::Message { length, max });
+        }
+        self.open(now, connect, Some(FirstMessage { ppid, message }))
+    }
+
+    fn open(
+        &mut self,
+        now: Time,
+        connect: Connect,
+        first_message: Option<FirstMessage>,
+    ) -> Result<AssociationId, ConnectError> {
         let now = self.not_back(now);
         let Some(first) = connect.init_routes.first().map(|route| route.remote) else {
             return Err(ConnectError::NoRoute);
@@ -210,6 +239,7 @@ impl Endpoint {
             retransmits: 0,
             cookie_preservative: None,
             unsent: 0,
+            first_message,
             config: connect.config,
         };
         opening.begin_round(now);

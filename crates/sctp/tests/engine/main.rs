@@ -12,6 +12,7 @@ mod data;
 mod ecn;
 mod extensions;
 mod failover;
+mod first_message;
 mod floods;
 mod forge;
 mod goodput;
