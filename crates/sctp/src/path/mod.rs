@@ -555,7 +555,7 @@ mod tests {
             remote: "10.0.1.2".parse().unwrap(),
             carrier: Carrier::Ip,
         };
-        let mut path = Path::new(route, 1500, CongestionAlgorithm::default(), Time::ZERO, &timing);
+        let mut path = Path::new(route, &AssociationConfig::default(), Time::ZERO);
         path.confirm(Time::ZERO, &timing, &mut Random::new([1; 32]));
         let times = [100, 101, 102, 103, 104, 105, 106, 166, 227];
         let watched = times.map(|at_s| watched_after_failure(&mut path, at_s, &timing));
