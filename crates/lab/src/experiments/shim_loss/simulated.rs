@@ -63,12 +63,15 @@ fn by_tcp(tcp: Tcp, exchange: &Exchange, link: &LinkConfig, seed: u64) -> Result
 fn association(control: Control) -> AssociationConfig {
     AssociationConfig {
         timing: Timing {
-            rto_initial: Duration::from_millis(300),
-            rto_min: Duration::from_millis(150),
+            rto_initial: Duration::from_millis(100),
+            rto_min: Duration::from_millis(100),
+            rto_margin: Duration::from_millis(100),
             rto_max: Duration::from_secs(5),
             sack_delay: Duration::from_millis(20),
             heartbeat_interval: Duration::from_secs(1),
             path_max_retrans: 4,
+            primary_return: Duration::from_secs(5),
+            doubts_silence: true,
             association_max_retrans: 180,
             ..Timing::default()
         },
