@@ -131,4 +131,33 @@ pub(crate) mod tests {
         assert_eq!((of("c", "seconds"), of("a", "gap_ms")), (None, None));
         assert_eq!(results.series("p"), ["a", "b"]);
     }
+
+    #[test]
+    fn a_plot_of_another_ones_points_has_rows_of_its_own_measure() {
+        const MANIFEST: &str = r#"
+            id = "x"
+            title = "t"
+            question = "q"
+            topology = "w"
+            source = { document = "d" }
+            seed = 1
+            expect = [{ id = "e", what = "w", series = "s", measure = "m", at_most = 1, source = "s", control = true }]
+            [[panel]]
+            id = "times"
+            of = "points"
+            title = "t"
+            measure = "seconds"
+            x_label = "x"
+            y_label = "y"
+            [[panel]]
+            id = "points"
+            title = "t"
+            measure = "bytes"
+            x_label = "x"
+            y_label = "y"
+        "#;
+        let rows = Results(vec![done("points", "a", 1.0, 0, 3.0)]).rows(&Manifest::read(MANIFEST).unwrap());
+        let rows: Vec<_> = rows.iter().map(|row| (row.panel.as_str(), row.figure.value)).collect();
+        assert_eq!(rows, [("times", 3.0)]);
+    }
 }

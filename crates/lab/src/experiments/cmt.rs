@@ -168,7 +168,9 @@ impl Hosts {
         let mut measures =
             Measures::from([("mbit_per_s".to_owned(), report.bytes as f64 * 8.0 / 1e6 / report.real_s)]);
         if let [first, second] = &self.links[..] {
-            let (first, second) = (passed_bytes(first)?, passed_bytes(second)?);
+            let lost = counted(first, "lost_in_queue")? + counted(second, "lost_in_queue")?;
+            measures.insert("lost_in_queues".to_owned(), lost);
+            let (first, second) = (counted(first, "passed_bytes")?, counted(second, "passed_bytes")?);
             let share = second / (first + second);
             ensure!((SHARE_MIN..=1.0 - SHARE_MIN).contains(&share), "the second path carried {share} of all");
             measures.insert("second_path_share".to_owned(), share);
@@ -198,8 +200,8 @@ fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that a link has let pass to the right.
-fn passed_bytes(link: &DelayedLink) -> Result<f64> {
+/// What a link has counted of packets to the right.
+fn counted(link: &DelayedLink, what: &str) -> Result<f64> {
     let shown = link.show()?;
-    shown["directions"][0]["packets"]["passed_bytes"].as_f64().context("linkemu tells no bytes")
+    shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu tells no {what}"))
 }

@@ -4,7 +4,7 @@
 //!                                                    how long each small message was under way, in microseconds
 //!     messages send ADDRESS:PORT SECONDS one|two     small and large messages, on one connection or each kind on its own
 //!
-//! A small message has 64 bytes and goes every 20 ms, a large one has 1,200 and goes every 10 ms. Both ends have one clock, so
+//! A small message has 64 bytes, a large one 1,200; one of each goes every 20 ms, in turn. Both ends have one clock, so
 //! they must run on one machine. A message's time begins when it was due, not when a full socket took it. Knows nothing of SCTP.
 
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Length of both kinds, their heads included, and how often they go.
 const SMALL: (usize, Duration) = (64, Duration::from_millis(20));
-const LARGE: (usize, Duration) = (1_200, Duration::from_millis(10));
+const LARGE: (usize, Duration) = (1_200, Duration::from_millis(20));
 /// Length of a message, two bytes, and when it was due, eight.
 const HEAD_BYTES: usize = 10;
 
