@@ -78,6 +78,13 @@ fn measure(out: &Path, run: &Run) -> Result<Ended> {
 
 fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
     let (manifest, form) = (&entry.manifest, run.form());
+    if let Some(missing) = manifest.missing() {
+        let problem =
+            format!("{}: there is no {missing} here (scripts/setup.sh --transparency)", manifest.id);
+        ensure!(run.all, problem);
+        println!("skipped {problem}");
+        return Ok(Ended::Good);
+    }
     let experiment = entry.runner(form)?;
     let mut store = Store::open(out, Meta::now(manifest, form), run.fresh)?;
     println!("{}, {form}: {}", manifest.id, manifest.title);

@@ -5,6 +5,7 @@ mod drt;
 mod exchange;
 mod failover;
 mod handshake;
+mod icecast;
 mod shim_loss;
 mod shim_overhead;
 mod streams;
@@ -24,6 +25,7 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
     (include_str!("../experiments/failover.toml"), made::<failover::Failover>),
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
+    (include_str!("../experiments/icecast.toml"), made::<icecast::IcecastStream>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
     (include_str!("../experiments/streams.toml"), made::<streams::Streams>),

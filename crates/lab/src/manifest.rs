@@ -40,6 +40,9 @@ pub(crate) struct Manifest {
     #[serde(default)]
     pub(crate) alone: bool,
     pub(crate) seed: u64,
+    /// Programs of others that it needs, which not every host of the lab has.
+    #[serde(default)]
+    programs: Vec<String>,
     #[serde(default)]
     parameters: toml::Table,
     #[serde(default)]
@@ -226,6 +229,13 @@ impl Manifest {
         let mut all = self.parameters.clone();
         all.extend(overlay.parameters.clone());
         all
+    }
+
+    /// The first program that it needs and this host does not have.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_here = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+        self.programs.iter().map(String::as_str).find(|name| !is_here(name))
     }
 
     /// The plot of this name.

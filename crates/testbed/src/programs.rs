@@ -2,6 +2,7 @@
 //!
 //! Each runs with a configuration of its own below its host's directory, never the system's.
 
+pub mod audio;
 pub mod icecast;
 pub mod nginx;
 pub mod roundtrip;

@@ -27,12 +27,24 @@ impl Icecast {
     /// # Errors
     /// When Icecast is missing, or does not listen within 10 s.
     pub fn start(host: &Host, ports: &[u16]) -> Result<Self> {
+        Self::start_by(host, ports, &[])
+    }
+
+    /// The same by a command that runs others, `mptcpize run` say.
+    ///
+    /// # Errors
+    /// Like [`Icecast::start`].
+    pub fn start_by(host: &Host, ports: &[u16], runner: &[&str]) -> Result<Self> {
         let dir = host.dir()?.join("icecast");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         std::fs::write(dir.join("icecast.xml"), configuration(&dir, ports))?;
         // It refuses to run as root, and reads and writes nothing but its own directory.
         let mut command = host.command("unshare");
-        command.args(["--user", "--map-user=65534", PROGRAM, "-c"]).arg(dir.join("icecast.xml"));
+        command
+            .args(["--user", "--map-user=65534"])
+            .args(runner)
+            .args([PROGRAM, "-c"])
+            .arg(dir.join("icecast.xml"));
         let process = host.spawn("icecast", command)?;
         let port = *ports.first().context("a server needs a port")?;
         let mut icecast = Self { host: host.clone(), process, port };
@@ -75,8 +87,14 @@ impl Icecast {
 
 /// `curl` of the stream of an Icecast at `to` into a file, which grows as bytes come.
 pub fn listen(host: &Host, to: IpAddr, port: u16, into: &Path) -> Command {
-    let mut command = host.command("curl");
-    command.args(["--silent", "--show-error", "--no-buffer", "--output"]).arg(into);
+    listen_by(host, to, port, into, &[])
+}
+
+/// The same by a command that runs others.
+pub fn listen_by(host: &Host, to: IpAddr, port: u16, into: &Path, runner: &[&str]) -> Command {
+    let mut words = runner.iter().chain(&["curl"]);
+    let mut command = host.command(words.next().unwrap_or(&"curl"));
+    command.args(words).args(["--silent", "--show-error", "--no-buffer", "--output"]).arg(into);
     command.arg(format!("http://{to}:{port}/play.ogg"));
     command
 }

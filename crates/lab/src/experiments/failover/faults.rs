@@ -7,7 +7,7 @@ use testbed::process::now;
 
 /// A failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fault {
+pub(in crate::experiments) enum Fault {
     SilentBoth,
     SilentOneWay,
     LinkDown,
@@ -18,7 +18,7 @@ pub(super) enum Fault {
 }
 
 /// The failures, by their names in the manifest; the place of one is its x.
-pub(super) const FAULTS: [(&str, Fault); 7] = [
+pub(in crate::experiments) const FAULTS: [(&str, Fault); 7] = [
     ("silent-both", Fault::SilentBoth),
     ("silent-one-way", Fault::SilentOneWay),
     ("link-down", Fault::LinkDown),
@@ -30,7 +30,7 @@ pub(super) const FAULTS: [(&str, Fault); 7] = [
 
 impl Fault {
     /// Lets it happen; `flap` is how long a link that comes and goes is away, and there.
-    pub(super) fn happen(self, world: &World, flap: Duration) -> Result<()> {
+    pub(in crate::experiments) fn happen(self, world: &World, flap: Duration) -> Result<()> {
         let (first, alpha) = (&world.first, &world.pair.alpha);
         let name = first.link.name();
         match self {

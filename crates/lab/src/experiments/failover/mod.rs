@@ -5,8 +5,8 @@
 //! both ends what they saw. Bytes that did not arrive, bytes that are wrong and errors that programs saw are measures, not
 //! failures to measure.
 
-mod faults;
-mod world;
+pub(super) mod faults;
+pub(super) mod world;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};

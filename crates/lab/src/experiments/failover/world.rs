@@ -9,7 +9,7 @@ use testbed::{DelayedLink, Host, Lab, Link, Offloads};
 
 /// What carries the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(in crate::experiments) enum Way {
     /// Plain TCP.
     Tcp,
     /// The kernel's MPTCP, asked for by the programs themselves.
@@ -20,27 +20,27 @@ pub(super) enum Way {
 
 /// How the hosts are joined.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) way: Way,
-    pub(super) rtt: Duration,
+pub(in crate::experiments) struct Plan {
+    pub(in crate::experiments) way: Way,
+    pub(in crate::experiments) rtt: Duration,
     /// Whether there is a second link.
-    pub(super) second: bool,
+    pub(in crate::experiments) second: bool,
     /// Whether a NAT is on the first link.
-    pub(super) nat: bool,
+    pub(in crate::experiments) nat: bool,
     /// Of both daemons, where there are daemons.
-    pub(super) configuration: &'static str,
-    pub(super) seed: u64,
+    pub(in crate::experiments) configuration: &'static str,
+    pub(in crate::experiments) seed: u64,
 }
 
 /// The NAT on the first link.
-pub(super) struct Nat(Host);
+pub(in crate::experiments) struct Nat(Host);
 
 /// Two hosts, joined.
-pub(super) struct World {
-    pub(super) pair: Pair,
-    pub(super) first: DelayedLink,
-    pub(super) nat: Option<Nat>,
-    pub(super) flow: PathBuf,
+pub(in crate::experiments) struct World {
+    pub(in crate::experiments) pair: Pair,
+    pub(in crate::experiments) first: DelayedLink,
+    pub(in crate::experiments) nat: Option<Nat>,
+    pub(in crate::experiments) flow: PathBuf,
     way: Way,
     daemons: Option<Daemons>,
     second: Option<DelayedLink>,
@@ -84,14 +84,14 @@ impl Nat {
     }
 
     /// Forgets all connections, and gives them other ports from now on.
-    pub(super) fn rebind(&self) -> Result<()> {
+    pub(in crate::experiments) fn rebind(&self) -> Result<()> {
         self.0.tool("nft", &[&masquerade(PORTS_AFTER)])?;
         self.0.tool("python3", &["-c", FORGET]).map(drop)
     }
 }
 
 impl World {
-    pub(super) fn new(tools: &Tools, plan: &Plan) -> Result<Self> {
+    pub(in crate::experiments) fn new(tools: &Tools, plan: &Plan) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let nat = plan.nat.then(|| Nat::new(&lab)).transpose()?;
@@ -137,22 +137,22 @@ impl World {
     }
 
     /// The port that connections go to.
-    pub(super) fn port(&self) -> u16 {
+    pub(in crate::experiments) fn port(&self) -> u16 {
         if self.way == Way::Sctpify { SHIM_PORT } else { TCP_PORT }
     }
 
     /// Beta's address by the first link.
-    pub(super) fn server(&self) -> Ipv4Addr {
+    pub(in crate::experiments) fn server(&self) -> Ipv4Addr {
         self.first.link.right_v4()
     }
 
     /// The word that programs take for this way.
-    pub(super) fn word(&self) -> Option<&'static str> {
+    pub(in crate::experiments) fn word(&self) -> Option<&'static str> {
         (self.way == Way::Mptcp).then_some("mptcp")
     }
 
     /// Fails unless the connection can be carried by the second link, too.
-    pub(super) fn ensure_second(&self) -> Result<()> {
+    pub(in crate::experiments) fn ensure_second(&self) -> Result<()> {
         ensure!(
             self.second.is_none() || self.way == Way::Tcp || self.has_second()?,
             "{:?}: one path",
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// Whether connections rode what they should.
-    pub(super) fn ensure_rode(&self, connections: u64) -> Result<()> {
+    pub(in crate::experiments) fn ensure_rode(&self, connections: u64) -> Result<()> {
         let Some(daemons) = &self.daemons else { return Ok(()) };
         let rode = daemons.connects_sctp()?;
         ensure!(rode == connections, "{rode} of {connections} rode SCTP: {}", daemons.recent_fallbacks()?);
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Ends the daemons politely.
-    pub(super) fn end(self) {
+    pub(in crate::experiments) fn end(self) {
         if let Some(daemons) = self.daemons {
             daemons.stop();
         }

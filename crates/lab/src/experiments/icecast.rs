@@ -1,0 +1,95 @@
+//! `icecast`: what a listener hears of a stream when the path in use is cut, by plain TCP, the kernel's MPTCP, and sctpify.
+
+use super::failover::faults::Fault;
+use super::failover::world::{Plan, Way, World};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::time::Duration;
+use testbed::files::Growth;
+use testbed::programs::{Icecast, audio, icecast};
+
+/// How long the end of the stream may take to arrive behind the end of the source.
+const END: Duration = Duration::from_secs(3);
+/// How long the source may take beyond what it plays.
+const SOURCE_LATE: Duration = Duration::from_secs(20);
+const WAYS: [(&str, Way); 3] = [("tcp", Way::Tcp), ("mptcp", Way::Mptcp), ("sctpify", Way::Sctpify)];
+/// In the order of the manifest's categories.
+const FAULTS: [Fault; 2] = [Fault::SilentBoth, Fault::LinkDown];
+const PANELS: [&str; 2] = ["unheard", "silence"];
+/// Makes programs ask for MPTCP.
+const MPTCPIZE: &[&str] = &["mptcpize", "run"];
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IcecastStream {
+    /// How long is played, in seconds.
+    play_s: u32,
+    /// When the path is cut.
+    cut_s: u32,
+    rtt_ms: u16,
+    repetitions: u32,
+}
+
+impl Experiment for IcecastStream {
+    fn points(&self) -> Vec<Planned> {
+        let mut points = Vec::new();
+        for panel in PANELS {
+            for (series, _) in WAYS {
+                points.extend((0..FAULTS.len()).map(|x| Planned {
+                    point: Point::new(panel, series, x as f64),
+                    repetitions: self.repetitions,
+                    seconds: f64::from(self.play_s) + 8.0,
+                }));
+            }
+        }
+        points
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let (_, way) = *WAYS.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
+        let fault = *FAULTS.get(cell.point.x as usize).context("no such failure")?;
+        let plan = Plan {
+            way,
+            rtt: Duration::from_millis(self.rtt_ms.into()),
+            second: true,
+            nat: false,
+            configuration: "carriers = \"udp\"\nrace_timer_ms = 2000\n",
+            seed: cell.seed,
+        };
+        let world = World::new(&place.tools, &plan)?;
+        let measures = self.listen(&world, fault, way)?;
+        world.end();
+        Ok(measures)
+    }
+}
+
+impl IcecastStream {
+    fn listen(&self, world: &World, fault: Fault, way: Way) -> Result<Measures> {
+        let (alpha, beta) = (&world.pair.alpha, &world.pair.beta);
+        let (played, heard) = (beta.dir()?.join("played.ogg"), alpha.dir()?.join("heard.ogg"));
+        audio::make_noise(beta, self.play_s, &played)?;
+        let runner = if way == Way::Mptcp { MPTCPIZE } else { &[] };
+        let server = Icecast::start_by(beta, &[world.port()], runner)?;
+        let source = server.play(&played)?;
+        let growth = Growth::watch(&heard);
+        let command = icecast::listen_by(alpha, world.server().into(), world.port(), &heard, runner);
+        let listener = alpha.spawn("listener", command)?;
+        std::thread::sleep(Duration::from_secs(self.cut_s.into()));
+        world.ensure_rode(1)?;
+        world.ensure_second()?;
+        fault.happen(world, Duration::ZERO)?;
+        source.finish(Duration::from_secs(self.play_s.into()) + SOURCE_LATE)?.good()?;
+        std::thread::sleep(END);
+        listener.stop();
+        let silence = growth.longest_silence();
+        let found = audio::compare(&audio::decode(beta, &played)?, &audio::decode(alpha, &heard)?)?;
+        Ok(Measures::from([
+            ("heard_s".to_owned(), found.seconds),
+            ("other_s".to_owned(), found.other),
+            ("unheard_s".to_owned(), found.missing + found.other),
+            ("silence_ms".to_owned(), silence.as_secs_f64() * 1e3),
+        ]))
+    }
+}

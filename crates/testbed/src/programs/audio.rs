@@ -1,0 +1,97 @@
+//! Audio whose every moment is its own: made, decoded, and compared sample by sample.
+
+use crate::host::Host;
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::time::Duration;
+
+/// Where Debian keeps ffmpeg.
+pub const FFMPEG: &str = "/usr/bin/ffmpeg";
+/// How long ffmpeg may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Samples a second, one channel of 16 bits.
+const RATE: usize = 44_100;
+/// Samples that a decoder needs until it gives the same ones wherever it began.
+const WARM_UP: usize = 8192;
+
+/// What somebody heard of what was played.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heard {
+    /// Seconds that were heard as one piece, sample for sample.
+    pub seconds: f64,
+    /// Seconds behind them that sounded otherwise.
+    pub other: f64,
+    /// Seconds from the end of what was heard to the end of what was played.
+    pub missing: f64,
+}
+
+/// Noise of so many seconds, no two parts of which are alike, as Ogg Vorbis.
+///
+/// # Errors
+/// When ffmpeg fails.
+pub fn make_noise(host: &Host, seconds: u32, into: &Path) -> Result<()> {
+    let noise = format!("anoisesrc=seed=7:amplitude=0.3:sample_rate={RATE}:duration={seconds}");
+    let into = into.to_str().context("a path that is no UTF-8")?;
+    let words = ["-nostdin", "-v", "error", "-f", "lavfi", "-i", &noise, "-c:a", "libvorbis", into];
+    host.tool("ffmpeg", &words).map(drop)
+}
+
+/// The samples of an Ogg file.
+///
+/// # Errors
+/// When the decoder fails, or complains.
+pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
+    let into = file.with_extension("raw");
+    let mut command = host.command("ffmpeg");
+    command.args(["-nostdin", "-v", "warning", "-xerror", "-i"]).arg(file);
+    command.args(["-f", "s16le", "-ac", "1"]).arg(&into);
+    let told = host.run("decode", command, LIMIT)?.good()?;
+    ensure!(told.stderr.is_empty(), "the decoder complains: {}", told.stderr);
+    std::fs::read(&into).with_context(|| format!("cannot read {}", into.display()))
+}
+
+/// Where `heard`, but for its beginning, is in `played` as one piece.
+///
+/// # Errors
+/// When too little was heard to say, or it was not played.
+pub fn compare(played: &[u8], heard: &[u8]) -> Result<Heard> {
+    let mark = heard.get(2 * WARM_UP..4 * WARM_UP).context("hardly anything was heard")?;
+    let at = played.windows(mark.len()).step_by(2).position(|window| window == mark);
+    let rest = &played[2 * at.context("what was heard is not what was played")?..];
+    let heard = &heard[2 * WARM_UP..];
+    let same = rest.iter().zip(heard).take_while(|(a, b)| a == b).count();
+    let seconds = |bytes: usize| bytes as f64 / 2.0 / RATE as f64;
+    Ok(Heard {
+        seconds: seconds(same),
+        other: seconds(heard.len() - same),
+        missing: seconds(rest.len().saturating_sub(heard.len())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(samples: usize) -> Vec<u8> {
+        (0..samples as u32)
+            .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 16).to_le_bytes()[..2].to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn what_was_heard_is_found_and_its_end_and_what_differs_are_measured() {
+        let played = noise(4 * RATE);
+        let heard = compare(&played, &played[2 * RATE..6 * RATE]).unwrap();
+        assert!((heard.seconds - 2.0).abs() < 0.2 && heard.other == 0.0 && heard.missing == 1.0, "{heard:?}");
+        let mut wrong = played[2 * RATE..6 * RATE].to_vec();
+        wrong[3 * RATE] ^= 1;
+        let heard = compare(&played, &wrong).unwrap();
+        assert!((heard.other - 0.5).abs() < 1e-4, "{heard:?}");
+    }
+
+    #[test]
+    fn too_little_and_what_was_not_played_are_errors() {
+        assert!(compare(&noise(RATE), &noise(100)).is_err());
+        assert!(compare(&noise(RATE), &vec![7; 2 * RATE]).is_err());
+    }
+}
