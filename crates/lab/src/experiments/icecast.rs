@@ -16,7 +16,7 @@ const SOURCE_LATE: Duration = Duration::from_secs(20);
 const WAYS: [(&str, Way); 3] = [("tcp", Way::Tcp), ("mptcp", Way::Mptcp), ("sctpify", Way::Sctpify)];
 /// In the order of the manifest's categories.
 const FAULTS: [Fault; 2] = [Fault::SilentBoth, Fault::LinkDown];
-const PANELS: [&str; 2] = ["unheard", "silence"];
+const PANEL: &str = "unheard";
 /// Makes programs ask for MPTCP.
 const MPTCPIZE: &[&str] = &["mptcpize", "run"];
 
@@ -35,14 +35,12 @@ pub(super) struct IcecastStream {
 impl Experiment for IcecastStream {
     fn points(&self) -> Vec<Planned> {
         let mut points = Vec::new();
-        for panel in PANELS {
-            for (series, _) in WAYS {
-                points.extend((0..FAULTS.len()).map(|x| Planned {
-                    point: Point::new(panel, series, x as f64),
-                    repetitions: self.repetitions,
-                    seconds: f64::from(self.play_s) + 8.0,
-                }));
-            }
+        for (series, _) in WAYS {
+            points.extend((0..FAULTS.len()).map(|x| Planned {
+                point: Point::new(PANEL, series, x as f64),
+                repetitions: self.repetitions,
+                seconds: f64::from(self.play_s) + 8.0,
+            }));
         }
         points
     }
