@@ -1,3 +1,5 @@
+//! What the model of RACK calls lost, step by step.
+
 use super::super::config::Growth;
 use super::*;
 
