@@ -20,5 +20,7 @@ pull() { alpha timeout 60 rsync -a "rsync://$BETA_IP/tree/" fetched/ && diff -r 
 judge "push a tree" push
 judge "pull a tree" pull
 printf 'changed' | dd of=source/large bs=1 seek=4000000 conv=notrunc status=none
+# rsync takes files of one size and one second for the same.
+touch -d '1 minute' source/large
 judge "push a difference" push
 judge "pull a difference" pull
