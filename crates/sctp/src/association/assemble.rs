@@ -235,7 +235,7 @@ impl Association {
             self.fill_retransmissions(path, &mut packet, now);
             self.fill_new_data(path, &mut packet, now);
             self.paths.get_mut(path).sending.end_packet();
-        } else if self.state.sends_new_data() {
+        } else if self.state.says_first() {
             self.fill_new_data(path, &mut packet, now);
             self.paths.get_mut(path).sending.end_packet();
             self.state.end_first();

@@ -68,7 +68,12 @@ impl State {
     //= rfc9260#section-5.1
     //# the COOKIE ECHO chunk MAY be bundled with any pending outbound DATA chunks, but it MUST be the first chunk in the packet
     pub(crate) fn sends_new_data(&self) -> bool {
-        self.sends_data() || matches!(self, State::CookieEchoed { says_first: true, .. })
+        self.sends_data() || self.says_first()
+    }
+
+    /// Whether the COOKIE ECHO that is next is the first, and the driver's message goes with it.
+    pub(crate) fn says_first(&self) -> bool {
+        matches!(self, State::CookieEchoed { says_first: true, .. })
     }
 
     /// The packet with the first COOKIE ECHO has been written.

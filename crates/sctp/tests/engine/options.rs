@@ -8,7 +8,7 @@ use sctp::{
 };
 use sim::{Change, Conversation, Direction, LinkConfig, World};
 
-use crate::support::{Two, drop_all, seconds};
+use crate::support::{Two, a_route, drop_all, seconds, sent_by};
 
 const FIRST: &str = "10.0.1.2";
 const SECOND: &str = "10.0.2.2";
@@ -229,4 +229,16 @@ fn a_switchover_before_the_path_is_potentially_failed_is_refused() {
     let options = |psmr| PathOptions { switchover_max_retrans: Some(psmr), ..PathOptions::default() };
     assert_eq!(t.set_options(FIRST, options(1)), Err(PathOptionError::SwitchoverTooSoon { least: 2 }));
     assert_eq!(t.set_options(FIRST, options(2)), Ok(()));
+}
+
+#[test]
+fn a_heartbeat_travels_without_data_also_where_both_are_due() {
+    let mut t = Two::established(1);
+    let (now, id, peer) = (t.world.now(), t.id(t.a), a_route().remote);
+    let engine = &mut t.world.host_mut(t.a).endpoint;
+    engine.request_heartbeat(now, id, peer).unwrap();
+    let message = bytes::Bytes::from_static(b"due as well");
+    engine.send(now, id, StreamId(0), Ppid(0), message, SendOptions::default()).unwrap();
+    t.world.run_for(seconds(1));
+    assert_eq!(sent_by(&t.world, 0, "10.0.1.1")[..2], ["HEARTBEAT", "DATA"]);
 }
