@@ -3,8 +3,9 @@
 //! The daemons take connections to [`SHIM_PORT`] and leave [`TCP_PORT`] alone, so plain TCP and the shim are
 //! measured on the same link with the same processes running.
 
+use crate::process::wait_for;
 use crate::{Daemon, Host, Lab, Process, Programs};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,17 @@ impl Pair {
     /// When a namespace cannot be made.
     pub fn new(lab: &Lab, name: &str) -> Result<Self> {
         Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
+    }
+
+    /// Starts a daemon on alpha alone, which uses UDP and takes connections to [`SHIM_PORT`].
+    ///
+    /// # Errors
+    /// When it does not begin, or refuses the rule.
+    pub fn start_alphas(&self, tools: &Tools) -> Result<Daemon> {
+        let daemon = Daemon::start(&self.alpha, &tools.programs, "carriers = \"udp\"\n")
+            .context("sctpifyd does not run on alpha")?;
+        daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+        Ok(daemon)
     }
 
     /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts must be joined before.
@@ -160,15 +172,26 @@ impl Daemons {
     }
 
     /// Whether both daemons have an association that connections share.
-    ///
-    /// # Errors
-    /// When one does not answer.
-    pub fn have_trunk(&self) -> Result<bool> {
+    fn have_trunk(&self) -> Result<bool> {
         let has = |daemon: &Daemon| -> Result<bool> {
             let status: Value = serde_json::from_str(&daemon.sctpify(&["status", "--json"])?.good()?.stdout)?;
             Ok(number(&status, "trunks").is_some_and(|trunks| trunks > 0))
         };
         Ok(has(&self.alphas)? && has(&self.betas)?)
+    }
+
+    /// Waits until both daemons have an association that connections share; their first connection makes them open it.
+    ///
+    /// # Errors
+    /// When a daemon does not answer, or there is none in 10 s.
+    pub fn await_trunk(&self) -> Result<()> {
+        let mut outcome = Ok(false);
+        let is_up = wait_for(START_LIMIT, || {
+            outcome = self.have_trunk();
+            !matches!(outcome, Ok(false))
+        });
+        ensure!(is_up && outcome?, "no association is shared");
+        Ok(())
     }
 
     /// How many connections of alpha were TCP at once, as learned.

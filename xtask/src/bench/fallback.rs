@@ -7,7 +7,7 @@ use super::stats::percentile;
 use anyhow::{Context, Result, ensure};
 use std::net::IpAddr;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
-use testbed::{Daemon, Lab, Offloads};
+use testbed::{Lab, Offloads};
 
 /// First connects of each kind: each is forgotten before the next.
 const COUNT: usize = 9;
@@ -19,8 +19,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
     let pair = Pair::new(lab, "-fall")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
     let to = IpAddr::V4(link.right_v4());
-    let daemon = Daemon::start(&pair.alpha, &tools.programs, "carriers = \"udp\"\n")?;
-    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+    let daemon = pair.start_alphas(tools)?;
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
     println!("\nfirst connect  p50 ms     least      greatest   connections");
     let mut p50 = 0.0;

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail, ensure};
 use std::net::IpAddr;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
-use testbed::process::wait_for;
 use testbed::{DelayedLink, Lab, Offloads};
 
 const ROUND_TRIP: Duration = Duration::from_millis(50);
@@ -44,13 +43,7 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
     pair.connect(to, tools, SHIM_PORT, 1)?;
     server.stop();
-    let mut outcome = Ok(false);
-    let is_up = wait_for(LIMIT, || {
-        outcome = daemons.have_trunk();
-        !matches!(outcome, Ok(false))
-    });
-    ensure!(is_up && outcome?, "no association to share");
-    Ok(())
+    daemons.await_trunk()
 }
 
 /// What was measured on the link with delay, as multiples of TCP: connect(), and the short connections of the last size.

@@ -10,7 +10,7 @@ use sim::{Change, Close, Conversation, LinkConfig, World};
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::now;
-use testbed::{Daemon, Lab, Link, Offloads, Process};
+use testbed::{Lab, Link, Offloads, Process};
 
 /// The client's settings: what is learned lapses in a second, so that a change is seen soon.
 const CONFIGURATION: &str = "carriers = \"udp\"\nlearned_hold_s = 1\nlearned_hold_max_s = 1\n";
@@ -94,8 +94,7 @@ fn nth(place: &Place, series: &str, n: u32) -> Result<Measures> {
     let lab = Lab::new()?;
     let pair = Pair::new(&lab, "")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-    let daemon = Daemon::start(&pair.alpha, &place.tools.programs, "carriers = \"udp\"\n")?;
-    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+    let daemon = pair.start_alphas(&place.tools)?;
     if series == "silent" {
         pair.beta.drop_sctp()?;
     }

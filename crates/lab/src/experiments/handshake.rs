@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
-use testbed::process::wait_for;
 use testbed::{Capture, DelayedLink, Lab, Link, Process};
 
 /// The SCTP port of the native server.
@@ -110,8 +109,7 @@ impl<'a> Client<'a> {
         let client = Self { place, pair, link, way, daemons, _server };
         client.once()?;
         if let (Way::Stream, Some(daemons)) = (way, &client.daemons) {
-            let has_trunk = || daemons.have_trunk().unwrap_or(false);
-            ensure!(wait_for(exchange::LIMIT, has_trunk), "no association is shared");
+            daemons.await_trunk()?;
         }
         Ok(client)
     }

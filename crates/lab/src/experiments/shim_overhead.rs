@@ -8,8 +8,7 @@ use serde::Deserialize;
 use std::net::IpAddr;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
-use testbed::process::wait_for;
-use testbed::{Daemon, DelayedLink, Lab, Link, Offloads};
+use testbed::{DelayedLink, Lab, Link, Offloads};
 
 /// The papers' link.
 const PAPERS_LINK: [&str; 6] = ["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"];
@@ -90,8 +89,7 @@ impl ShimOverhead {
         let to: IpAddr = link.link().right_v4().into();
         pair.connect(to, &place.tools, port, 1)?;
         if streams == "shared" {
-            let has_trunk = || daemons.have_trunk().unwrap_or(false);
-            ensure!(wait_for(LIMIT, has_trunk), "no association is shared");
+            daemons.await_trunk()?;
         }
         let before = daemons.connects_sctp()?;
         let micros = pair.connect(to, &place.tools, port, self.connects)?;
@@ -146,8 +144,7 @@ fn fallback(place: &Place, host: f64) -> Result<Measures> {
     let lab = Lab::new()?;
     let pair = Pair::new(&lab, "")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-    let daemon = Daemon::start(&pair.alpha, &place.tools.programs, "carriers = \"udp\"\n")?;
-    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
+    let daemon = pair.start_alphas(&place.tools)?;
     let _server = pair.serve(&place.tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
     if host != REFUSES {
         pair.beta.drop_sctp()?;

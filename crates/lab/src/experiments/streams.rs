@@ -5,11 +5,10 @@ use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use crate::manifest::Statistic;
 use crate::statistics::Sample;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
-use testbed::process::wait_for;
 use testbed::{DelayedLink, Lab};
 
 const SHORT: &str = "short connections";
@@ -135,9 +134,7 @@ impl<'a> Hosts<'a> {
         let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
         exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
         server.stop();
-        let has_trunk = || self.daemons.have_trunk().unwrap_or(false);
-        ensure!(self.way != Way::Shared || wait_for(exchange::LIMIT, has_trunk), "no association is shared");
-        Ok(())
+        if self.way == Way::Shared { self.daemons.await_trunk() } else { Ok(()) }
     }
 
     /// Connections that rode SCTP, and of these, that shared an association.
