@@ -17,6 +17,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("relay", 1),
     ("rules", 1),
     ("control", 1),
+    ("sip", 1),
     ("sim", 2),
     ("fuzzing", 4),
     ("differential", 4),

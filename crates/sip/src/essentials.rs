@@ -1,0 +1,123 @@
+//! What every message must have (RFC 3261 section 8.1.1), looked at once.
+
+use bytes::Bytes;
+
+use crate::address::Address;
+use crate::cursor::{Cursor, is_space, number};
+use crate::fault::Fault;
+use crate::header::Name;
+use crate::message::{Message, Method};
+use crate::via::Via;
+
+/// Max-Forwards of a message without it (RFC 3261 section 16.6, step 3).
+pub(crate) const MAX_FORWARDS: u8 = 70;
+
+/// The CSeq field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CSeq {
+    /// Less than 2³¹.
+    pub number: u32,
+    /// The method.
+    pub method: Method,
+}
+
+/// The fields that say which transaction and dialog a message belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Essentials {
+    /// The first Via's value, as it came; it can be parsed.
+    pub via: Bytes,
+    /// Call-ID.
+    pub call_id: Bytes,
+    /// CSeq.
+    pub cseq: CSeq,
+    /// From's tag; RFC 2543 clients may have none.
+    pub from_tag: Option<Bytes>,
+    /// To's tag.
+    pub to_tag: Option<Bytes>,
+    /// Max-Forwards; 70 where there is none.
+    pub max_forwards: u8,
+}
+
+impl Essentials {
+    /// Looks at a message's fields.
+    ///
+    /// # Errors
+    /// 400 when one is missing, there twice, or malformed, or CSeq names another method; [`Message::fault`] goes first.
+    pub fn of(message: &Message) -> Result<Essentials, Fault> {
+        if let Some(fault) = message.fault {
+            return Err(fault);
+        }
+        let via = first_via(message)?;
+        let from = Address::parse(single(message, Name::From, "From Is Missing Or Twice")?)?.tag();
+        let to = Address::parse(single(message, Name::To, "To Is Missing Or Twice")?)?.tag();
+        let call_id = single(message, Name::CallId, "Call-ID Is Missing Or Twice")?;
+        if call_id.is_empty() || call_id.iter().any(|&b| is_space(b)) {
+            return Err(Fault::bad("Call-ID Is Malformed"));
+        }
+        let cseq = CSeq::parse(single(message, Name::CSeq, "CSeq Is Missing Or Twice")?)?;
+        // RFC 4475 sections 3.1.2.17 and 3.1.2.18.
+        if message.method().is_some_and(|method| *method != cseq.method) {
+            return Err(Fault::bad("CSeq Names Another Method"));
+        }
+        Ok(Essentials {
+            via,
+            call_id: call_id.clone(),
+            from_tag: from.map(Bytes::copy_from_slice),
+            to_tag: to.map(Bytes::copy_from_slice),
+            max_forwards: max_forwards(message)?,
+            cseq,
+        })
+    }
+}
+
+/// The first Via, if all its fields can be parsed.
+fn first_via(message: &Message) -> Result<Bytes, Fault> {
+    let mut first = None;
+    for header in message.all(Name::Via) {
+        for element in crate::cursor::split_list(&header.value) {
+            Via::parse(element)?;
+            first.get_or_insert_with(|| header.value.slice_ref(element));
+        }
+    }
+    first.ok_or(Fault::bad("Via Is Missing"))
+}
+
+/// The value of a field that must be there once.
+fn single<'a>(message: &'a Message, name: Name, fault: &'static str) -> Result<&'a Bytes, Fault> {
+    let mut all = message.all(name);
+    match (all.next(), all.next()) {
+        (Some(one), None) => Ok(&one.value),
+        _ => Err(Fault::bad(fault)),
+    }
+}
+
+fn max_forwards(message: &Message) -> Result<u8, Fault> {
+    let mut all = message.all(Name::MaxForwards);
+    match (all.next(), all.next()) {
+        (None, _) => Ok(MAX_FORWARDS),
+        (Some(one), None) => number(&one.value)
+            .and_then(|n| u8::try_from(n).ok())
+            .ok_or(Fault::bad("Max-Forwards Is No Number Up To 255")),
+        _ => Err(Fault::bad("Max-Forwards Is There Twice")),
+    }
+}
+
+impl CSeq {
+    /// Takes a value apart.
+    ///
+    /// # Errors
+    /// 400 when it is no number below 2³¹ and a token.
+    pub fn parse(value: &Bytes) -> Result<CSeq, Fault> {
+        const BAD: Fault = Fault::bad("CSeq Is Malformed");
+        let mut cursor = Cursor::new(value);
+        let digits = cursor.take_while(|b| b.is_ascii_digit());
+        let number =
+            number(digits).and_then(|n| u32::try_from(n).ok()).filter(|&n| n < 1 << 31).ok_or(BAD)?;
+        if !cursor.rest.first().is_some_and(|&b| is_space(b)) {
+            return Err(BAD);
+        }
+        cursor.skip_space();
+        let method = cursor.token().filter(|_| cursor.rest.is_empty()).ok_or(BAD)?;
+        Ok(CSeq { number, method: Method::from_bytes(value.slice_ref(method)) })
+    }
+}

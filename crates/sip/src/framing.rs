@@ -1,0 +1,147 @@
+//! Messages out of a stream of bytes (RFC 3261 section 18.3).
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::parse::{Limits, ParseError, stream_length};
+
+/// Why a stream of bytes has no next message: close it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameError {
+    /// A message longer than [`Limits::message`].
+    #[error("a message of more than {0} bytes")]
+    TooLong(usize),
+    /// No Content-Length, or one that is no number: nobody knows where the next message begins.
+    #[error("a message without a length")]
+    NoLength,
+    /// What is no header.
+    #[error("{0}")]
+    Parse(#[from] ParseError),
+}
+
+/// Finds messages in what a stream brings. Holds at most one message's bytes and what one read brought.
+#[derive(Debug)]
+pub struct Framer {
+    limits: Limits,
+    buffer: BytesMut,
+    /// Bytes that were searched for the header's end before.
+    searched: usize,
+    /// Whole length of the message at the front, once its header is there.
+    length: Option<usize>,
+}
+
+impl Framer {
+    /// An empty one.
+    pub fn new(limits: Limits) -> Framer {
+        Framer { limits, buffer: BytesMut::new(), searched: 0, length: None }
+    }
+
+    /// Takes what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Takes a double CR LF off the front: a keep-alive, to be answered by CR LF (RFC 5626 section 4.4.1).
+    pub fn take_ping(&mut self) -> bool {
+        let is_ping = self.length.is_none() && self.buffer.starts_with(b"\r\n\r\n");
+        if is_ping {
+            self.buffer.advance(4);
+            self.searched = 0;
+        }
+        is_ping
+    }
+
+    /// The next whole message; `None` if it is not there yet.
+    ///
+    /// # Errors
+    /// When no message can be found any more.
+    pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
+        let length = match self.length {
+            Some(length) => length,
+            None => match self.find_length()? {
+                Some(length) => *self.length.insert(length),
+                None => return Ok(None),
+            },
+        };
+        if self.buffer.len() < length {
+            return Ok(None);
+        }
+        (self.length, self.searched) = (None, 0);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+
+    fn find_length(&mut self) -> Result<Option<usize>, FrameError> {
+        // A single CR LF is the answer to a keep-alive of ours, or stands before a message.
+        while self.buffer.starts_with(b"\r\n")
+            && !self.buffer.starts_with(b"\r\n\r\n")
+            && self.buffer.len() > 2
+        {
+            self.buffer.advance(2);
+            self.searched = 0;
+        }
+        let from = self.searched.saturating_sub(3);
+        let found = self.buffer[from..].windows(4).position(|four| four == b"\r\n\r\n");
+        self.searched = self.buffer.len();
+        let Some(found) = found else {
+            return if self.buffer.len() > self.limits.message {
+                Err(FrameError::TooLong(self.limits.message))
+            } else {
+                Ok(None)
+            };
+        };
+        let header = from + found + 4;
+        let body = stream_length(&Bytes::copy_from_slice(&self.buffer[..header]), &self.limits)?;
+        let length = body.ok_or(FrameError::NoLength)?.saturating_add(header);
+        if length > self.limits.message {
+            return Err(FrameError::TooLong(self.limits.message));
+        }
+        Ok(Some(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &[u8] = b"OPTIONS sip:a SIP/2.0\r\nl: 3\r\n\r\nabc";
+
+    #[test]
+    fn messages_come_out_however_the_stream_is_cut() {
+        let stream = [MESSAGE, b"\r\n", MESSAGE].concat();
+        for cut in 0..stream.len() {
+            let (mut framer, mut found) = (Framer::new(Limits::default()), Vec::new());
+            for part in [&stream[..cut], &stream[cut..]] {
+                framer.push(part);
+                while let Some(message) = framer.next_message().unwrap() {
+                    found.push(message);
+                }
+            }
+            assert_eq!(found, [MESSAGE, MESSAGE], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_message_without_length_ends_the_stream() {
+        let mut framer = Framer::new(Limits::default());
+        framer.push(b"OPTIONS sip:a SIP/2.0\r\n\r\n");
+        assert_eq!(framer.next_message(), Err(FrameError::NoLength));
+    }
+
+    #[test]
+    fn what_never_ends_is_cut_off() {
+        let mut framer = Framer::new(Limits { message: 100, headers: 10 });
+        framer.push(&[b'a'; 100]);
+        assert_eq!(framer.next_message(), Ok(None));
+        framer.push(b"a");
+        assert_eq!(framer.next_message(), Err(FrameError::TooLong(100)));
+    }
+
+    #[test]
+    fn a_double_line_end_is_a_ping() {
+        let mut framer = Framer::new(Limits::default());
+        framer.push(b"\r\n\r\n");
+        assert!(framer.take_ping());
+        framer.push(MESSAGE);
+        assert!(!framer.take_ping());
+        assert_eq!(framer.next_message().unwrap().unwrap(), MESSAGE);
+    }
+}

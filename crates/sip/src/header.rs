@@ -1,0 +1,90 @@
+//! Header fields by name, with the bytes they came in.
+
+use bytes::Bytes;
+
+macro_rules! names {
+    ($($variant:ident $long:literal $short:literal $doc:literal,)*) => {
+        /// A header field name that this crate knows, or any other.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Name {
+            $(#[doc = $doc] $variant,)*
+            /// Any other; its name is in [`Header::raw`].
+            Other,
+        }
+
+        impl Name {
+            /// Whatever the case, in the long form or the compact one (RFC 3261 section 7.3.3).
+            pub fn from_bytes(name: &[u8]) -> Name {
+                $(if name.eq_ignore_ascii_case($long.as_bytes()) { return Name::$variant; })*
+                if let [letter] = name {
+                    let letter = letter.to_ascii_lowercase() as char;
+                    $(if $short == letter { return Name::$variant; })*
+                }
+                Name::Other
+            }
+
+            /// The long form; empty for [`Name::Other`].
+            pub fn as_str(self) -> &'static str {
+                match self { $(Name::$variant => $long,)* Name::Other => "" }
+            }
+        }
+    };
+}
+
+names! {
+    Via "Via" 'v' "Section 20.42.",
+    From "From" 'f' "Section 20.20.",
+    To "To" 't' "Section 20.39.",
+    CallId "Call-ID" 'i' "Section 20.8.",
+    CSeq "CSeq" ' ' "Section 20.16.",
+    Contact "Contact" 'm' "Section 20.10.",
+    ContentLength "Content-Length" 'l' "Section 20.14.",
+    MaxForwards "Max-Forwards" ' ' "Section 20.22.",
+    Route "Route" ' ' "Section 20.34.",
+    RecordRoute "Record-Route" ' ' "Section 20.30.",
+    Expires "Expires" ' ' "Section 20.19.",
+    ProxyRequire "Proxy-Require" ' ' "Section 20.29.",
+    Authorization "Authorization" ' ' "Section 20.7.",
+    ProxyAuthorization "Proxy-Authorization" ' ' "Section 20.28.",
+    WwwAuthenticate "WWW-Authenticate" ' ' "Section 20.44.",
+    ProxyAuthenticate "Proxy-Authenticate" ' ' "Section 20.27.",
+    RetryAfter "Retry-After" ' ' "Section 20.33.",
+    Path "Path" ' ' "RFC 3327.",
+    Supported "Supported" 'k' "Section 20.37.",
+    Unsupported "Unsupported" ' ' "Section 20.40.",
+    Allow "Allow" ' ' "Section 20.5.",
+    MinExpires "Min-Expires" ' ' "Section 20.23.",
+}
+
+/// One header field: a line, with the lines that continue it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Which.
+    pub name: Name,
+    /// All of it as it came, name and CR LF included.
+    pub raw: Bytes,
+    /// Its value: folds kept, white space at both ends not.
+    pub value: Bytes,
+}
+
+impl Header {
+    /// A field of our own; `value` without line ends.
+    pub fn new(name: Name, value: &str) -> Header {
+        let raw = Bytes::from(format!("{}: {value}\r\n", name.as_str()));
+        let start = name.as_str().len() + 2;
+        Header { name, value: raw.slice(start..raw.len() - 2), raw }
+    }
+
+    /// The same with a value of bytes that were received, and may be folded.
+    pub(crate) fn of_bytes(name: Name, value: &[u8]) -> Header {
+        let mut raw = Vec::with_capacity(name.as_str().len() + value.len() + 4);
+        raw.extend_from_slice(name.as_str().as_bytes());
+        raw.extend_from_slice(b": ");
+        let start = raw.len();
+        raw.extend_from_slice(value);
+        let end = raw.len();
+        raw.extend_from_slice(b"\r\n");
+        let raw = Bytes::from(raw);
+        Header { name, value: raw.slice(start..end), raw }
+    }
+}

@@ -1,0 +1,231 @@
+//! A message as it came, and the few changes that a proxy makes to it.
+//!
+//! Invariant: header fields that nobody changed are written byte for byte as they came, in their order. Begin with
+//! [`Message`].
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::cursor::{first_comma, split_list, trim};
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+
+/// A request's method. Methods care for case (RFC 3261 section 7.1).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Method {
+    /// Section 13.
+    Invite,
+    /// Section 13 and 17.
+    Ack,
+    /// Section 15.
+    Bye,
+    /// Section 9.
+    Cancel,
+    /// Section 10.
+    Register,
+    /// Section 11.
+    Options,
+    /// Any other token.
+    Other(Bytes),
+}
+
+impl Method {
+    /// From the token on the wire.
+    pub fn from_bytes(token: Bytes) -> Method {
+        match &token[..] {
+            b"INVITE" => Method::Invite,
+            b"ACK" => Method::Ack,
+            b"BYE" => Method::Bye,
+            b"CANCEL" => Method::Cancel,
+            b"REGISTER" => Method::Register,
+            b"OPTIONS" => Method::Options,
+            _ => Method::Other(token),
+        }
+    }
+
+    /// The token on the wire.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Method::Invite => b"INVITE",
+            Method::Ack => b"ACK",
+            Method::Bye => b"BYE",
+            Method::Cancel => b"CANCEL",
+            Method::Register => b"REGISTER",
+            Method::Options => b"OPTIONS",
+            Method::Other(token) => token,
+        }
+    }
+}
+
+/// A message's first line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Of a request.
+    Request {
+        /// Its method.
+        method: Method,
+        /// Its Request-URI, as it came.
+        uri: Bytes,
+    },
+    /// Of a response.
+    Response {
+        /// Status code, 100 to 699.
+        status: u16,
+        /// Reason phrase, as it came.
+        reason: Bytes,
+    },
+}
+
+/// A SIP message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Its first line.
+    pub start: Start,
+    /// Its header fields in their order.
+    pub headers: Vec<Header>,
+    /// Its body.
+    pub body: Bytes,
+    /// What is wrong with its form, if it can still be answered; found by [`Message::parse`].
+    pub fault: Option<Fault>,
+}
+
+impl Message {
+    /// The method; `None` for a response.
+    pub fn method(&self) -> Option<&Method> {
+        match &self.start {
+            Start::Request { method, .. } => Some(method),
+            Start::Response { .. } => None,
+        }
+    }
+
+    /// The Request-URI; empty for a response.
+    pub fn request_uri(&self) -> &[u8] {
+        match &self.start {
+            Start::Request { uri, .. } => uri,
+            Start::Response { .. } => b"",
+        }
+    }
+
+    /// The status code; 0 for a request.
+    pub fn status(&self) -> u16 {
+        match self.start {
+            Start::Request { .. } => 0,
+            Start::Response { status, .. } => status,
+        }
+    }
+
+    /// All fields of this name.
+    pub fn all(&self, name: Name) -> impl Iterator<Item = &Header> {
+        self.headers.iter().filter(move |header| header.name == name)
+    }
+
+    /// The first value of this name.
+    pub fn first(&self, name: Name) -> Option<&Bytes> {
+        self.all(name).next().map(|header| &header.value)
+    }
+
+    /// The elements of all fields of this name, which may be separated by commas or be in fields of their own.
+    pub fn elements(&self, name: Name) -> impl Iterator<Item = &[u8]> {
+        self.all(name).flat_map(|header| split_list(&header.value))
+    }
+
+    /// Puts a field before the first of its name, or before all others if there is none.
+    pub fn push_front(&mut self, header: Header) {
+        let at = self.headers.iter().position(|h| h.name == header.name).unwrap_or(0);
+        self.headers.insert(at, header);
+    }
+
+    /// Adds a field after all others.
+    pub fn push(&mut self, header: Header) {
+        self.headers.push(header);
+    }
+
+    /// Replaces all fields of this name by one, in the place of the first.
+    pub fn set(&mut self, header: Header) {
+        match self.headers.iter().position(|h| h.name == header.name) {
+            Some(at) => {
+                let name = header.name;
+                self.headers[at] = header;
+                let mut index = 0;
+                self.headers.retain(|h| {
+                    index += 1;
+                    index - 1 <= at || h.name != name
+                });
+            }
+            None => self.headers.push(header),
+        }
+    }
+
+    /// Removes all fields of this name.
+    pub fn remove(&mut self, name: Name) {
+        self.headers.retain(|header| header.name != name);
+    }
+
+    /// Takes the first element of the first field of this name away.
+    pub fn pop_first(&mut self, name: Name) -> Option<Bytes> {
+        let at = self.headers.iter().position(|header| header.name == name)?;
+        let value = self.headers[at].value.clone();
+        let Some(comma) = first_comma(&value) else {
+            self.headers.remove(at);
+            return Some(value);
+        };
+        self.headers[at] = Header::of_bytes(name, trim(&value[comma + 1..]));
+        Some(value.slice_ref(trim(&value[..comma])))
+    }
+
+    /// Puts another element in the place of the first one of the first field of this name.
+    pub fn replace_first(&mut self, name: Name, element: &[u8]) {
+        let Some(at) = self.headers.iter().position(|header| header.name == name) else { return };
+        let value = &self.headers[at].value;
+        let rest = first_comma(value).map_or(&b""[..], |comma| &value[comma..]);
+        self.headers[at] = Header::of_bytes(name, &[element, rest].concat());
+    }
+
+    /// A response to this request (RFC 3261 section 8.2.6): Via, From, To, Call-ID and CSeq of the request, no body.
+    /// `to_tag` is added where To has none and this is no 100.
+    pub fn response(&self, status: u16, reason: &str, to_tag: &str) -> Message {
+        let mut headers = Vec::with_capacity(8);
+        for header in &self.headers {
+            match header.name {
+                Name::Via | Name::From | Name::CallId | Name::CSeq => headers.push(header.clone()),
+                Name::To => headers.push(with_tag(header, status, to_tag)),
+                _ => {}
+            }
+        }
+        headers.push(Header::new(Name::ContentLength, "0"));
+        let reason = Bytes::copy_from_slice(reason.as_bytes());
+        Message { start: Start::Response { status, reason }, headers, body: Bytes::new(), fault: None }
+    }
+
+    /// As it goes out.
+    pub fn to_bytes(&self) -> Bytes {
+        let headers: usize = self.headers.iter().map(|header| header.raw.len()).sum();
+        let mut out = BytesMut::with_capacity(headers + self.body.len() + self.request_uri().len() + 64);
+        match &self.start {
+            Start::Request { method, uri } => {
+                out.put_slice(method.as_bytes());
+                out.put_u8(b' ');
+                out.put_slice(uri);
+                out.put_slice(b" SIP/2.0\r\n");
+            }
+            Start::Response { status, reason } => {
+                out.put_slice(format!("SIP/2.0 {status} ").as_bytes());
+                out.put_slice(reason);
+                out.put_slice(b"\r\n");
+            }
+        }
+        for header in &self.headers {
+            out.put_slice(&header.raw);
+        }
+        out.put_slice(b"\r\n");
+        out.put_slice(&self.body);
+        out.freeze()
+    }
+}
+
+fn with_tag(to: &Header, status: u16, tag: &str) -> Header {
+    let has_tag = crate::address::Address::parse(&to.value).is_ok_and(|address| address.tag().is_some());
+    if status == 100 || has_tag {
+        return to.clone();
+    }
+    Header::of_bytes(Name::To, &[&to.value[..], b";tag=", tag.as_bytes()].concat())
+}

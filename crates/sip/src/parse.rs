@@ -1,0 +1,227 @@
+//! Bytes into a [`Message`]: the first line, the lines of the header, the length of the body.
+//!
+//! What cannot be answered is an error; what can is a message with a [`Fault`]. Fields are not looked into but for
+//! Content-Length. Begin with [`Message::parse`].
+
+use bytes::Bytes;
+
+use crate::cursor::{is_space, is_token, number, trim};
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method, Start};
+use crate::uri::Uri;
+
+/// Bounds on what one message may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a whole message.
+    pub message: usize,
+    /// Header fields.
+    pub headers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { message: 64 * 1024, headers: 256 }
+    }
+}
+
+/// Why bytes are no message, not even one to be answered with 400.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ParseError {
+    /// Nothing but line ends: a keep-alive (RFC 5626 section 4.4.1).
+    #[error("no message, only line ends")]
+    Empty,
+    /// Longer than [`Limits::message`].
+    #[error("a message of more than {0} bytes")]
+    TooLong(usize),
+    /// More than [`Limits::headers`].
+    #[error("more than {0} header fields")]
+    TooManyHeaders(usize),
+    /// The first line is neither that of a request nor that of a response.
+    #[error("the first line is of no SIP message")]
+    StartLine,
+    /// No empty line ends the header.
+    #[error("the header does not end")]
+    NoEnd,
+    /// A response that does not follow the grammar: nobody can be told.
+    #[error("a response: {0}")]
+    Response(Fault),
+}
+
+/// Where the body's length comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Given(usize),
+    Datagram,
+}
+
+impl Message {
+    /// Takes a message apart that came whole: a datagram, an SCTP message, or what [`Framer`](crate::Framer) found.
+    ///
+    /// # Errors
+    /// When it cannot even be refused. Otherwise [`Message::fault`] says what is wrong.
+    pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Message, ParseError> {
+        if bytes.len() > limits.message {
+            return Err(ParseError::TooLong(limits.message));
+        }
+        // "Implementations … SHOULD ignore any CRLF appearing before the start-line" (RFC 3261 section 7.5).
+        let start = bytes.iter().position(|&b| b != b'\r' && b != b'\n').ok_or(ParseError::Empty)?;
+        let bytes = bytes.slice(start..);
+        let end = line_end(&bytes).ok_or(ParseError::StartLine)?;
+        let (start, mut fault) = start_line(&bytes.slice(..end - 2))?;
+        let (headers, body, flaw) = header_lines(&bytes, end, limits)?;
+        fault = fault.or(flaw);
+        let (body, flaw) = body_of(&headers, body);
+        fault = fault.or(flaw);
+        match (&start, fault) {
+            (Start::Response { .. }, Some(fault)) => Err(ParseError::Response(fault)),
+            _ => Ok(Message { start, headers, body, fault }),
+        }
+    }
+}
+
+/// Behind the first CR LF.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|pair| pair == b"\r\n").map(|at| at + 2)
+}
+
+fn start_line(line: &Bytes) -> Result<(Start, Option<Fault>), ParseError> {
+    if line.len() >= 4 && line[..4].eq_ignore_ascii_case(b"SIP/") {
+        return status_line(line).map(|start| (start, None));
+    }
+    let space = line.iter().position(|&b| b == b' ').ok_or(ParseError::StartLine)?;
+    let method = line.slice(..space);
+    if method.is_empty() || !method.iter().all(|&b| is_token(b)) {
+        return Err(ParseError::StartLine);
+    }
+    let rest = line.slice(space + 1..);
+    let trimmed = rest.slice_ref(trim(&rest));
+    let last = trimmed.iter().rposition(|&b| b == b' ').ok_or(ParseError::StartLine)?;
+    let (uri, version) = (trimmed.slice(..last), trimmed.slice(last + 1..));
+    let fault = request_line_fault(&rest, &uri, &version)?;
+    Ok((Start::Request { method: Method::from_bytes(method), uri }, fault))
+}
+
+/// RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16: exactly one space between the parts, a URI without brackets, white
+/// space or header fields, version 2.0.
+fn request_line_fault(rest: &[u8], uri: &[u8], version: &[u8]) -> Result<Option<Fault>, ParseError> {
+    if version.len() < 5 || !version[..4].eq_ignore_ascii_case(b"SIP/") {
+        return Err(ParseError::StartLine);
+    }
+    if !version.eq_ignore_ascii_case(b"SIP/2.0") {
+        return Ok(Some(Fault { status: 505, reason: "Version Not Supported" }));
+    }
+    if rest.len() != uri.len() + 1 + version.len() {
+        return Ok(Some(Fault::bad("Extra Space In Request-Line")));
+    }
+    Ok(match Uri::parse(uri) {
+        Err(fault) => Some(fault),
+        Ok(uri) if uri.headers.is_some() => Some(Fault::bad("Header Fields In Request-URI")),
+        Ok(_) => None,
+    })
+}
+
+fn status_line(line: &Bytes) -> Result<Start, ParseError> {
+    let rest = line.strip_prefix(b"SIP/2.0 ").ok_or(ParseError::StartLine)?;
+    let (status, reason) = rest.split_at_checked(3).ok_or(ParseError::StartLine)?;
+    // The space before an empty reason phrase is there (RFC 4475 section 3.1.1.13); some leave it out.
+    let reason =
+        reason.strip_prefix(b" ").or(reason.is_empty().then_some(reason)).ok_or(ParseError::StartLine)?;
+    let status = number(status).and_then(|n| u16::try_from(n).ok()).filter(|n| (100..700).contains(n));
+    Ok(Start::Response { status: status.ok_or(ParseError::StartLine)?, reason: line.slice_ref(reason) })
+}
+
+/// The fields from `at` on, where the body begins, and the first fault.
+fn header_lines(
+    bytes: &Bytes,
+    mut at: usize,
+    limits: &Limits,
+) -> Result<(Vec<Header>, Bytes, Option<Fault>), ParseError> {
+    let (mut headers, mut fault) = (Vec::with_capacity(16), None);
+    loop {
+        let end = field_end(bytes, at).ok_or(ParseError::NoEnd)?;
+        if end == at + 2 {
+            return Ok((headers, bytes.slice(end..), fault));
+        }
+        if headers.len() == limits.headers {
+            return Err(ParseError::TooManyHeaders(limits.headers));
+        }
+        match field(bytes.slice(at..end)) {
+            Ok(header) => headers.push(header),
+            Err(flaw) => fault = fault.or(Some(flaw)),
+        }
+        at = end;
+    }
+}
+
+/// Behind the CR LF that no space or tab follows.
+fn field_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    loop {
+        at += line_end(&bytes[at..])?;
+        let is_empty_line = at == start + 2;
+        if is_empty_line || !matches!(bytes.get(at), Some(b' ' | b'\t')) {
+            return Some(at);
+        }
+    }
+}
+
+fn field(raw: Bytes) -> Result<Header, Fault> {
+    let line = &raw[..raw.len() - 2];
+    if line.iter().enumerate().any(|(at, &b)| is_bare_line_end(line, at, b)) {
+        return Err(Fault::bad("Line End Without Its Other Half"));
+    }
+    let colon = line.iter().position(|&b| b == b':').ok_or(Fault::bad("Header Field Without Colon"))?;
+    let name = &line[..colon];
+    let name = &name[..name.iter().rposition(|&b| !is_space(b)).map_or(0, |last| last + 1)];
+    if name.is_empty() || !name.iter().all(|&b| is_token(b)) {
+        return Err(Fault::bad("Header Field Name Is No Token"));
+    }
+    let value = raw.slice_ref(trim(&line[colon + 1..]));
+    Ok(Header { name: Name::from_bytes(name), value, raw })
+}
+
+fn is_bare_line_end(line: &[u8], at: usize, byte: u8) -> bool {
+    match byte {
+        b'\r' => line.get(at + 1) != Some(&b'\n'),
+        b'\n' => at == 0 || line[at - 1] != b'\r',
+        _ => false,
+    }
+}
+
+/// The body as long as Content-Length says (RFC 3261 section 18.3): what is beyond it is thrown away, less is a fault.
+fn body_of(headers: &[Header], rest: Bytes) -> (Bytes, Option<Fault>) {
+    match content_length(headers) {
+        Err(fault) => (Bytes::new(), Some(fault)),
+        Ok(End::Datagram) => (rest, None),
+        Ok(End::Given(length)) if length > rest.len() => {
+            (rest, Some(Fault::bad("Content-Length Is Larger Than Message")))
+        }
+        Ok(End::Given(length)) => (rest.slice(..length), None),
+    }
+}
+
+fn content_length(headers: &[Header]) -> Result<End, Fault> {
+    let mut found = None;
+    for header in headers.iter().filter(|header| header.name == Name::ContentLength) {
+        let length = number(&header.value).and_then(|n| usize::try_from(n).ok());
+        let length = length.ok_or(Fault::bad("Content-Length Is No Number"))?;
+        // RFC 4475 section 3.3.9: two that differ leave nobody knowing where the body ends.
+        if found.is_some_and(|other| other != length) {
+            return Err(Fault::bad("Several Content-Lengths"));
+        }
+        found = Some(length);
+    }
+    Ok(found.map_or(End::Datagram, End::Given))
+}
+
+/// Content-Length of a header alone, for streams, where it must be there (RFC 3261 section 18.3).
+pub(crate) fn stream_length(header: &Bytes, limits: &Limits) -> Result<Option<usize>, ParseError> {
+    let end = line_end(header).ok_or(ParseError::StartLine)?;
+    let (headers, ..) = header_lines(header, end, limits)?;
+    Ok(match content_length(&headers) {
+        Ok(End::Given(length)) => Some(length),
+        _ => None,
+    })
+}
