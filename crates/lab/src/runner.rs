@@ -3,7 +3,7 @@
 //! Repetitions are the outer loop: series take turns, so that a busy neighbour hurts all alike, and a run that is stopped early
 //! has measured each point about as often.
 
-use crate::experiment::{Cell, Measures, Planned};
+use crate::experiment::{Cell, Measures, Planned, Point};
 use crate::progress::Progress;
 use crate::results::Done;
 use crate::store::Store;
@@ -11,8 +11,8 @@ use anyhow::Result;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// After so many cells that could not be measured an experiment ends: the rest would go the same way.
-const FAILURES_MAX: usize = 5;
+/// After so many cells in a row that could not be measured an experiment ends: the rest would go the same way.
+const FAILURES_IN_A_ROW_MAX: usize = 5;
 
 /// A run of one experiment.
 pub(crate) struct Runner<'a> {
@@ -30,6 +30,7 @@ struct Work<'a> {
     queue: VecDeque<(Planned, Cell)>,
     store: &'a mut Store,
     failures: Vec<String>,
+    failures_in_a_row: usize,
 }
 
 impl Runner<'_> {
@@ -41,7 +42,7 @@ impl Runner<'_> {
         let queue: VecDeque<_> =
             self.cells().into_iter().filter(|(_, cell)| self.wants(cell) && !store.has(cell)).collect();
         let progress = Progress::new(id, queue.iter().map(|(planned, _)| planned.seconds).sum());
-        let work = Mutex::new(Work { queue, store, failures: Vec::new() });
+        let work = Mutex::new(Work { queue, store, failures: Vec::new(), failures_in_a_row: 0 });
         std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..self.jobs).map(|_| scope.spawn(|| self.take_turns(&work, &progress))).collect();
@@ -77,19 +78,15 @@ impl Runner<'_> {
             let took_s = began.elapsed().as_secs_f64();
             let mut work = locked(work);
             match outcome {
-                Ok(measures) => work.store.keep(Done {
-                    panel: cell.point.panel,
-                    series: cell.point.series,
-                    x: cell.point.x,
-                    repetition: cell.repetition,
-                    seed: cell.seed,
-                    took_s,
-                    measures,
-                })?,
+                Ok(measures) => {
+                    work.failures_in_a_row = 0;
+                    work.store.keep(done(cell, took_s, measures))?;
+                }
                 Err(error) => {
                     let problem = format!("{name}: {error:#}");
                     progress.say(&format!("could not be measured: {problem}"));
                     work.failures.push(problem);
+                    work.failures_in_a_row += 1;
                 }
             }
             drop(work);
@@ -99,9 +96,14 @@ impl Runner<'_> {
     }
 }
 
-/// The next cell, unless too many failed.
+fn done(Cell { point, repetition, seed }: Cell, took_s: f64, measures: Measures) -> Done {
+    let Point { panel, series, x } = point;
+    Done { panel, series, x, repetition, seed, took_s, measures }
+}
+
+/// The next cell, unless the last ones all failed.
 fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
-    if work.failures.len() >= FAILURES_MAX {
+    if work.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
         return None;
     }
     work.queue.pop_front()
@@ -115,7 +117,6 @@ fn locked<'a, 'b>(work: &'a Mutex<Work<'b>>) -> MutexGuard<'a, Work<'b>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Point;
     use crate::manifest::{Form, Manifest};
     use crate::store::Meta;
     use std::path::Path;
@@ -144,6 +145,21 @@ mod tests {
         failures.sort();
         assert_eq!(failures, ["p/bad/1, 1: no such thing", "p/bad/1, 2: no such thing"]);
         assert_eq!(store.results.0.len(), 2);
+    }
+
+    #[test]
+    fn a_run_goes_on_after_failures_here_and_there_and_ends_after_five_in_a_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let points = [Planned { point: Point::new("p", "s", 1.0), repetitions: 40, seconds: 1.0 }];
+        // One in four can be measured, from the 21st on none.
+        let measure = |cell: &Cell| -> Result<Measures> {
+            anyhow::ensure!(cell.repetition.is_multiple_of(4) && cell.repetition < 20, "no such thing");
+            Ok(Measures::new())
+        };
+        let mut store = store(dir.path());
+        let runner = Runner { points: &points, measure: &measure, seed: 1, jobs: 1, only: None };
+        let failures = runner.run("fake", &mut store).unwrap();
+        assert_eq!((store.results.0.len(), failures.len()), (5, 5 * 3 + 2));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) mod world;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};
-use faults::FAULTS;
+use faults::{FAULTS, Fault};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,13 +19,17 @@ use testbed::process::now;
 use world::{Plan, Way, World};
 
 /// How long setting a world up takes, and clearing it away, in seconds.
-const AROUND_S: f64 = 3.0;
+const AROUND_S: f64 = 1.0;
+/// A link that comes and goes is watched for so many of its times: away, there, away.
+const FLAPS_WATCHED: f64 = 3.0;
 /// How long a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// How much longer than it should a program may run before that is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The panel of new connections.
 const BIRTH: &str = "new connection";
+/// How late packets left the emulated links, 99 % of them, by the worst direction: cells that disturb each other show here.
+const LINK_LATE: &str = "link_late_ms";
 /// How long a new connection may take.
 const BIRTH_LIMIT_S: &str = "5";
 
@@ -59,12 +63,23 @@ pub(super) struct Failover {
     controls: Vec<String>,
     /// Series that open new connections.
     births: Vec<String>,
-    /// How long the stream lasts, when the failure comes, how long a link that flaps is away, and how long what is late is
-    /// waited for.
-    stream_s: f64,
+    /// When the failure comes, how long the stream goes on after it, how long a link that flaps is away, and how long what is
+    /// late is waited for.
     fault_s: f64,
+    after_s: f64,
     flap_s: f64,
     drain_s: f64,
+    repetitions: u32,
+    /// Where that is not enough.
+    often: Vec<Often>,
+}
+
+/// Points that are measured more often than others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Often {
+    rtt_ms: Vec<u16>,
+    series: Vec<String>,
     repetitions: u32,
 }
 
@@ -74,9 +89,27 @@ fn panel(load: &str, rtt_ms: u16) -> String {
 }
 
 impl Failover {
-    fn planned(&self, panel: &str, series: &str, x: f64) -> Planned {
-        let seconds = if panel == BIRTH { AROUND_S } else { self.stream_s + AROUND_S };
-        Planned { point: Point::new(panel, series, x), repetitions: self.repetitions, seconds }
+    fn planned(&self, rtt_ms: u16, series: &str, point: Point) -> Planned {
+        let watched_s = if point.panel == BIRTH {
+            ACQUAINTANCE.as_secs_f64()
+        } else {
+            self.fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
+        };
+        let is_one =
+            |often: &&Often| often.rtt_ms.contains(&rtt_ms) && often.series.iter().any(|it| it == series);
+        let repetitions = self.often.iter().find(is_one).map_or(self.repetitions, |often| often.repetitions);
+        Planned { point, repetitions, seconds: watched_s + AROUND_S }
+    }
+
+    /// The failure at a place of the x axis.
+    fn fault(&self, x: f64) -> Result<Fault> {
+        let name = self.faults.get(x as usize).context("no such failure")?;
+        FAULTS.iter().find(|(it, _)| it == name).map(|(_, fault)| *fault).context("no such failure")
+    }
+
+    /// How long the stream of a failure lasts.
+    fn stream_s(&self, fault: Fault) -> f64 {
+        self.fault_s + if fault == Fault::Flap { FLAPS_WATCHED * self.flap_s } else { self.after_s }
     }
 
     fn stream(&self, place: &Place, cell: &Cell) -> Result<Measures> {
@@ -85,35 +118,22 @@ impl Failover {
         };
         let (_, size, pause_us) = *LOADS.iter().find(|(name, ..)| *name == load).context("no such load")?;
         let rtt_ms = rtt.trim_end_matches(" ms").parse().context("no round trip")?;
-        let name = self.faults.get(cell.point.x as usize).context("no such failure")?;
-        let (_, fault) = *FAULTS.iter().find(|(it, _)| it == name).context("no such failure")?;
-        let nat = fault == faults::Fault::NatRebinding;
-        let world = World::new(&place.tools, &plan(cell, rtt_ms, nat)?)?;
-        let receiver = self.receive(&world)?;
+        let fault = self.fault(cell.point.x)?;
+        let stream_s = self.stream_s(fault);
+        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault == Fault::NatRebinding)?)?;
+        let receiver = receive(&world, stream_s + self.drain_s)?;
         let start = now();
-        let sender = self.send(&world, size, pause_us)?;
+        let sender = send(&world, stream_s, size, pause_us)?;
         std::thread::sleep(Duration::from_secs_f64(self.fault_s).saturating_sub(start.elapsed()));
         world.ensure_second()?;
         fault.happen(&world, Duration::from_secs_f64(self.flap_s))?;
-        let limit = Duration::from_secs_f64(self.stream_s + self.drain_s) + PATIENCE;
+        let limit = Duration::from_secs_f64(stream_s + self.drain_s) + PATIENCE;
         let sent = words_of(&sender.finish(limit)?.good()?.stdout);
         let received = words_of(&receiver.finish(limit)?.good()?.stdout);
         world.ensure_rode(1)?;
+        let link_late_ms = world.link_late_ms()?;
         world.end();
-        measures(&sent, &received)
-    }
-
-    fn receive(&self, world: &World) -> Result<Process> {
-        let (port, limit) = (world.port().to_string(), (self.stream_s + self.drain_s).to_string());
-        let words = ["receive", &port, &limit];
-        world.pair.serve(&world.flow, &[&words[..], world.word().as_slice()].concat())
-    }
-
-    fn send(&self, world: &World, size: usize, pause_us: u64) -> Result<Process> {
-        let mut command = world.pair.alpha.command(&world.flow);
-        command.args(["send", &format!("{}:{}", world.server(), world.port()), &self.stream_s.to_string()]);
-        command.args([size.to_string(), pause_us.to_string()]).args(world.word());
-        world.pair.alpha.spawn("sender", command)
+        measures(&sent, &received, link_late_ms)
     }
 
     /// A connection begins while the first link is silent.
@@ -129,11 +149,13 @@ impl Failover {
         world.first.set(&["--cut"])?;
         let told = ask(&world)?;
         server.stop();
+        let link_late_ms = world.link_late_ms()?;
         world.end();
         let failed = told.get("end").map(String::as_str) != Some("eof");
         Ok(Measures::from([
             ("first_byte_ms".to_owned(), number(&told, "first_byte_us")? / 1e3),
             ("failed".to_owned(), f64::from(u8::from(failed))),
+            (LINK_LATE.to_owned(), link_late_ms),
         ]))
     }
 }
@@ -147,21 +169,39 @@ impl Experiment for Failover {
             let panel = panel(load, *rtt_ms);
             for (x, series) in (0..self.faults.len()).flat_map(|x| self.series.iter().map(move |it| (x, it)))
             {
-                points.push(self.planned(&panel, series, x as f64));
+                points.push(self.planned(*rtt_ms, series, Point::new(&panel, series, x as f64)));
             }
         }
         if let (Some(rtt_ms), Some(load)) = (self.rtt_ms.first(), self.loads.first()) {
             let panel = panel(load, *rtt_ms);
-            points.extend(self.controls.iter().map(|series| self.planned(&panel, series, 0.0)));
+            let control = |series: &String| self.planned(*rtt_ms, series, Point::new(&panel, series, 0.0));
+            points.extend(self.controls.iter().map(control));
         }
         let births = self.rtt_ms.iter().flat_map(|rtt| self.births.iter().map(move |series| (rtt, series)));
-        points.extend(births.map(|(rtt, series)| self.planned(BIRTH, series, f64::from(*rtt))));
+        let birth = |(rtt_ms, series): (&u16, &String)| {
+            self.planned(*rtt_ms, series, Point::new(BIRTH, series, f64::from(*rtt_ms)))
+        };
+        points.extend(births.map(birth));
         points
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         if cell.point.panel == BIRTH { Self::birth(place, cell) } else { self.stream(place, cell) }
     }
+}
+
+/// Starts the receiver, which ends so many seconds after the first byte at the latest.
+fn receive(world: &World, limit_s: f64) -> Result<Process> {
+    let (port, limit) = (world.port().to_string(), limit_s.to_string());
+    let words = ["receive", &port, &limit];
+    world.pair.serve(&world.flow, &[&words[..], world.word().as_slice()].concat())
+}
+
+fn send(world: &World, stream_s: f64, size: usize, pause_us: u64) -> Result<Process> {
+    let mut command = world.pair.alpha.command(&world.flow);
+    command.args(["send", &format!("{}:{}", world.server(), world.port()), &stream_s.to_string()]);
+    command.args([size.to_string(), pause_us.to_string()]).args(world.word());
+    world.pair.alpha.spawn("sender", command)
 }
 
 /// A connection, and a byte there and back.
@@ -190,7 +230,11 @@ fn number(told: &BTreeMap<String, String>, key: &str) -> Result<f64> {
 }
 
 /// How both programs' ends read: what did not arrive in time is lost; an end that is neither orderly nor late is an error.
-fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
+fn measures(
+    sent: &BTreeMap<String, String>,
+    received: &BTreeMap<String, String>,
+    link_late_ms: f64,
+) -> Result<Measures> {
     let is_error = |told: &BTreeMap<String, String>| {
         !matches!(told.get("end").map(String::as_str), Some("eof" | "late"))
     };
@@ -203,21 +247,51 @@ fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>
         ("errors".to_owned(), errors as f64),
         ("received_bytes".to_owned(), number(received, "bytes")?),
         ("longest_write_ms".to_owned(), number(sent, "longest_write_us")? / 1e3),
+        (LINK_LATE.to_owned(), link_late_ms),
     ]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::{Form, Manifest};
 
     #[test]
     fn what_did_not_arrive_is_lost_and_only_ends_in_disorder_are_errors() {
-        let of = |sent: &str, received: &str| measures(&words_of(sent), &words_of(received)).unwrap();
+        let of = |sent: &str, received: &str| measures(&words_of(sent), &words_of(received), 0.1).unwrap();
         let sent = "bytes 100 longest_write_us 5 end eof";
         let received = "listening\nbytes 90 gap_us 2500 gap_at_us 7 wrong 0 end late";
         let measured = of(sent, received);
         assert_eq!((measured["lost_bytes"], measured["errors"], measured["gap_ms"]), (10.0, 0.0, 2.5));
         let measured = of(&sent.replace("eof", "ConnectionReset"), received);
         assert_eq!(measured["errors"], 1.0);
+    }
+
+    fn full() -> Failover {
+        let manifest = Manifest::read(include_str!("../../../experiments/failover.toml")).unwrap();
+        manifest.parameters(Form::Full).try_into().unwrap()
+    }
+
+    #[test]
+    fn what_the_goals_compare_is_measured_thirty_times_at_20_ms_and_the_rest_less_often() {
+        let points = full().points();
+        let times = |series: &str, panel: &str| {
+            let of = points.iter().filter(|it| it.point.series == series && it.point.panel == panel);
+            of.map(|it| it.repetitions).collect::<Vec<_>>()
+        };
+        for panel in ["bulk, 20 ms", "interactive, 20 ms"] {
+            assert_eq!(times("sctpify", panel), [30; 7]);
+            assert_eq!(times("mptcp", panel), [30; 7]);
+            assert!(times("tcp", panel).iter().all(|times| *times < 30));
+        }
+        assert!(times("sctpify", "bulk, 100 ms").iter().all(|times| *times < 30));
+    }
+
+    #[test]
+    fn a_link_that_comes_and_goes_is_watched_until_it_has_been_away_twice() {
+        let failover = full();
+        let watched_s = failover.stream_s(Fault::Flap) - failover.fault_s;
+        assert!(watched_s >= 3.0 * failover.flap_s, "{watched_s}");
+        assert!(failover.stream_s(Fault::LinkDown) < failover.stream_s(Fault::Flap));
     }
 }

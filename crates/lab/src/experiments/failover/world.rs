@@ -180,6 +180,20 @@ impl World {
         Ok(())
     }
 
+    /// How late packets left the emulated links, in milliseconds: 99 % of them, in the worst direction.
+    pub(in crate::experiments) fn link_late_ms(&self) -> Result<f64> {
+        let mut worst_us = 0;
+        for link in std::iter::once(&self.first).chain(&self.second) {
+            let shown = link.show()?;
+            for direction in shown["directions"].as_array().context("a link without directions")? {
+                let late =
+                    direction["late"]["p99_us"].as_u64().context("a link that does not tell how late")?;
+                worst_us = late.max(worst_us);
+            }
+        }
+        Ok(worst_us as f64 / 1e3)
+    }
+
     /// Ends the daemons politely.
     pub(in crate::experiments) fn end(self) {
         if let Some(daemons) = self.daemons {
