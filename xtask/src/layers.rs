@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("wire", 0),
     ("sctp", 1),
     ("netem", 1),
+    ("sched", 1),
     ("relay", 1),
     ("rules", 1),
     ("control", 1),

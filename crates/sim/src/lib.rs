@@ -6,12 +6,13 @@
 //!
 //! Begin at [`World::new`], [`World::add_host`], [`World::add_link`], [`World::join`], then [`World::connect`] and
 //! [`World::run_for`] or [`World::run_until`]. Beside it is a model of TCP ([`tcp`]), to be compared with over the same links, and
-//! scripts of what programs say ([`Exchange`]) for both.
+//! scripts of what programs say ([`Exchange`]) for both; and thousands of flows through one bottleneck ([`dumbbell`]).
 
 #![forbid(unsafe_code)]
 
 mod app;
 mod capture;
+pub mod dumbbell;
 mod exchange;
 mod host;
 mod link;

@@ -1,0 +1,174 @@
+//! Classes with an SFQ each, as a kernel's HTB has them where all may borrow the whole link: they take turns by their quanta.
+//!
+//! The class is chosen packet by packet. A flow whose packets fall into several classes has its packets reordered: that is
+//! the price of the 2016 project's classes, which are here to be measured, not to be recommended. Begin at
+//! [`Classes::new`].
+
+use base::Time;
+
+use crate::packet::{Packet, View};
+use crate::queue::{Backlog, Counters, Queue};
+use crate::sfq::{Sfq, SfqConfig};
+
+/// The quantum of the 2016 project's classes, in bytes: the most that HTB takes by itself.
+const SEED_QUANTUM: usize = 200_000;
+/// A quantum is this many bytes for each part of the rate: HTB's tenth of a second's bytes (`r2q 10`) at 75 Mbit/s, in 55 parts.
+const RISING_QUANTUM: usize = 17_000;
+/// Turns of the two classes of [`Classifier::Control`].
+const CONTROL_QUANTUM: usize = 1500;
+
+/// Which class a packet is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Classifier {
+    /// As the 2016 project's script has it: tenths 1 to 9 have a class each, all else is of the first; all alike.
+    SeedTenths,
+    /// As its text has it: 10 classes by tens of percent, the fuller the more of the link, and one for what says nothing.
+    Rising,
+    /// What has no DATA, and the rest; both alike.
+    Control,
+}
+
+impl Classifier {
+    fn class(self, view: &View) -> usize {
+        let occupancy = view.said.map(|said| usize::from(said.occupancy));
+        match (self, occupancy) {
+            (Classifier::SeedTenths, Some(tenths @ 1..=9)) => tenths,
+            (Classifier::Rising, Some(percent)) => 1 + (percent / 10).min(9),
+            (Classifier::SeedTenths | Classifier::Rising, _) => 0,
+            (Classifier::Control, _) => usize::from(view.has_data),
+        }
+    }
+
+    fn quanta(self) -> Vec<usize> {
+        match self {
+            Classifier::SeedTenths => vec![SEED_QUANTUM; 11],
+            Classifier::Rising => (0..=10).map(|class| class.max(1) * RISING_QUANTUM).collect(),
+            Classifier::Control => vec![CONTROL_QUANTUM; 2],
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Class<T> {
+    queue: Sfq<T>,
+    quantum: i64,
+    deficit: i64,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct Classes<T> {
+    classifier: Classifier,
+    classes: Vec<Class<T>>,
+    /// The class whose turn it is.
+    turn: usize,
+}
+
+impl<T> Classes<T> {
+    /// Empty classes, each with an SFQ of this kind; `seed` begins their hashes.
+    pub fn new(classifier: Classifier, leaf: SfqConfig, seed: u64) -> Classes<T> {
+        let class = |(n, quantum): (usize, usize)| Class {
+            queue: Sfq::new(leaf, seed.wrapping_add(n as u64)),
+            quantum: quantum as i64,
+            deficit: 0,
+        };
+        let classes = classifier.quanta().into_iter().enumerate().map(class).collect();
+        Classes { classifier, classes, turn: 0 }
+    }
+}
+
+impl<T> Queue<T> for Classes<T> {
+    fn enqueue(&mut self, now: Time, packet: Packet<T>) {
+        let class = self.classifier.class(&packet.view);
+        self.classes[class].queue.enqueue(now, packet);
+    }
+
+    fn dequeue(&mut self, now: Time) -> Option<Packet<T>> {
+        for _ in 0..self.classes.len() {
+            let turn = self.turn;
+            let class = &mut self.classes[turn];
+            if let Some(packet) = class.queue.dequeue(now) {
+                class.deficit -= packet.length as i64;
+                if class.deficit < 0 {
+                    class.deficit += class.quantum;
+                    self.turn = (turn + 1) % self.classes.len();
+                }
+                return Some(packet);
+            }
+            self.turn = (turn + 1) % self.classes.len();
+        }
+        None
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.classes.iter().map(|class| class.queue.backlog()).fold(Backlog::default(), |a, b| a + b)
+    }
+
+    fn counters(&self) -> Counters {
+        self.classes.iter().map(|class| class.queue.counters()).fold(Counters::default(), |a, b| a + b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Said;
+    use crate::tests::{control, data, says};
+
+    fn class(classifier: Classifier, occupancy: u8) -> usize {
+        classifier.class(&says(data(0, 1, 1500), Said { occupancy, backlog: None }).view)
+    }
+
+    #[test]
+    fn classes_are_chosen_as_the_script_and_as_the_text_have_it() {
+        let seed: Vec<_> = [0, 1, 5, 9, 10, 100].map(|v| class(Classifier::SeedTenths, v)).into();
+        assert_eq!(seed, [0, 1, 5, 9, 0, 0]);
+        let rising: Vec<_> = [0, 9, 10, 55, 90, 99, 100].map(|v| class(Classifier::Rising, v)).into();
+        assert_eq!(rising, [1, 1, 2, 6, 10, 10, 10]);
+        assert_eq!(Classifier::Rising.class(&data(0, 1, 1500).view), 0);
+        assert_eq!(Classifier::SeedTenths.class(&data(0, 1, 1500).view), 0);
+    }
+
+    /// Packets of 1,000 that each class sends, where all always have some.
+    fn shares(classifier: Classifier, occupancies: [u8; 2]) -> [usize; 2] {
+        let mut queue = Classes::new(classifier, SfqConfig::default(), 1);
+        let packet = |n: usize| {
+            let said = Said { occupancy: occupancies[n], backlog: None };
+            says(data(n as u32, n as u32, 1500), said)
+        };
+        (0..40).for_each(|n| queue.enqueue(Time::ZERO, packet(n % 2)));
+        let mut counts = [0; 2];
+        for _ in 0..10_000 {
+            let sent = queue.dequeue(Time::ZERO).unwrap();
+            counts[sent.body as usize] += 1;
+            queue.enqueue(Time::ZERO, packet(sent.body as usize));
+        }
+        counts
+    }
+
+    #[test]
+    fn the_scripts_classes_share_alike_and_the_texts_by_their_occupancy() {
+        let [one, other] = shares(Classifier::SeedTenths, [2, 8]);
+        assert!((4800..5200).contains(&one), "{one} and {other}");
+        let [one, other] = shares(Classifier::Rising, [15, 75]);
+        assert!((3.7..4.3).contains(&(other as f64 / one as f64)), "{one} and {other}");
+    }
+
+    #[test]
+    fn a_flow_that_changes_its_class_is_reordered() {
+        let mut queue = Classes::new(Classifier::Rising, SfqConfig::default(), 1);
+        for (n, occupancy) in [(0, 90), (1, 90), (2, 10)] {
+            queue.enqueue(Time::ZERO, says(data(n, 1, 1500), Said { occupancy, backlog: None }));
+        }
+        assert_eq!(crate::tests::drained(&mut queue), [2, 0, 1]);
+    }
+
+    #[test]
+    fn control_packets_pass_a_full_queue_of_data() {
+        let mut queue = Classes::new(Classifier::Control, SfqConfig::default(), 1);
+        (0..500).for_each(|n| queue.enqueue(Time::ZERO, data(n, n, 1500)));
+        queue.enqueue(Time::ZERO, control(1000, 1000));
+        let first: Vec<_> = (0..2).map(|_| queue.dequeue(Time::ZERO).unwrap().body).collect();
+        assert!(first.contains(&1000) && queue.counters().dropped_control == 0);
+    }
+}

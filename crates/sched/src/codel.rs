@@ -1,0 +1,193 @@
+//! CoDel (RFC 8289): drops from the head of a queue whose packets have waited for more than `target` for an `interval`, and more
+//! often the longer that lasts. Time and square roots are kept as Linux keeps them: units of 1,024 ns, and a Newton step each
+//! drop. Begin at [`Codel::judge`].
+
+use std::time::Duration;
+
+use base::Time;
+
+/// Units of 1,024 ns; compared as serial numbers.
+pub(crate) type Ticks = u32;
+
+pub(crate) fn ticks(nanos: u64) -> Ticks {
+    (nanos >> 10) as u32
+}
+
+pub(crate) fn ticks_of(duration: Duration) -> Ticks {
+    ticks(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn is_after(a: Ticks, b: Ticks) -> bool {
+    b.wrapping_sub(a).cast_signed() < 0
+}
+
+/// Highest bits of a 32-bit fraction that are kept.
+const ROOT_SHIFT: u32 = 16;
+/// 1 / √1.
+const ROOT_OF_ONE: u16 = u16::MAX;
+
+/// What is kept of one queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Codel {
+    pub(crate) target: Ticks,
+    pub(crate) interval: Ticks,
+    count: u32,
+    last_count: u32,
+    is_dropping: bool,
+    /// 1 / √count, a fraction of 2¹⁶.
+    root: u16,
+    /// When the wait will have been too long for an interval; 0: it is not too long.
+    first_above: Ticks,
+    drop_next: Ticks,
+}
+
+/// What to do with the packet at the head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It goes.
+    Pass,
+    /// It is dropped, or marked; a marked one goes.
+    Drop,
+}
+
+impl Codel {
+    pub(crate) fn new(target: Duration, interval: Duration) -> Codel {
+        Codel {
+            target: ticks_of(target),
+            interval: ticks_of(interval),
+            count: 0,
+            last_count: 0,
+            is_dropping: false,
+            root: 0,
+            first_above: 0,
+            drop_next: 0,
+        }
+    }
+
+    /// The queue has run empty.
+    pub(crate) fn on_empty(&mut self) {
+        self.first_above = 0;
+        self.is_dropping = false;
+    }
+
+    /// The packet at the head has waited since `since`; `is_short`: no more than a packet waits behind it.
+    fn is_too_late(&mut self, now: Ticks, since: Ticks, is_short: bool) -> bool {
+        let waited = now.wrapping_sub(since);
+        if is_after(self.target, waited) || is_short {
+            self.first_above = 0;
+            return false;
+        }
+        if self.first_above == 0 {
+            self.first_above = now.wrapping_add(self.interval).max(1);
+            return false;
+        }
+        is_after(now, self.first_above)
+    }
+
+    /// What becomes of the packet at the head, which is the first of this dequeue, or comes after one that was dropped.
+    pub(crate) fn judge(&mut self, now: Time, since: Time, is_short: bool, is_first: bool) -> Verdict {
+        let now = ticks(now.as_nanos());
+        let is_late = self.is_too_late(now, ticks(since.as_nanos()), is_short);
+        match (self.is_dropping, is_late) {
+            (true, false) => self.is_dropping = false,
+            (true, true) if !is_after(self.drop_next, now) => {
+                self.count = self.count.wrapping_add(1);
+                self.newton();
+                self.drop_next = self.after(self.drop_next);
+                return Verdict::Drop;
+            }
+            (false, true) if is_first => {
+                self.begin(now);
+                return Verdict::Drop;
+            }
+            _ => {}
+        }
+        Verdict::Pass
+    }
+
+    /// Begins to drop: about as often as when it last stopped, if that was not long ago.
+    fn begin(&mut self, now: Ticks) {
+        self.is_dropping = true;
+        let delta = self.count.wrapping_sub(self.last_count);
+        let is_recent = is_after(self.interval.wrapping_mul(16), now.wrapping_sub(self.drop_next));
+        if delta > 1 && is_recent {
+            self.count = delta;
+            self.newton();
+        } else {
+            self.count = 1;
+            self.root = ROOT_OF_ONE;
+        }
+        self.last_count = self.count;
+        self.drop_next = self.after(now);
+    }
+
+    /// root ← root (3 − count root²) / 2.
+    fn newton(&mut self) {
+        let root = u64::from(u32::from(self.root) << ROOT_SHIFT);
+        let square = (root * root) >> 32;
+        let factor = (3_u64 << 32).wrapping_sub(u64::from(self.count) * square) >> 2;
+        self.root = ((factor.wrapping_mul(root) >> 31) as u32 >> ROOT_SHIFT) as u16;
+    }
+
+    /// interval / √count after `at`.
+    fn after(&self, at: Ticks) -> Ticks {
+        let root = u64::from(u32::from(self.root) << ROOT_SHIFT);
+        at.wrapping_add(((u64::from(self.interval) * root) >> 32) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    fn codel() -> Codel {
+        Codel::new(Duration::from_millis(5), Duration::from_millis(100))
+    }
+
+    /// When packets that all have waited for 50 ms are dropped, one coming each millisecond.
+    fn drops(until: u64) -> Vec<u64> {
+        let mut codel = codel();
+        let late = |codel: &mut Codel, ms: &u64| {
+            let verdict = codel.judge(MS(*ms), MS(*ms - 50), false, true);
+            verdict == Verdict::Drop
+        };
+        (100..until).filter(|ms| late(&mut codel, ms)).collect()
+    }
+
+    #[test]
+    fn it_begins_after_an_interval_and_drops_by_the_square_root_of_their_number() {
+        let found = drops(1000);
+        // The first an interval after the wait was too long; then 1/√count apart, each by one step of Newton's.
+        let (mut expected, mut root) = (201.0, 1.0_f64);
+        for (n, found) in found.iter().enumerate() {
+            assert!((*found as f64 - expected).abs() < 3.0, "{found} {expected}");
+            let count = (n + 1) as f64;
+            root *= (3.0 - count * root * root) / 2.0;
+            expected += 100.0 * root;
+        }
+        assert!(found.len() > 20 && (root * (found.len() as f64).sqrt() - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn a_short_wait_or_a_short_queue_is_never_too_long() {
+        let mut codel = codel();
+        for ms in 100..1000 {
+            assert_eq!(codel.judge(MS(ms), MS(ms - 4), false, true), Verdict::Pass);
+        }
+        for ms in 1000..2000 {
+            assert_eq!(codel.judge(MS(ms), MS(ms - 50), true, true), Verdict::Pass);
+        }
+    }
+
+    #[test]
+    fn one_packet_in_time_ends_it() {
+        let mut codel = codel();
+        let dropped = (100..300).any(|ms| codel.judge(MS(ms), MS(ms - 50), false, true) == Verdict::Drop);
+        assert!(dropped);
+        assert_eq!(codel.judge(MS(300), MS(299), false, true), Verdict::Pass);
+        let next = (301..500).find(|ms| codel.judge(MS(*ms), MS(*ms - 50), false, true) == Verdict::Drop);
+        assert!(next.is_some_and(|ms| (401..404).contains(&ms)), "{next:?}");
+    }
+}

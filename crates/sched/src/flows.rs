@@ -1,0 +1,182 @@
+//! What is remembered of each flow, and the orders in which flows stand.
+//!
+//! Invariants: a flow is in all three orders if it has packets, else among the idle ones; no more flows than the limit
+//! are kept: for a new one the flow idle longest is forgotten. Begin at [`Flows::find`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::Time;
+
+use crate::packet::{Flow, Packet};
+
+/// A place in the table.
+pub(crate) type Id = usize;
+
+/// One flow.
+#[derive(Debug)]
+pub(crate) struct State<T> {
+    name: Flow,
+    pub(crate) packets: VecDeque<Packet<T>>,
+    pub(crate) bytes: usize,
+    /// Bytes served, counted from where the flow entered.
+    pub(crate) served: u64,
+    /// Bytes served lately, which fade; when they last faded.
+    pub(crate) attained: f64,
+    /// The largest claim lately, which fades too.
+    pub(crate) claim_max: f64,
+    pub(crate) faded_at: Time,
+    /// What is left by its own word, and when it said so.
+    pub(crate) claim: Option<(u64, Time)>,
+    /// Whether it said that something waits to be sent.
+    pub(crate) is_starved: bool,
+    idle_since: Time,
+    /// Its key in the orders.
+    order: Option<Order>,
+}
+
+/// Where a flow with packets stands.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    served: u64,
+    with_queue: u64,
+    key: u64,
+}
+
+/// All flows.
+#[derive(Debug)]
+pub(crate) struct Flows<T> {
+    limit: usize,
+    table: Vec<State<T>>,
+    free: Vec<Id>,
+    names: BTreeMap<Flow, Id>,
+    idle: BTreeSet<(Time, Id)>,
+    by_served: BTreeSet<(u64, Id)>,
+    by_served_and_queued: BTreeSet<(u64, Id)>,
+    by_key: BTreeSet<(u64, Id)>,
+}
+
+impl<T> Flows<T> {
+    pub(crate) fn new(limit: usize) -> Flows<T> {
+        Flows {
+            limit,
+            table: Vec::new(),
+            free: Vec::new(),
+            names: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            by_served: BTreeSet::new(),
+            by_served_and_queued: BTreeSet::new(),
+            by_key: BTreeSet::new(),
+        }
+    }
+
+    /// The flow of this name, which enters at `served` if it is new; `None` if there is no place.
+    pub(crate) fn find(&mut self, now: Time, name: Flow, served: u64) -> Option<Id> {
+        if let Some(&id) = self.names.get(&name) {
+            return Some(id);
+        }
+        if self.names.len() >= self.limit {
+            self.forget_oldest()?;
+        }
+        let state = State {
+            name,
+            packets: VecDeque::new(),
+            bytes: 0,
+            served,
+            attained: 0.0,
+            claim_max: 0.0,
+            faded_at: now,
+            claim: None,
+            is_starved: false,
+            idle_since: now,
+            order: None,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.table[id] = state;
+                id
+            }
+            None => {
+                self.table.push(state);
+                self.table.len() - 1
+            }
+        };
+        self.names.insert(name, id);
+        self.idle.insert((now, id));
+        Some(id)
+    }
+
+    fn forget_oldest(&mut self) -> Option<()> {
+        let (_, id) = self.idle.pop_first()?;
+        self.names.remove(&self.table[id].name);
+        self.free.push(id);
+        Some(())
+    }
+
+    /// Forgets flows that have been idle since before `then`; two at most, for each is only once new.
+    pub(crate) fn forget_idle(&mut self, then: Time) {
+        for _ in 0..2 {
+            if self.idle.first().is_some_and(|(since, _)| *since < then) {
+                self.forget_oldest();
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, id: Id) -> &State<T> {
+        &self.table[id]
+    }
+
+    pub(crate) fn get_mut(&mut self, id: Id) -> &mut State<T> {
+        &mut self.table[id]
+    }
+
+    /// The flow has changed: it goes to its place, with `key` in the order of keys.
+    pub(crate) fn settle(&mut self, now: Time, id: Id, key: u64) {
+        let state = &mut self.table[id];
+        let order = (!state.packets.is_empty()).then(|| Order {
+            served: state.served,
+            with_queue: state.served + state.bytes as u64,
+            key,
+        });
+        match std::mem::replace(&mut state.order, order) {
+            Some(was) => {
+                self.by_served.remove(&(was.served, id));
+                self.by_served_and_queued.remove(&(was.with_queue, id));
+                self.by_key.remove(&(was.key, id));
+            }
+            None => {
+                self.idle.remove(&(state.idle_since, id));
+            }
+        }
+        match order {
+            Some(is) => {
+                self.by_served.insert((is.served, id));
+                self.by_served_and_queued.insert((is.with_queue, id));
+                self.by_key.insert((is.key, id));
+            }
+            None => {
+                state.idle_since = now;
+                self.idle.insert((now, id));
+            }
+        }
+    }
+
+    /// The flow with packets that was served least.
+    pub(crate) fn least_served(&self) -> Option<Id> {
+        self.by_served.first().map(|it| it.1)
+    }
+
+    /// The flow with packets of which most was served and waits.
+    pub(crate) fn most_served_and_queued(&self) -> Option<Id> {
+        self.by_served_and_queued.last().map(|it| it.1)
+    }
+
+    /// The flow with packets of the least key, and that.
+    pub(crate) fn least_key(&self) -> Option<(u64, Id)> {
+        self.by_key.first().copied()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}

@@ -1,0 +1,254 @@
+//! Fair queueing with CoDel (RFC 8290) as Linux has it: `tc qdisc add … fq_codel`.
+//!
+//! Flows are hashed into queues; new ones go before old ones, for one quantum; each queue has a CoDel of its own. When all is
+//! full, the queue with most bytes loses half of them from its head, 64 packets at most. Invariant: a queue is in one
+//! of the two lists or has no packets. Begin at [`FqCodel::new`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::{Ecn, Time};
+
+use crate::codel::{Codel, Verdict};
+use crate::hash::FlowHash;
+use crate::packet::Packet;
+use crate::queue::{Backlog, Counters, Queue};
+
+/// Packets dropped at once when all is full.
+const BATCH: usize = 64;
+
+/// How large it is, and how patient.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FqCodelConfig {
+    /// Most packets in all.
+    pub packets: usize,
+    /// Most bytes in all.
+    pub bytes: usize,
+    /// Queues.
+    pub queues: usize,
+    /// Bytes of one turn, from the IP header on.
+    pub quantum: usize,
+    /// How long packets may wait.
+    pub target: Duration,
+    /// For how long they may wait longer.
+    pub interval: Duration,
+    /// Whether ECN-capable packets are marked instead of being dropped.
+    pub marks: bool,
+}
+
+impl Default for FqCodelConfig {
+    /// What `tc` makes of `fq_codel` on Ethernet, whose own header is left out here.
+    fn default() -> Self {
+        FqCodelConfig {
+            packets: 10_240,
+            bytes: 32 << 20,
+            queues: 1024,
+            quantum: 1500,
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            marks: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Lane<T> {
+    packets: VecDeque<(Time, Packet<T>)>,
+    bytes: usize,
+    /// Bytes left of its turn; it may overdraw.
+    deficit: i64,
+    is_listed: bool,
+    codel: Codel,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct FqCodel<T> {
+    config: FqCodelConfig,
+    hash: FlowHash,
+    lanes: Vec<Lane<T>>,
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
+    backlog: Backlog,
+    counters: Counters,
+}
+
+impl<T> FqCodel<T> {
+    /// An empty queue; `seed` is the hash's.
+    pub fn new(config: FqCodelConfig, seed: u64) -> FqCodel<T> {
+        let lane = |_| Lane {
+            packets: VecDeque::new(),
+            bytes: 0,
+            deficit: 0,
+            is_listed: false,
+            codel: Codel::new(config.target, config.interval),
+        };
+        FqCodel {
+            hash: FlowHash::new(seed),
+            lanes: (0..config.queues.max(1)).map(lane).collect(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            backlog: Backlog::default(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    fn pop(&mut self, lane: usize) -> Option<(Time, Packet<T>)> {
+        let lane = &mut self.lanes[lane];
+        let (since, packet) = lane.packets.pop_front()?;
+        lane.bytes -= packet.length;
+        self.backlog.remove(packet.length);
+        Some((since, packet))
+    }
+
+    /// Half of the longest queue goes, from its head.
+    fn drop_batch(&mut self) {
+        let longest = (0..self.lanes.len()).max_by_key(|n| (self.lanes[*n].bytes, std::cmp::Reverse(*n)));
+        let Some(longest) = longest else { return };
+        let enough = self.lanes[longest].bytes / 2;
+        let mut bytes = 0;
+        for _ in 0..BATCH {
+            let Some((_, packet)) = self.pop(longest) else { break };
+            bytes += packet.length;
+            self.counters.on_dropped(&packet);
+            if bytes >= enough {
+                break;
+            }
+        }
+    }
+
+    /// The next packet of a queue that is not dropped.
+    fn next_of(&mut self, lane: usize, now: Time) -> Option<Packet<T>> {
+        let mut is_first = true;
+        loop {
+            let Some((since, mut packet)) = self.pop(lane) else {
+                self.lanes[lane].codel.on_empty();
+                return None;
+            };
+            let is_short = self.backlog.bytes <= self.config.quantum;
+            if self.lanes[lane].codel.judge(now, since, is_short, is_first) == Verdict::Pass {
+                return Some(packet);
+            }
+            if self.config.marks && packet.ecn != Ecn::NotEct {
+                packet.ecn = Ecn::Ce;
+                self.counters.marked += 1;
+                return Some(packet);
+            }
+            self.counters.on_dropped(&packet);
+            is_first = false;
+        }
+    }
+
+    /// The queue whose turn it is, and whether it is a new one.
+    fn turn(&mut self) -> Option<(usize, bool)> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let lane = *list.front()?;
+            if self.lanes[lane].deficit > 0 {
+                return Some((lane, is_new));
+            }
+            self.lanes[lane].deficit += self.config.quantum.max(1) as i64;
+            list.pop_front();
+            self.old.push_back(lane);
+        }
+    }
+}
+
+impl<T> Queue<T> for FqCodel<T> {
+    fn enqueue(&mut self, now: Time, packet: Packet<T>) {
+        self.counters.offered += 1;
+        let place = self.hash.bucket(&packet.view.flow, self.lanes.len());
+        let lane = &mut self.lanes[place];
+        self.backlog.add(packet.length);
+        lane.bytes += packet.length;
+        lane.packets.push_back((now, packet));
+        if !lane.is_listed {
+            lane.is_listed = true;
+            lane.deficit = self.config.quantum as i64;
+            self.new.push_back(place);
+        }
+        if self.backlog.packets > self.config.packets || self.backlog.bytes > self.config.bytes {
+            self.drop_batch();
+        }
+    }
+
+    fn dequeue(&mut self, now: Time) -> Option<Packet<T>> {
+        loop {
+            let (lane, is_new) = self.turn()?;
+            if let Some(packet) = self.next_of(lane, now) {
+                self.lanes[lane].deficit -= packet.length as i64;
+                self.counters.sent += 1;
+                return Some(packet);
+            }
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            list.pop_front();
+            // A new queue that ran empty goes once through the old ones, or it would be new for ever.
+            if is_new && !self.old.is_empty() {
+                self.old.push_back(lane);
+            } else {
+                self.lanes[lane].is_listed = false;
+            }
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{data, drained};
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    fn queue(config: FqCodelConfig) -> FqCodel<u32> {
+        FqCodel::new(FqCodelConfig { queues: 65_536, ..config }, 1)
+    }
+
+    #[test]
+    fn a_new_flow_goes_before_the_old_ones_for_a_quantum() {
+        let mut queue = queue(FqCodelConfig::default());
+        (10..16).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1500)));
+        let mut order: Vec<_> = (0..2).map(|_| queue.dequeue(MS(0)).unwrap().body).collect();
+        (20..23).for_each(|n| queue.enqueue(MS(0), data(n, 2, 1500)));
+        order.extend(drained(&mut queue));
+        assert_eq!(order, [10, 11, 20, 21, 12, 22, 13, 14, 15]);
+    }
+
+    #[test]
+    fn the_longest_queue_loses_half_from_its_head() {
+        let mut queue = queue(FqCodelConfig { packets: 10, ..FqCodelConfig::default() });
+        queue.enqueue(MS(0), data(20, 2, 1000));
+        (0..10).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1000)));
+        assert_eq!(drained(&mut queue), [20, 5, 6, 7, 8, 9]);
+        assert_eq!(queue.counters().dropped, 5);
+    }
+
+    /// Serves one packet each 10 ms from a queue that is never empty, for two seconds.
+    fn overloaded(ecn: Ecn) -> Counters {
+        let mut queue = queue(FqCodelConfig::default());
+        let packet = |n| Packet { ecn, ..data(n, 1, 1500) };
+        (0..100).for_each(|n| queue.enqueue(MS(0), packet(n)));
+        for n in 1..200 {
+            queue.enqueue(MS(n * 10), packet(100));
+            let sent = queue.dequeue(MS(n * 10)).unwrap();
+            assert!(sent.ecn == ecn || sent.ecn == Ecn::Ce);
+        }
+        queue.counters()
+    }
+
+    #[test]
+    fn packets_that_wait_too_long_are_dropped_or_marked() {
+        let (dropped, marked) = (overloaded(Ecn::NotEct), overloaded(Ecn::Ect0));
+        assert!(dropped.dropped > 20 && dropped.marked == 0, "{dropped:?}");
+        assert!(marked.marked > 20 && marked.dropped == 0, "{marked:?}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Flows to buckets, by a keyed hash that its users cannot foresee.
+
+use std::hash::{Hash, Hasher};
+
+use siphasher::sip::SipHasher13;
+
+use crate::packet::Flow;
+
+/// A keyed hash; another key scatters the flows anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowHash {
+    key: [u64; 2],
+}
+
+impl FlowHash {
+    pub(crate) fn new(seed: u64) -> FlowHash {
+        FlowHash { key: [seed, !seed] }
+    }
+
+    /// The next key, which follows from this one as nobody outside can tell.
+    pub(crate) fn perturb(&mut self) {
+        let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
+        hasher.write_u64(self.key[0]);
+        let low = hasher.finish();
+        hasher.write_u64(low);
+        self.key = [low, hasher.finish()];
+    }
+
+    /// The bucket of a flow, of so many.
+    pub(crate) fn bucket(&self, flow: &Flow, buckets: usize) -> usize {
+        let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
+        flow.hash(&mut hasher);
+        (hasher.finish() % buckets.max(1) as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::flow;
+
+    fn places(hash: FlowHash) -> Vec<usize> {
+        (0..1000).map(|n| hash.bucket(&flow(n), 1024)).collect()
+    }
+
+    #[test]
+    fn flows_are_scattered_evenly_and_anew_by_another_key() {
+        let mut hash = FlowHash::new(7);
+        let before = places(hash);
+        let mut distinct = before.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        // 1024 (1 - e^(-1000/1024)) = 638.
+        assert!((600..680).contains(&distinct.len()), "{} buckets", distinct.len());
+        hash.perturb();
+        let same = before.iter().zip(places(hash)).filter(|(a, b)| **a == *b).count();
+        assert!(same < 10, "{same} of 1000 stayed");
+    }
+}

@@ -1,0 +1,122 @@
+//! Packets as a router sees them.
+
+use std::net::IpAddr;
+
+use base::Ecn;
+use wire::{ChecksumMode, ChunkType, SendBuffer};
+
+/// Chunks of a packet that are looked at for DATA; a packet with more counts as one that has DATA.
+const CHUNKS_READ: usize = 16;
+
+/// A packet in a queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet<T> {
+    /// The packet itself: what that is, only the caller knows.
+    pub body: T,
+    /// Bytes, from the IP header on.
+    pub length: usize,
+    /// What the queue goes by.
+    pub view: View,
+    /// ECN codepoint; a queue that marks changes it.
+    pub ecn: Ecn,
+}
+
+/// One direction of an association: exact, not a hash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Flow {
+    /// Sender's address.
+    pub from: IpAddr,
+    /// Receiver's address.
+    pub to: IpAddr,
+    /// Sender's SCTP port.
+    pub from_port: u16,
+    /// Receiver's SCTP port.
+    pub to_port: u16,
+}
+
+/// What a router reads of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Whose it is.
+    pub flow: Flow,
+    /// Whether there is user data in it; if not, it sets up, acknowledges or ends.
+    pub has_data: bool,
+    /// What its sender says of its send buffer.
+    pub said: Option<Said>,
+}
+
+/// What a sender says of its send buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// 0 to 100 percent; 0 to 10 tenths in the seed's form.
+    pub occupancy: u8,
+    /// Bytes that wait for their first transmission, if it says so.
+    pub backlog: Option<u32>,
+}
+
+impl View {
+    /// Reads an SCTP packet, from its common header on; advertisements are chunks of type `advertised` and count only as the
+    /// first chunk. `None` if there is not even a header. Checksums are not looked at: they are the receiver's business.
+    pub fn of_sctp(from: IpAddr, to: IpAddr, packet: &[u8], advertised: ChunkType) -> Option<View> {
+        let packet = wire::Packet::parse(packet, ChecksumMode::Ignore).ok()?;
+        let header = packet.header;
+        let flow = Flow { from, to, from_port: header.source_port, to_port: header.destination_port };
+        let mut view = View { flow, has_data: false, said: None };
+        for (place, chunk) in packet.raw_chunks().enumerate() {
+            let Ok(chunk) = chunk else { break };
+            if place == 0 && chunk.chunk_type == advertised {
+                view.said = SendBuffer::parse(&chunk)
+                    .map(|said| Said { occupancy: said.occupancy, backlog: said.backlog });
+            }
+            if matches!(chunk.chunk_type, ChunkType::DATA | ChunkType::I_DATA) || place == CHUNKS_READ {
+                view.has_data = true;
+                break;
+            }
+        }
+        Some(view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn read(chunks: &[&[u8]]) -> Option<View> {
+        let header = [0x9c, 0x40, 0, 7, 1, 2, 3, 4, 0, 0, 0, 0];
+        View::of_sctp(HERE, THERE, &[&[&header[..]], chunks].concat().concat(), SendBuffer::TYPE)
+    }
+
+    const DATA: &[u8] = &[0, 3, 0, 17, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0x5a, 0, 0, 0];
+    const PERCENT: &[u8] = &[150, 70, 0, 4];
+    const COOKIE_ACK: &[u8] = &[11, 0, 0, 4];
+
+    #[test]
+    fn flow_data_and_advertisement_are_read() {
+        let flow = Flow { from: HERE, to: THERE, from_port: 40_000, to_port: 7 };
+        let said = Some(Said { occupancy: 70, backlog: None });
+        assert_eq!(read(&[PERCENT, DATA]), Some(View { flow, has_data: true, said }));
+        assert_eq!(read(&[DATA]), Some(View { flow, has_data: true, said: None }));
+        assert_eq!(read(&[COOKIE_ACK]), Some(View { flow, has_data: false, said: None }));
+        let backlog = read(&[&[150, 3, 0, 8, 0, 0, 1, 2], DATA]).unwrap().said.unwrap();
+        assert_eq!(backlog, Said { occupancy: 3, backlog: Some(258) });
+    }
+
+    #[test]
+    fn an_advertisement_counts_only_as_the_first_chunk_and_only_if_it_is_well_formed() {
+        assert_eq!(read(&[COOKIE_ACK, PERCENT, DATA]).unwrap().said, None);
+        for wrong in [[150, 101, 0, 4], [150, 255, 0, 4], [150, 7, 0, 3], [149, 7, 0, 4]] {
+            assert_eq!(read(&[&wrong, DATA]).unwrap().said, None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_to_its_end_is_not_protected_and_what_is_too_short_is_nothing() {
+        assert!(!read(&[&COOKIE_ACK.repeat(CHUNKS_READ)]).unwrap().has_data);
+        assert!(read(&[&COOKIE_ACK.repeat(CHUNKS_READ + 1)]).unwrap().has_data);
+        assert_eq!(View::of_sctp(HERE, THERE, &[0; 11], SendBuffer::TYPE), None);
+        assert!(!read(&[COOKIE_ACK, &[0, 3, 0]]).unwrap().has_data);
+    }
+}

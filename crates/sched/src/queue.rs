@@ -1,0 +1,85 @@
+//! What all queues have in common.
+
+use base::Time;
+
+use crate::packet::Packet;
+
+/// Packets that wait for a link.
+pub trait Queue<T> {
+    /// A packet comes. What does not fit is dropped, this one or others, and counted. Time never goes back.
+    fn enqueue(&mut self, now: Time, packet: Packet<T>);
+
+    /// The packet that goes next; `None` only if none is left.
+    fn dequeue(&mut self, now: Time) -> Option<Packet<T>>;
+
+    /// What waits.
+    fn backlog(&self) -> Backlog;
+
+    /// What was counted so far.
+    fn counters(&self) -> Counters;
+}
+
+/// What waits in a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    /// Packets.
+    pub packets: usize,
+    /// Bytes, from the IP headers on.
+    pub bytes: usize,
+}
+
+impl Backlog {
+    pub(crate) fn add(&mut self, length: usize) {
+        self.packets += 1;
+        self.bytes += length;
+    }
+
+    pub(crate) fn remove(&mut self, length: usize) {
+        self.packets -= 1;
+        self.bytes -= length;
+    }
+}
+
+impl std::ops::Add for Backlog {
+    type Output = Backlog;
+
+    fn add(self, other: Backlog) -> Backlog {
+        Backlog { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// What a queue counts. Invariant: offered = sent + dropped + those that wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets that came.
+    pub offered: u64,
+    /// Packets that went on.
+    pub sent: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Those of them without DATA.
+    pub dropped_control: u64,
+    /// Packets marked for congestion instead of being dropped.
+    pub marked: u64,
+}
+
+impl Counters {
+    pub(crate) fn on_dropped<T>(&mut self, packet: &Packet<T>) {
+        self.dropped += 1;
+        self.dropped_control += u64::from(!packet.view.has_data);
+    }
+}
+
+impl std::ops::Add for Counters {
+    type Output = Counters;
+
+    fn add(self, other: Counters) -> Counters {
+        Counters {
+            offered: self.offered + other.offered,
+            sent: self.sent + other.sent,
+            dropped: self.dropped + other.dropped,
+            dropped_control: self.dropped_control + other.dropped_control,
+            marked: self.marked + other.marked,
+        }
+    }
+}

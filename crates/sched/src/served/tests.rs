@@ -1,0 +1,159 @@
+use super::*;
+use crate::tests::{control, data, drained, says};
+
+const MS: fn(u64) -> Time = Time::from_millis;
+
+fn fair() -> Served<u32> {
+    Served::new(ServedConfig::default())
+}
+
+fn finishing(favour: Favour) -> Served<u32> {
+    let finish = Finish { favour, ..Finish::AUDITED };
+    Served::new(ServedConfig { finish: Some(finish), ..ServedConfig::default() })
+}
+
+fn claims(backlog: u32) -> Said {
+    Said { occupancy: 50, backlog: Some(backlog) }
+}
+
+#[test]
+fn the_least_served_flow_goes_first() {
+    let mut queue = fair();
+    for (n, flow, length) in
+        [(10, 1, 1500), (11, 1, 1500), (12, 1, 1500), (20, 2, 500), (21, 2, 500), (22, 2, 500)]
+    {
+        queue.enqueue(MS(0), data(n, flow, length));
+    }
+    assert_eq!(drained(&mut queue), [10, 20, 21, 22, 11, 12]);
+}
+
+#[test]
+fn who_was_away_gets_a_packet_or_what_waits_up_to_the_credit_and_no_more() {
+    for (said, least, most) in [(claims(0), 3, 3), (claims(500_000), 45, 45)] {
+        let mut queue = fair();
+        queue.enqueue(MS(0), says(data(2, 2, 1500), said));
+        for n in 0..200 {
+            queue.enqueue(MS(n), data(1, 1, 1500));
+            queue.dequeue(MS(n));
+        }
+        assert_eq!(queue.backlog().packets, 1);
+        for _ in 0..60 {
+            queue.enqueue(MS(201), data(1, 1, 1500));
+            queue.enqueue(MS(201), says(data(2, 2, 1500), said));
+        }
+        let ahead = drained(&mut queue).into_iter().skip_while(|n| *n == 1).take_while(|n| *n == 2).count();
+        assert!((least..=most).contains(&ahead), "{ahead} packets with {said:?}");
+    }
+}
+
+#[test]
+fn when_full_the_flow_that_had_and_has_most_loses_its_last_packet() {
+    let mut queue = Served::new(ServedConfig { packets: 4, ..ServedConfig::default() });
+    for (n, flow) in [(10, 1), (11, 1), (12, 1), (20, 2), (30, 3)] {
+        queue.enqueue(MS(0), data(n, flow, 1500));
+    }
+    assert_eq!(drained(&mut queue), [10, 20, 30, 11]);
+    assert_eq!(queue.counters().dropped, 1);
+}
+
+#[test]
+fn a_flow_holds_no_more_than_its_part() {
+    let mut queue = Served::new(ServedConfig { per_flow: 2, ..ServedConfig::default() });
+    (0..5).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1500)));
+    assert_eq!(drained(&mut queue), [0, 1]);
+}
+
+#[test]
+fn control_packets_go_first_up_to_their_rate_and_then_when_nothing_else_waits() {
+    let mut queue = Served::new(ServedConfig { control_rate: 8_000, ..ServedConfig::default() });
+    (0..3).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1500)));
+    (100..120).for_each(|n| queue.enqueue(MS(0), control(n, n)));
+    let order = drained(&mut queue);
+    let leading = order.iter().take_while(|n| **n >= 100).count();
+    // 16 packets of 1,514 bytes are lent at once; these have 1,500.
+    assert_eq!((leading, &order[17..20], order.len()), (17, &[0, 1, 2][..], 23));
+}
+
+#[test]
+fn no_more_flows_are_remembered_than_the_limit_and_the_one_idle_longest_goes() {
+    let mut queue = Served::new(ServedConfig { flows: 3, ..ServedConfig::default() });
+    for n in 0..10 {
+        queue.enqueue(MS(u64::from(n)), data(n, n, 1500));
+        assert!(queue.dequeue(MS(u64::from(n))).is_some());
+    }
+    assert_eq!(queue.flows.len(), 3);
+    (20..25).for_each(|n| queue.enqueue(MS(20), data(n, n, 1500)));
+    let mut served = drained(&mut queue);
+    served.sort_unstable();
+    assert_eq!(served, [20, 21, 22], "all places have packets: the others are refused");
+    queue.enqueue(MS(100_000), data(30, 30, 1500));
+    queue.enqueue(MS(100_001), data(31, 31, 1500));
+    assert_eq!(queue.flows.len(), 2, "idle ones are forgotten");
+}
+
+/// The order in which one packet each of three flows is served, after two of the fair part.
+fn order(mut queue: Served<u32>, claims_of: [Option<u32>; 3]) -> Vec<u32> {
+    for (n, claim) in (1..).zip(claims_of) {
+        for _ in 0..4 {
+            let packet = data(n, n, 1500);
+            queue.enqueue(MS(0), claim.map_or(packet.clone(), |claim| says(packet, claims(claim))));
+        }
+    }
+    drained(&mut queue)
+}
+
+#[test]
+fn who_has_least_left_goes_before_all_but_the_fair_part() {
+    let order = order(
+        finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 }),
+        [Some(900_000), Some(5_000), Some(30_000)],
+    );
+    // The first is the fair part's: 0.9 is less than one turn.
+    assert_eq!(order, [1, 2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1]);
+}
+
+#[test]
+fn who_claims_much_is_not_preferred() {
+    let order = order(
+        finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 }),
+        [Some(3_000_000), Some(4_000_000), Some(5_000_000)],
+    );
+    assert_eq!(order, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], "fair turns");
+}
+
+/// What part of the link a flow gets that always claims one byte, beside one that claims its million.
+fn liars_share(favour: Favour) -> f64 {
+    let mut queue = finishing(favour);
+    let packet = |n: u32| says(data(n, n, 1500), claims(if n == 1 { 1 } else { 1_000_000 }));
+    let mut counts = [0; 2];
+    (0..20).for_each(|n| queue.enqueue(MS(0), packet(1 + n % 2)));
+    for at in 0..20_000 {
+        let sent = queue.dequeue(MS(at / 5)).unwrap();
+        counts[sent.body as usize - 1] += 1;
+        queue.enqueue(MS(at / 5), packet(sent.body));
+    }
+    f64::from(counts[0]) / 20_000.0
+}
+
+#[test]
+fn a_liar_that_has_always_one_byte_left_is_audited() {
+    let unaudited = liars_share(Favour::LeastClaimed);
+    assert!(unaudited > 0.9, "{unaudited}");
+    let audited = liars_share(Favour::Audited { trust: 4.0, cap: 2_000_000 });
+    assert!(audited < 0.525, "{audited}");
+}
+
+#[test]
+fn without_anybodys_word_the_least_attained_goes_first() {
+    let mut queue = finishing(Favour::LeastServed);
+    for n in 0..100 {
+        queue.enqueue(MS(n), says(data(1, 1, 1500), claims(1)));
+        queue.dequeue(MS(n));
+    }
+    for _ in 0..10 {
+        queue.enqueue(MS(100), says(data(1, 1, 1500), claims(1)));
+        queue.enqueue(MS(100), data(2, 2, 1500));
+    }
+    let order = drained(&mut queue);
+    assert!(order[..11].iter().filter(|n| **n == 2).count() >= 9, "{order:?}");
+}

@@ -1,0 +1,67 @@
+//! What a dumbbell is like, and what its flows do.
+
+use std::time::Duration;
+
+use sched::{Policy, Said};
+use sctp::AssociationConfig;
+
+/// A bottleneck and its flows.
+#[derive(Clone, Debug)]
+pub struct Dumbbell {
+    /// Bits per second of the bottleneck.
+    pub rate: u64,
+    /// Bytes that may pass the bottleneck at once after a pause: a token bucket; 0: a plain link.
+    pub burst: usize,
+    /// How the router before it chooses.
+    pub policy: Policy,
+    /// Settings of both ends of all associations.
+    pub association: AssociationConfig,
+    /// Whoever wants to send.
+    pub flows: Vec<FlowPlan>,
+    /// From when to when all flows are measured together.
+    pub window: (Duration, Duration),
+    /// How often the senders' buffers are looked at; `None`: never.
+    pub sampling: Option<Duration>,
+    /// When it ends, whatever is unfinished.
+    pub limit: Duration,
+    /// Of all chance in it.
+    pub seed: u64,
+}
+
+/// What one flow does.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowPlan {
+    /// When it begins its association.
+    pub start: Duration,
+    /// Its round trip without queues.
+    pub round_trip: Duration,
+    /// What it sends.
+    pub load: Load,
+    /// What the router reads in place of what its chunks say, where it sends such chunks.
+    pub lie: Option<Said>,
+}
+
+/// What a flow sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// As much as it can, for so long from when it is set up.
+    Bulk {
+        /// How long.
+        lasting: Duration,
+        /// Bytes that the program hands over at once; 0: as soon as there is room, as much as there is.
+        write: usize,
+        /// Bytes not acknowledged yet at which the program can write again.
+        low: usize,
+    },
+    /// So many bytes, then the end.
+    File(u64),
+    /// A message every now and then.
+    Messages {
+        /// Bytes of each, as many as fit into one packet at most.
+        length: usize,
+        /// Pause.
+        every: Duration,
+        /// When the last is sent.
+        until: Duration,
+    },
+}

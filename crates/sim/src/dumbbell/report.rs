@@ -1,0 +1,59 @@
+//! What came of a dumbbell.
+
+use std::time::Duration;
+
+use base::Time;
+use sched::Counters;
+
+/// What came of all.
+#[derive(Clone, Debug, Default)]
+pub struct DumbbellReport {
+    /// The flows, in the order of their plans.
+    pub flows: Vec<FlowReport>,
+    /// What the router counted.
+    pub queue: Counters,
+    /// Packets of senders that carried an advertisement, as the router saw them.
+    pub advertisements: u64,
+    /// Packets of both directions.
+    pub packets: u64,
+    /// When it was over.
+    pub ended: Time,
+}
+
+/// What came of one flow.
+#[derive(Clone, Debug, Default)]
+pub struct FlowReport {
+    /// When its sender's side was set up.
+    pub established: Option<Time>,
+    /// When its receiver had everything that the flow was to send; never for a bulk.
+    pub finished: Option<Time>,
+    /// User bytes received in all, without duplicates.
+    pub received: u64,
+    /// Those received in its own time, from set-up on as long as it lasts.
+    pub in_own_time: u64,
+    /// Those received in the common window.
+    pub in_window: u64,
+    /// DATA chunks received, and those received more than once.
+    pub data: u64,
+    /// Duplicates among DATA chunks received.
+    pub duplicates: u64,
+    /// DATA chunks sent again.
+    pub retransmitted: u64,
+    /// T3 timeouts.
+    pub timeouts: u64,
+    /// How long its messages took from the program to the program, in the order of their arrival.
+    pub latencies: Vec<Duration>,
+    /// Its send buffer, as often as was asked for.
+    pub samples: Vec<Sample>,
+}
+
+/// A sender's buffer at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: Time,
+    /// User bytes handed over and not acknowledged.
+    pub buffered: usize,
+    /// Those of them that the congestion window and the receiver's window hold back.
+    pub held_back: usize,
+}
