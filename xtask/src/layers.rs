@@ -30,6 +30,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("lab", 5),
     ("testbed", 4),
     ("peer", 4),
+    ("sipproxy", 4),
     ("rivals", 4),
     ("xtask", 5),
 ];

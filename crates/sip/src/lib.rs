@@ -2,18 +2,24 @@
 //!
 //! [`Message`] keeps the bytes that came: what is forwarded differs from what was received only where RFC 3261 section
 //! 16 has a proxy change it. Refuses what RFC 4475 calls invalid, each with the status it names ([`Fault`]). Invariants:
-//! no input panics, and everything that input can make grow has a limit ([`Limits`]). Begin with [`Message::parse`].
+//! no input panics, and everything that input can make grow has a limit ([`Limits`], [`proxy::ProxyLimits`]). Begin with
+//! [`Message::parse`], then [`proxy::Proxy`].
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod cursor;
+pub mod digest;
 mod essentials;
 mod fault;
 mod framing;
 mod header;
+mod location;
 mod message;
 mod parse;
+pub mod proxy;
+pub mod transaction;
+mod transport;
 mod uri;
 mod via;
 
@@ -22,7 +28,9 @@ pub use essentials::{CSeq, Essentials};
 pub use fault::Fault;
 pub use framing::{FrameError, Framer};
 pub use header::{Header, Name};
+pub use location::{Binding, Change, Location, LocationLimits};
 pub use message::{Message, Method, Start};
 pub use parse::{Limits, ParseError};
+pub use transport::{ConnectionId, Hop, Transport};
 pub use uri::{Scheme, Uri};
 pub use via::Via;

@@ -1,0 +1,240 @@
+//! Digest authentication (RFC 3261 section 22, RFC 8760): challenges, and answers to them.
+//!
+//! Nonces are the time with a keyed hash of it, so nothing is kept of who was asked. A nonce is good for
+//! [`NONCE_LIFETIME`]; within that an answer can be replayed by whoever reads the wire, as RFC 8760 section 6 says of all
+//! uses without TLS.
+
+use std::time::Duration;
+
+use base::Time;
+use md5::Md5;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::cursor::Cursor;
+use crate::fault::Fault;
+
+/// How long a nonce is good for.
+pub const NONCE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// The hash of a challenge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Algorithm {
+    /// SHA-256 (RFC 8760).
+    Sha256,
+    /// MD5, for clients that know nothing better.
+    Md5,
+}
+
+impl Algorithm {
+    /// All, the best first: a client takes the first it knows (RFC 8760 section 2.4).
+    pub const ALL: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
+
+    /// Its name in header fields.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Algorithm::Sha256 => "SHA-256",
+            Algorithm::Md5 => "MD5",
+        }
+    }
+
+    fn from_bytes(name: &[u8]) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| name.eq_ignore_ascii_case(a.as_str().as_bytes()))
+    }
+
+    /// The hash of parts with colons between, in hexadecimal.
+    fn hash(self, parts: &[&[u8]]) -> String {
+        let text = parts.join(&b':');
+        match self {
+            Algorithm::Sha256 => hex(&Sha256::digest(&text)),
+            Algorithm::Md5 => hex(&Md5::digest(&text)),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// What a client answers with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credentials<'a> {
+    /// The user's name.
+    pub username: &'a [u8],
+    /// The realm it is known in.
+    pub realm: &'a [u8],
+    nonce: &'a [u8],
+    uri: &'a [u8],
+    response: &'a [u8],
+    algorithm: Algorithm,
+    /// cnonce and nc, where qop is `auth`.
+    qop: Option<(&'a [u8], &'a [u8])>,
+}
+
+impl<'a> Credentials<'a> {
+    /// Takes the value of Authorization or Proxy-Authorization apart; `None` for schemes and algorithms unknown here
+    /// (RFC 4475 section 3.3.7).
+    pub fn parse(value: &'a [u8]) -> Option<Credentials<'a>> {
+        let mut cursor = Cursor::new(value);
+        if !cursor.token()?.eq_ignore_ascii_case(b"Digest") {
+            return None;
+        }
+        let mut found = Vec::new();
+        loop {
+            cursor.skip_space();
+            let name = cursor.token()?;
+            if !cursor.eat(b'=') || found.len() == crate::cursor::PARAMS_MAX {
+                return None;
+            }
+            let value = cursor.quoted().or_else(|| cursor.token())?;
+            found.push((name, unquoted(value)));
+            if !cursor.eat(b',') {
+                break;
+            }
+        }
+        let get =
+            |name: &str| found.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| *v);
+        let qop = match get("qop") {
+            None => None,
+            Some(qop) if qop.eq_ignore_ascii_case(b"auth") => Some((get("cnonce")?, get("nc")?)),
+            Some(_) => return None,
+        };
+        Some(Credentials {
+            username: get("username")?,
+            realm: get("realm")?,
+            nonce: get("nonce")?,
+            uri: get("uri")?,
+            response: get("response")?,
+            algorithm: get("algorithm").map_or(Some(Algorithm::Md5), Algorithm::from_bytes)?,
+            qop,
+        })
+    }
+
+    /// Whether who sent this knows the password.
+    pub fn is_by(&self, password: &[u8], method: &[u8]) -> bool {
+        let hash = |parts: &[&[u8]]| self.algorithm.hash(parts);
+        let a1 = hash(&[self.username, self.realm, password]);
+        let a2 = hash(&[method, self.uri]);
+        let expected = match self.qop {
+            Some((cnonce, nc)) => hash(&[a1.as_bytes(), self.nonce, nc, cnonce, b"auth", a2.as_bytes()]),
+            None => hash(&[a1.as_bytes(), self.nonce, a2.as_bytes()]),
+        };
+        let given = self.response.to_ascii_lowercase();
+        expected.as_bytes().ct_eq(&given).into()
+    }
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+/// How good a nonce is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nonce {
+    /// Ours, and young.
+    Good,
+    /// Ours, and too old: the client need not ask its user again.
+    Stale,
+    /// Not ours.
+    Foreign,
+}
+
+/// Makes nonces and knows them again.
+#[derive(Debug)]
+pub struct Nonces {
+    secret: [u8; 32],
+}
+
+impl Nonces {
+    /// With a secret that nobody else knows.
+    pub fn new(secret: [u8; 32]) -> Nonces {
+        Nonces { secret }
+    }
+
+    /// A nonce of this moment.
+    pub fn make(&self, now: Time) -> String {
+        let stamp = format!("{:016x}", now.as_millis());
+        let tag = self.tag(stamp.as_bytes());
+        stamp + &tag
+    }
+
+    fn tag(&self, stamp: &[u8]) -> String {
+        let hash =
+            Sha256::new().chain_update(self.secret).chain_update(stamp).chain_update(self.secret).finalize();
+        hex(&hash[..16])
+    }
+
+    /// What a client's answer was made for.
+    pub fn judge(&self, now: Time, credentials: &Credentials<'_>) -> Nonce {
+        let Some((stamp, tag)) = credentials.nonce.split_at_checked(16) else { return Nonce::Foreign };
+        if !bool::from(self.tag(stamp).as_bytes().ct_eq(tag)) {
+            return Nonce::Foreign;
+        }
+        let made = std::str::from_utf8(stamp).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
+        match made {
+            Some(made) if now.since(Time::from_millis(made)) <= NONCE_LIFETIME => Nonce::Good,
+            Some(_) => Nonce::Stale,
+            None => Nonce::Foreign,
+        }
+    }
+
+    /// The value of WWW-Authenticate or Proxy-Authenticate.
+    pub fn challenge(&self, now: Time, realm: &str, algorithm: Algorithm, is_stale: bool) -> String {
+        let stale = if is_stale { ",stale=true" } else { "" };
+        let (nonce, algorithm) = (self.make(now), algorithm.as_str());
+        format!("Digest realm=\"{realm}\",nonce=\"{nonce}\",qop=\"auth\",algorithm={algorithm}{stale}")
+    }
+}
+
+/// Who may not, though the password is right.
+pub(crate) const FORBIDDEN: Fault = Fault { status: 403, reason: "Not Your Address" };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 8760 has no worked example; RFC 7616 section 3.9.1 has one for both algorithms.
+    #[test]
+    fn the_example_of_rfc_7616_is_right_by_both_algorithms() {
+        for (algorithm, response) in [
+            ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+            ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+        ] {
+            let value = format!(
+                "Digest username=\"Mufasa\", realm=\"http-auth@example.org\", uri=\"/dir/index.html\", \
+                 algorithm={algorithm}, nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", nc=00000001, \
+                 cnonce=\"f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ\", qop=auth, response=\"{response}\", \
+                 opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\""
+            );
+            let credentials = Credentials::parse(value.as_bytes()).unwrap();
+            assert!(credentials.is_by(b"Circle of Life", b"GET"), "{algorithm}");
+            assert!(!credentials.is_by(b"Circle of Life", b"PUT"), "{algorithm}");
+            assert!(!credentials.is_by(b"circle of life", b"GET"), "{algorithm}");
+        }
+    }
+
+    #[test]
+    fn a_nonce_is_good_for_its_lifetime_and_ours_alone() {
+        let nonces = Nonces::new([1; 32]);
+        let value = |nonce: &str| {
+            format!("Digest username=\"a\",realm=\"r\",nonce=\"{nonce}\",uri=\"sip:r\",response=\"00\"")
+        };
+        let text = value(&nonces.make(Time::from_millis(5)));
+        let credentials = Credentials::parse(text.as_bytes()).unwrap();
+        let end = Time::from_millis(5) + NONCE_LIFETIME;
+        assert_eq!(nonces.judge(end, &credentials), Nonce::Good);
+        assert_eq!(nonces.judge(end + Duration::from_millis(1), &credentials), Nonce::Stale);
+        assert_eq!(Nonces::new([2; 32]).judge(end, &credentials), Nonce::Foreign);
+    }
+
+    #[test]
+    fn other_schemes_and_algorithms_are_not_understood() {
+        for value in ["NoOneKnowsThisScheme opaque-data=here", "Digest username=\"a\"", "Digest", ""] {
+            assert_eq!(Credentials::parse(value.as_bytes()), None, "{value}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where users are: the bindings of a registrar (RFC 3261 section 10), in memory.
+//!
+//! Whoever keeps them beyond that writes down each [`Change`]. Invariants: no user has more than
+//! [`LocationLimits::contacts`] bindings, and there are no more than [`LocationLimits::users`] users.
+
+use std::collections::BTreeMap;
+
+use base::Time;
+
+use crate::transport::Hop;
+use crate::uri::Uri;
+
+/// Bounds on bindings.
+#[derive(Clone, Copy, Debug)]
+pub struct LocationLimits {
+    /// Bindings of one user.
+    pub contacts: usize,
+    /// Users with bindings.
+    pub users: usize,
+}
+
+impl Default for LocationLimits {
+    fn default() -> LocationLimits {
+        LocationLimits { contacts: 16, users: 1_000_000 }
+    }
+}
+
+/// One place where a user is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// The contact's URI, as it came.
+    pub uri: Box<[u8]>,
+    /// Until when.
+    pub expires: Time,
+    /// Call-ID of the REGISTER that made it.
+    pub call_id: Box<[u8]>,
+    /// CSeq of that.
+    pub cseq: u32,
+    /// Values of Path (RFC 3327), the first to visit first.
+    pub path: Vec<Box<[u8]>>,
+    /// `+sip.instance` with `reg-id` (RFC 5626), if given.
+    pub instance: Option<Box<[u8]>>,
+    /// Where the REGISTER came from.
+    pub flow: Hop,
+}
+
+/// What became of a user's bindings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// This one is new, or changed.
+    Put {
+        /// The user's address-of-record.
+        user: String,
+        /// The binding.
+        binding: Binding,
+    },
+    /// The one with this URI is gone.
+    Remove {
+        /// The user's address-of-record.
+        user: String,
+        /// The contact's URI.
+        uri: Box<[u8]>,
+    },
+}
+
+/// All bindings.
+#[derive(Debug, Default)]
+pub struct Location {
+    limits: LocationLimits,
+    users: BTreeMap<String, Vec<Binding>>,
+    contacts: usize,
+}
+
+/// Why there is no room for a binding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Full {
+    Contacts,
+    Users,
+}
+
+impl Location {
+    /// Without any.
+    pub fn new(limits: LocationLimits) -> Location {
+        Location { limits, users: BTreeMap::new(), contacts: 0 }
+    }
+
+    /// A user's bindings that are still good.
+    pub fn of(&self, user: &str, now: Time) -> impl Iterator<Item = &Binding> {
+        self.users.get(user).into_iter().flatten().filter(move |binding| binding.expires > now)
+    }
+
+    /// Users with bindings, among them such as have expired and were not looked at since.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Bindings, the same way.
+    pub fn contacts(&self) -> usize {
+        self.contacts
+    }
+
+    /// All users with their bindings, in the users' order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Binding])> {
+        self.users.iter().map(|(user, bindings)| (user.as_str(), &bindings[..]))
+    }
+
+    /// Whether so many bindings of a user would be within the limits.
+    pub(crate) fn has_room(&self, user: &str, contacts: usize) -> Result<(), Full> {
+        if contacts > self.limits.contacts {
+            return Err(Full::Contacts);
+        }
+        if self.users.len() >= self.limits.users && !self.users.contains_key(user) {
+            return Err(Full::Users);
+        }
+        Ok(())
+    }
+
+    /// Takes a change over, be it new or from a store.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put { user, binding } => {
+                let bindings = self.users.entry(user.clone()).or_default();
+                match bindings.iter_mut().find(|known| known.is_same(binding)) {
+                    Some(known) => *known = binding.clone(),
+                    None => {
+                        bindings.push(binding.clone());
+                        self.contacts += 1;
+                    }
+                }
+            }
+            Change::Remove { user, uri } => {
+                let Some(bindings) = self.users.get_mut(user) else { return };
+                let before = bindings.len();
+                bindings.retain(|binding| binding.uri != *uri);
+                self.contacts -= before - bindings.len();
+                if bindings.is_empty() {
+                    self.users.remove(user);
+                }
+            }
+        }
+    }
+
+    /// Forgets a user's bindings that have expired; what was forgotten.
+    pub(crate) fn expire(&mut self, user: &str, now: Time) -> Vec<Change> {
+        let gone = |binding: &&Binding| binding.expires <= now;
+        let uris = self.users.get(user).into_iter().flatten().filter(gone).map(|binding| binding.uri.clone());
+        let changes: Vec<_> = uris.map(|uri| Change::Remove { user: user.to_owned(), uri }).collect();
+        changes.iter().for_each(|change| self.apply(change));
+        changes
+    }
+
+    /// Forgets all that have expired.
+    pub(crate) fn expire_all(&mut self, now: Time) -> Vec<Change> {
+        let is_old = |bindings: &[Binding]| bindings.iter().any(|binding| binding.expires <= now);
+        let users: Vec<_> =
+            self.iter().filter(|(_, bindings)| is_old(bindings)).map(|(user, _)| user.to_owned()).collect();
+        users.iter().flat_map(|user| self.expire(user, now)).collect()
+    }
+}
+
+impl Binding {
+    /// Whether this replaces the other: the same instance and flow of it (RFC 5626 section 6), or the same contact.
+    pub fn is_same(&self, other: &Binding) -> bool {
+        match (&self.instance, &other.instance) {
+            (Some(one), Some(two)) => one == two,
+            _ => is_same_contact(&self.uri, &other.uri),
+        }
+    }
+}
+
+/// Whether two contacts are the same: user, host, port and transport (of RFC 3261 section 19.1.4 what tells registered
+/// contacts apart; other parameters do not).
+fn is_same_contact(one: &[u8], two: &[u8]) -> bool {
+    if one == two {
+        return true;
+    }
+    let (Ok(one), Ok(two)) = (Uri::parse(one), Uri::parse(two)) else { return false };
+    let transport = |uri: &Uri<'_>| uri.transport().map(<[u8]>::to_ascii_lowercase);
+    (one.scheme, one.user, one.port) == (two.scheme, two.user, two.port)
+        && one.host.eq_ignore_ascii_case(two.host)
+        && transport(&one) == transport(&two)
+}

@@ -1,0 +1,100 @@
+//! What a proxy is told at its start.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::location::LocationLimits;
+use crate::parse::Limits;
+use crate::transaction::Timers;
+use crate::transport::Transport;
+
+/// One address that the proxy listens at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// What carries messages there.
+    pub transport: Transport,
+    /// What Via and Record-Route say; never unspecified.
+    pub address: SocketAddr,
+}
+
+/// Where requests for a domain go that is not ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NextHop {
+    /// The domain, in lower case.
+    pub domain: String,
+    /// What carries them.
+    pub transport: Transport,
+    /// Whom to send them to.
+    pub address: SocketAddr,
+}
+
+/// Who has to prove who they are.
+#[derive(Clone, Debug)]
+pub struct Authentication {
+    /// Shown to users.
+    pub realm: String,
+    /// Passwords by user name, without domain.
+    pub passwords: BTreeMap<String, String>,
+}
+
+/// How long bindings live (RFC 3261 section 10.3).
+#[derive(Clone, Copy, Debug)]
+pub struct Expiry {
+    /// Less is refused with 423.
+    pub min: Duration,
+    /// Where the client says nothing.
+    pub default: Duration,
+    /// More is cut down to this.
+    pub max: Duration,
+}
+
+impl Default for Expiry {
+    fn default() -> Expiry {
+        Expiry {
+            min: Duration::from_secs(60),
+            default: Duration::from_secs(3600),
+            max: Duration::from_secs(86_400),
+        }
+    }
+}
+
+/// All settings.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyConfig {
+    /// Domains whose users are registered here, in lower case.
+    pub domains: Vec<String>,
+    /// Our addresses.
+    pub listeners: Vec<Listener>,
+    /// Ways to other domains.
+    pub next_hops: Vec<NextHop>,
+    /// Whether users have to prove who they are; `None`: not.
+    pub authentication: Option<Authentication>,
+    /// How long bindings live.
+    pub expiry: Expiry,
+    /// Transactions' timers.
+    pub timers: Timers,
+    /// Bounds on messages.
+    pub messages: Limits,
+    /// Bounds on bindings.
+    pub location: LocationLimits,
+    /// Bounds on what is going on.
+    pub limits: ProxyLimits,
+}
+
+/// Bounds on what is going on at once.
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyLimits {
+    /// Server transactions, those that only wait to be over included; beyond that requests get 503.
+    pub transactions: usize,
+    /// What Retry-After says then, in seconds.
+    pub retry_after: u32,
+    /// Branches of one request.
+    pub branches: usize,
+}
+
+impl Default for ProxyLimits {
+    fn default() -> ProxyLimits {
+        ProxyLimits { transactions: 500_000, retry_after: 5, branches: 16 }
+    }
+}

@@ -1,0 +1,189 @@
+//! Sending a request on (RFC 3261 section 16.6): the copies, their fields, their client transactions.
+
+use base::Time;
+use bytes::Bytes;
+
+use super::route::Target;
+use super::{Client, Id, Proxy, dialog_number};
+use crate::address::Address;
+use crate::essentials::Essentials;
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method, Start};
+use crate::transaction::{self, Kind};
+use crate::transport::Hop;
+use crate::uri::Uri;
+
+impl Proxy {
+    /// Sends a request to all targets at once.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, as they were found on the way here"
+    )]
+    pub(super) fn forward(
+        &mut self,
+        now: Time,
+        server: Id,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+        targets: Vec<Target>,
+        mark: &str,
+    ) {
+        if known.cseq.method == Method::Invite {
+            self.reply(now, server, 100, "Trying", |_| {});
+        }
+        for target in targets {
+            let id = self.new_id();
+            let branch = format!("z9hG4bK{id:x}.{}.{mark}", self.token());
+            let copy = self.copy_for(request, known, from, &target, &branch);
+            let kind = Kind {
+                is_invite: known.cseq.method == Method::Invite,
+                is_reliable: target.hop.transport.is_reliable(),
+            };
+            self.start_client(now, id, kind, Some(server), target.hop, copy, branch);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one client transaction")]
+    pub(super) fn start_client(
+        &mut self,
+        now: Time,
+        id: Id,
+        kind: Kind,
+        server: Option<Id>,
+        hop: Hop,
+        request: Message,
+        branch: String,
+    ) {
+        let bytes = request.to_bytes();
+        let dialog = request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id));
+        let is_proxied_invite = kind.is_invite && server.is_some();
+        let client = Client {
+            machine: transaction::Client::start(kind, self.config.timers, now),
+            server,
+            hop,
+            dialog,
+            branch: branch.into_bytes().into(),
+            request: Some(request),
+            bytes: bytes.clone(),
+            cancel: None,
+            wants_cancel: false,
+            timer_c: if is_proxied_invite { now + self.config.timers.c } else { Time::NEVER },
+            wake: Time::NEVER,
+        };
+        self.clients.insert(id, client);
+        if let Some(server) = server.and_then(|server| self.servers.get_mut(&server)) {
+            server.branches.push(id);
+            server.open += 1;
+        }
+        self.send(hop, bytes, Some(id), dialog);
+        self.schedule_client(id);
+    }
+
+    /// The copy for one target, steps 1 to 9.
+    fn copy_for(
+        &self,
+        request: &Message,
+        known: &Essentials,
+        from: Hop,
+        target: &Target,
+        branch: &str,
+    ) -> Message {
+        let mut copy = request.clone();
+        if let Start::Request { uri, .. } = &mut copy.start {
+            *uri = target.uri.clone();
+        }
+        let hops = known.max_forwards.saturating_sub(1).to_string();
+        copy.set(Header::new(Name::MaxForwards, &hops));
+        if may_make_dialog(&known.cseq.method) {
+            self.record_route(&mut copy, from, target.hop);
+        }
+        for route in target.routes.iter().rev() {
+            copy.push_front(Header::of_bytes(Name::Route, route));
+        }
+        route_strictly_if_needed(&mut copy);
+        if target.hop.transport.is_reliable() && copy.first(Name::ContentLength).is_none() {
+            copy.push(Header::new(Name::ContentLength, &copy.body.len().to_string()));
+        }
+        self.push_via(&mut copy, target.hop, branch);
+        copy
+    }
+
+    pub(super) fn push_via(&self, message: &mut Message, hop: Hop, branch: &str) {
+        let (transport, address) = (hop.transport.as_str(), self.config.listeners[hop.listener].address);
+        message.push_front(Header::new(
+            Name::Via,
+            &format!("SIP/2.0/{transport} {address};rport;branch={branch}"),
+        ));
+    }
+
+    /// Our address on the side that the request goes to, and on the side it came from if that is another one (RFC 5658).
+    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop) {
+        if from.listener != to.listener {
+            copy.push_front(self.record_of(from.listener));
+        }
+        copy.push_front(self.record_of(to.listener));
+    }
+
+    fn record_of(&self, listener: usize) -> Header {
+        let listener = self.config.listeners[listener];
+        let (address, transport) = (listener.address, listener.transport.as_lower_str());
+        Header::new(Name::RecordRoute, &format!("<sip:{address};transport={transport};lr>"))
+    }
+
+    /// ACK for a 2xx has no transaction; it goes where its Routes and Request-URI say (section 16.11).
+    pub(super) fn forward_ack(&mut self, now: Time, mut request: Message, known: &Essentials) {
+        let mark = self.loop_mark(&request, known);
+        let targets = match self.ack_targets(now, &mut request) {
+            Ok(targets) if known.max_forwards > 0 && !self.is_loop(&request, &mark) => targets,
+            _ => Vec::new(),
+        };
+        if targets.is_empty() {
+            self.counters.dropped += 1;
+        }
+        for target in targets {
+            let branch = format!("z9hG4bK0.{}.{mark}", self.token());
+            // ACK makes no dialog: how it came does not matter to its copies.
+            let copy = self.copy_for(&request, known, target.hop, &target, &branch);
+            self.send(target.hop, copy.to_bytes(), None, dialog_number(&known.call_id));
+        }
+    }
+
+    fn ack_targets(&self, now: Time, request: &mut Message) -> Result<Vec<Target>, Fault> {
+        self.take_own_routes(request)?;
+        let uri = Uri::parse(request.request_uri())?;
+        if request.first(Name::Route).is_none() && self.is_ours(&uri) {
+            return Ok(self.registered_targets(&self.user_of(&uri), now));
+        }
+        Ok(vec![self.target_outside(request, &uri)?])
+    }
+}
+
+/// Requests that begin a dialog or change its route set: Record-Route is of use there alone.
+fn may_make_dialog(method: &Method) -> bool {
+    match method {
+        Method::Invite => true,
+        Method::Other(token) => matches!(&token[..], b"SUBSCRIBE" | b"REFER" | b"NOTIFY"),
+        _ => false,
+    }
+}
+
+/// If the first Route is of a strict router, it becomes the Request-URI, and that the last Route (section 16.6, step 6).
+fn route_strictly_if_needed(copy: &mut Message) {
+    let Some(first) = copy.elements(Name::Route).next() else { return };
+    let Ok(address) = Address::parse(first) else { return };
+    let is_loose = Uri::parse(address.uri).is_ok_and(|uri| uri.param("lr").is_some());
+    if is_loose {
+        return;
+    }
+    let next = Bytes::copy_from_slice(address.uri);
+    copy.pop_first(Name::Route);
+    let last = [b"<", copy.request_uri(), b">"].concat();
+    let rest: Vec<Vec<u8>> = copy.elements(Name::Route).map(<[u8]>::to_vec).chain([last]).collect();
+    copy.remove(Name::Route);
+    copy.push(Header::of_bytes(Name::Route, &rest.join(&b", "[..])));
+    if let Start::Request { uri, .. } = &mut copy.start {
+        *uri = next;
+    }
+}

@@ -1,0 +1,184 @@
+//! What comes in: which transaction it belongs to, and what a new request is judged by (RFC 3261 section 16.3).
+
+use base::Time;
+use bytes::Bytes;
+
+use super::{Id, Proxy, Server, dialog_number};
+use crate::essentials::Essentials;
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method};
+use crate::transaction::{self, Kind};
+use crate::transport::{Hop, Transport};
+use crate::via::Via;
+
+/// The port of SIP over all transports but TLS.
+pub(crate) const SIP_PORT: u16 = 5060;
+
+impl Proxy {
+    /// Takes a message that came whole; `from` says how.
+    pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
+        let Ok(message) = Message::parse(bytes, &self.config.messages) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        match (Essentials::of(&message), message.method().is_some()) {
+            (Ok(known), true) => self.handle_request(now, from, message, known),
+            (Ok(known), false) => self.handle_response(now, message, &known),
+            (Err(fault), true) => self.refuse_malformed(from, &message, fault),
+            (Err(_), false) => self.counters.dropped += 1,
+        }
+    }
+
+    /// Answers what is malformed without keeping anything of it (section 8.2.7), if its Via says where to.
+    fn refuse_malformed(&mut self, from: Hop, message: &Message, fault: Fault) {
+        self.counters.dropped += 1;
+        let via = message.elements(Name::Via).next().map(Via::parse);
+        let Some(Ok(via)) = via else { return };
+        if message.method() != Some(&Method::Ack) {
+            let (hop, value) = response_hop(from, &via);
+            self.refuse_statelessly(hop, message, &value, fault);
+        }
+    }
+
+    fn refuse_statelessly(&mut self, hop: Hop, request: &Message, via: &[u8], fault: Fault) {
+        let tag = self.token();
+        let mut response = request.response(fault.status, fault.reason, &tag);
+        response.replace_first(Name::Via, via);
+        if fault.status == 503 {
+            let seconds = self.config.limits.retry_after.to_string();
+            response.push(Header::new(Name::RetryAfter, &seconds));
+        }
+        let dialog = request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id));
+        self.send(hop, response.to_bytes(), None, dialog);
+    }
+
+    fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
+        let Ok(via) = Via::parse(&known.via) else { return };
+        let key = server_key(&request, &known, &via, &known.cseq.method);
+        if let Some(&id) = self.server_keys.get(&key) {
+            self.handle_again(now, id, &known.cseq.method);
+            return;
+        }
+        let (hop, value) = response_hop(from, &via);
+        if known.cseq.method == Method::Ack {
+            request.replace_first(Name::Via, &value);
+            self.forward_ack(now, request, &known);
+            return;
+        }
+        if self.servers.len() >= self.config.limits.transactions {
+            self.counters.overloads += 1;
+            let fault = Fault { status: 503, reason: "Overloaded" };
+            self.refuse_statelessly(hop, &request, &value, fault);
+            return;
+        }
+        self.counters.requests += 1;
+        let invite_key = server_key(&request, &known, &via, &Method::Invite);
+        request.replace_first(Name::Via, &value);
+        let id = self.start_server(hop, key, &request, &known);
+        if known.cseq.method == Method::Cancel {
+            self.handle_cancel(now, id, &invite_key);
+        } else if let Err(fault) = self.judge(now, id, from, &request, &known) {
+            self.refuse(now, id, fault);
+        }
+    }
+
+    /// A request of a transaction that is there already.
+    fn handle_again(&mut self, now: Time, id: Id, method: &Method) {
+        self.counters.retransmissions += 1;
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        if *method == Method::Ack {
+            server.machine.on_ack(now);
+            self.schedule_server(id);
+        } else if server.machine.on_request() {
+            self.resend_response(id);
+        }
+    }
+
+    fn start_server(&mut self, hop: Hop, key: Box<[u8]>, request: &Message, known: &Essentials) -> Id {
+        let id = self.new_id();
+        let is_invite = known.cseq.method == Method::Invite;
+        let kind = Kind { is_invite, is_reliable: hop.transport.is_reliable() };
+        self.server_keys.insert(key.clone(), id);
+        let server = Server {
+            machine: transaction::Server::start(kind, self.config.timers),
+            key,
+            hop,
+            dialog: dialog_number(&known.call_id),
+            last: None,
+            request: Some(request.clone()),
+            branches: Vec::new(),
+            open: 0,
+            best: None,
+            wake: Time::NEVER,
+        };
+        self.servers.insert(id, server);
+        id
+    }
+
+    /// Section 16.3 in its order, then 16.4 and on; an error refuses the request.
+    fn judge(
+        &mut self,
+        now: Time,
+        id: Id,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+    ) -> Result<(), Fault> {
+        if known.max_forwards == 0 {
+            return Err(Fault { status: 483, reason: "Too Many Hops" });
+        }
+        let mark = self.loop_mark(request, known);
+        if self.is_loop(request, &mark) {
+            return Err(Fault { status: 482, reason: "Loop Detected" });
+        }
+        if request.first(Name::ProxyRequire).is_some() {
+            self.refuse_extensions(now, id, request);
+            return Ok(());
+        }
+        let mut request = request.clone();
+        let is_routed = self.take_own_routes(&mut request)?;
+        if !self.authenticate(now, id, &mut request, known, is_routed)? {
+            return Ok(());
+        }
+        self.route(now, id, from, request, known, is_routed, &mark)
+    }
+
+    /// No extension is supported that a proxy would have to know (section 16.3, step 5).
+    fn refuse_extensions(&mut self, now: Time, id: Id, request: &Message) {
+        let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
+        let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));
+        self.reply(now, id, 420, "Bad Extension", |response| response.push(unsupported));
+    }
+}
+
+/// Where responses to a request go (section 18.2.2, RFC 3581 section 4), and the Via value with its source noted.
+fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
+    let value = via.with_source(from.address.ip(), from.address.port());
+    let mut hop = from;
+    if !(via.has_rport() && from.transport == Transport::Udp) {
+        hop.address.set_port(via.port.unwrap_or(SIP_PORT));
+    }
+    (hop, value)
+}
+
+/// What tells server transactions apart (section 17.2.3). `method` is the request's; of ACK it is INVITE.
+fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, method: &Method) -> Box<[u8]> {
+    let method = if *method == Method::Ack { Method::Invite } else { method.clone() };
+    let parts: Vec<&[u8]> = match via.branch() {
+        Some(branch) => vec![branch, via.sent_by(), method.as_bytes()],
+        // Of RFC 2543; To's tag is not compared, as ACK has another one than INVITE.
+        None => vec![
+            request.request_uri(),
+            known.from_tag.as_deref().unwrap_or_default(),
+            &known.call_id,
+            &known.via,
+            method.as_bytes(),
+        ],
+    };
+    let mut key = parts.join(&0);
+    if via.branch().is_none() {
+        key.extend_from_slice(&known.cseq.number.to_be_bytes());
+    }
+    key.into()
+}

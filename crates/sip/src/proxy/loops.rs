@@ -1,0 +1,47 @@
+//! Loops and spirals (RFC 5393 section 4): the same request again, and the same request changed.
+
+use sha2::{Digest as _, Sha256};
+
+use super::Proxy;
+use crate::essentials::Essentials;
+use crate::header::Name;
+use crate::message::Message;
+use crate::via::{Via, parse_ip};
+
+impl Proxy {
+    /// What of a request as it came decides where it goes: "the Request-URI, … Route header fields, … Proxy-Require" and the
+    /// dialog it belongs to (RFC 3261 section 16.6, step 8), with a key, so that nobody else can make a loop of none.
+    pub(super) fn loop_mark(&self, request: &Message, known: &Essentials) -> String {
+        let mut hash = Sha256::new().chain_update(self.loop_secret);
+        let mut part = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        };
+        part(request.request_uri());
+        part(&known.call_id);
+        part(&known.cseq.number.to_be_bytes());
+        part(known.from_tag.as_deref().unwrap_or_default());
+        part(known.to_tag.as_deref().unwrap_or_default());
+        for name in [Name::Route, Name::ProxyRequire] {
+            request.elements(name).for_each(&mut part);
+        }
+        hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether a request with this mark has passed here before.
+    pub(super) fn is_loop(&self, request: &Message, mark: &str) -> bool {
+        request.elements(Name::Via).filter_map(|via| Via::parse(via).ok()).any(|via| {
+            let is_marked = via.branch().is_some_and(|branch| branch.ends_with(mark.as_bytes()));
+            is_marked && self.is_our_via(&via)
+        })
+    }
+
+    /// Whether we wrote this.
+    pub(super) fn is_our_via(&self, via: &Via<'_>) -> bool {
+        let host = parse_ip(via.host);
+        self.config
+            .listeners
+            .iter()
+            .any(|listener| Some(listener.address.ip()) == host && via.port == Some(listener.address.port()))
+    }
+}

@@ -1,0 +1,260 @@
+//! The core of a stateful proxy and registrar (RFC 3261 sections 10 and 16, with RFC 6026, 5393, 3581, 3327 and 5658).
+//!
+//! In: [`Proxy::handle_message`], [`Proxy::handle_timeout`], [`Proxy::handle_send_failure`]. Out: [`Proxy::poll_output`], until
+//! it gives nothing more, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
+//! ends once; nothing that was not counted in [`ProxyLimits`] is kept. Begin with `inbound` for requests and `response` for
+//! responses.
+
+mod auth;
+mod cancel;
+mod config;
+mod forward;
+mod inbound;
+mod loops;
+mod registrar;
+mod response;
+mod route;
+mod timers;
+
+pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits};
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use base::Time;
+use bytes::Bytes;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::digest::Nonces;
+use crate::fault::Fault;
+use crate::location::{Change, Location};
+use crate::message::Message;
+use crate::transaction;
+use crate::transport::{Hop, Transport};
+
+/// The number of a server or client transaction; not used again.
+type Id = u64;
+
+/// A message to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Where to.
+    pub hop: Hop,
+    /// The message.
+    pub bytes: Bytes,
+    /// What [`Proxy::handle_send_failure`] is to be told if it cannot be sent; `None`: nothing.
+    pub on_failure: Option<u64>,
+    /// The same for all messages of a dialog: which stream to take where there are several.
+    pub dialog: u32,
+}
+
+/// What the core wants done, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Write this down before any message that comes after it is sent.
+    Store(Change),
+    /// Send this.
+    Send(Outgoing),
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Requests that were well-formed and new.
+    pub requests: u64,
+    /// Requests and responses that came again.
+    pub retransmissions: u64,
+    /// Bytes that were no message, and responses that belong to nothing.
+    pub dropped: u64,
+    /// Requests refused for want of room.
+    pub overloads: u64,
+    /// REGISTERs answered with 200.
+    pub registrations: u64,
+    /// INVITEs answered with 2xx.
+    pub calls: u64,
+    /// Client transactions without an answer.
+    pub timeouts: u64,
+}
+
+/// A request that is being answered or forwarded.
+#[derive(Debug)]
+struct Server {
+    machine: transaction::Server,
+    key: Box<[u8]>,
+    /// Where responses go.
+    hop: Hop,
+    dialog: u32,
+    /// The last response.
+    last: Option<Bytes>,
+    /// The request, until it has its final response.
+    request: Option<Message>,
+    /// Branches, ended ones among them.
+    branches: Vec<Id>,
+    /// Branches without a final response.
+    open: usize,
+    /// The best final response that was not forwarded.
+    best: Option<Message>,
+    /// When the heap will wake this.
+    wake: Time,
+}
+
+/// A request that was sent.
+#[derive(Debug)]
+struct Client {
+    machine: transaction::Client,
+    /// Whom responses are for; `None`: nobody, as for CANCEL.
+    server: Option<Id>,
+    hop: Hop,
+    dialog: u32,
+    /// The branch parameter of our Via.
+    branch: Box<[u8]>,
+    /// As it was sent, until a final response.
+    request: Option<Message>,
+    /// What is sent again: the request, later the ACK.
+    bytes: Bytes,
+    /// The transaction of the CANCEL for this one.
+    cancel: Option<Id>,
+    /// CANCEL goes as soon as there was a provisional response (RFC 3261 section 9.1).
+    wants_cancel: bool,
+    /// Timer C, of INVITEs.
+    timer_c: Time,
+    wake: Time,
+}
+
+/// Server before client, so that the order is total.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Sleeper {
+    Server(Id),
+    Client(Id),
+    Location,
+}
+
+/// A proxy with its registrar.
+#[derive(Debug)]
+pub struct Proxy {
+    config: ProxyConfig,
+    nonces: Nonces,
+    loop_secret: [u8; 32],
+    rng: ChaCha12Rng,
+    next_id: Id,
+    servers: HashMap<Id, Server>,
+    server_keys: HashMap<Box<[u8]>, Id>,
+    clients: HashMap<Id, Client>,
+    wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
+    location: Location,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+}
+
+impl Proxy {
+    /// A proxy without bindings; `seed` must be unpredictable.
+    pub fn new(now: Time, config: ProxyConfig, seed: [u8; 32]) -> Proxy {
+        let mut rng = ChaCha12Rng::from_seed(seed);
+        let mut secret = || {
+            let mut bytes = [0; 32];
+            rng.fill_bytes(&mut bytes);
+            bytes
+        };
+        let (nonces, loop_secret) = (Nonces::new(secret()), secret());
+        let location = Location::new(config.location);
+        Proxy {
+            config,
+            nonces,
+            loop_secret,
+            rng,
+            next_id: 0,
+            servers: HashMap::new(),
+            server_keys: HashMap::new(),
+            clients: HashMap::new(),
+            wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
+            location,
+            outputs: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes over what a store has.
+    pub fn restore(&mut self, change: &Change) {
+        self.location.apply(change);
+    }
+
+    /// What is to be done next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Who is registered where.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Server and client transactions, those that only wait to be over included.
+    pub fn transactions(&self) -> (usize, usize) {
+        (self.servers.len(), self.clients.len())
+    }
+
+    fn new_id(&mut self) -> Id {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A tag, or part of a branch: 64 unpredictable bits.
+    fn token(&mut self) -> String {
+        format!("{:016x}", self.rng.next_u64())
+    }
+
+    fn send(&mut self, hop: Hop, bytes: Bytes, on_failure: Option<Id>, dialog: u32) {
+        self.outputs.push_back(Output::Send(Outgoing { hop, bytes, on_failure, dialog }));
+    }
+
+    /// The listener for requests by a transport to an address of this family.
+    fn listener_for(&self, transport: Transport, is_ipv4: bool) -> Result<usize, Fault> {
+        let fits =
+            |listener: &Listener| listener.transport == transport && listener.address.is_ipv4() == is_ipv4;
+        let found = self.config.listeners.iter().position(fits);
+        found.ok_or(Fault { status: 500, reason: "No Listener For The Next Hop's Transport" })
+    }
+
+    /// Sends a response of a server transaction, if it may have one still.
+    fn respond(&mut self, now: Time, id: Id, response: &Message) {
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        let status = response.status();
+        if !server.machine.on_response(now, status) {
+            return;
+        }
+        let bytes = response.to_bytes();
+        if status >= 200 {
+            server.request = None;
+            server.best = None;
+        }
+        server.last = Some(bytes.clone());
+        let (hop, dialog) = (server.hop, server.dialog);
+        self.send(hop, bytes, None, dialog);
+        self.schedule_server(id);
+    }
+
+    /// Answers a request by ourselves.
+    fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
+        self.reply(now, id, fault.status, fault.reason, |_| {});
+    }
+
+    /// The same, with fields added.
+    fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, add: impl FnOnce(&mut Message)) {
+        let tag = self.token();
+        let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) else { return };
+        let mut response = request.response(status, reason, &tag);
+        add(&mut response);
+        self.respond(now, id, &response);
+    }
+}
+
+/// The same for all messages of a dialog, from its Call-ID (FNV-1a).
+fn dialog_number(call_id: &[u8]) -> u32 {
+    call_id.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

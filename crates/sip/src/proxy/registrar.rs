@@ -1,0 +1,195 @@
+//! REGISTER (RFC 3261 section 10.3, RFC 3327, RFC 5626).
+//!
+//! Either all of a request's contacts are taken over or none. Begin with [`Proxy::register`].
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::{Id, Output, Proxy};
+use crate::address::Address;
+use crate::cursor::{number, split_list};
+use crate::essentials::Essentials;
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::location::{Binding, Change, Full};
+use crate::message::Message;
+use crate::transport::Hop;
+use crate::uri::{Scheme, Uri};
+
+/// A contact that a REGISTER names, and for how long.
+struct Wish {
+    binding: Binding,
+    lifetime: Duration,
+}
+
+impl Proxy {
+    /// Answers a REGISTER for one of our domains.
+    pub(super) fn register(
+        &mut self,
+        now: Time,
+        id: Id,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+    ) -> Result<(), Fault> {
+        let to = request.first(Name::To).ok_or(Fault::bad("To Is Missing"))?;
+        let uri = Uri::parse(Address::parse(to)?.uri)?;
+        if uri.scheme == Scheme::Other || !self.is_ours(&uri) || uri.user.is_none() {
+            // Step 5: "the address-of-record … is not valid for the domain in the Request-URI".
+            return Err(Fault { status: 404, reason: "Nobody Of That Name" });
+        }
+        let user = self.user_of(&uri);
+        let forgotten = self.location.expire(&user, now);
+        self.outputs.extend(forgotten.into_iter().map(Output::Store));
+        let changes = if request.elements(Name::Contact).any(|contact| contact == b"*") {
+            self.remove_all(request, known, &user, now)?
+        } else {
+            let wishes = self.wishes(now, from, request, known)?;
+            if let Some(min) = self.too_short(&wishes) {
+                let value = min.as_secs().to_string();
+                self.reply(now, id, 423, "Interval Too Brief", |response| {
+                    response.push(Header::new(Name::MinExpires, &value));
+                });
+                return Ok(());
+            }
+            self.changes_for(&user, now, wishes)?
+        };
+        for change in changes {
+            self.location.apply(&change);
+            self.outputs.push_back(Output::Store(change));
+        }
+        self.counters.registrations += 1;
+        self.answer_registration(now, id, request, &user);
+        Ok(())
+    }
+
+    /// `Contact: *` (step 6): only with Expires of zero and alone.
+    fn remove_all(
+        &self,
+        request: &Message,
+        known: &Essentials,
+        user: &str,
+        now: Time,
+    ) -> Result<Vec<Change>, Fault> {
+        let expires = request.first(Name::Expires).and_then(|value| number(value));
+        if request.elements(Name::Contact).count() != 1 || expires != Some(0) {
+            return Err(Fault::bad("Contact * Needs Expires 0 And Nothing Beside It"));
+        }
+        self.location
+            .of(user, now)
+            .map(|binding| {
+                check_order(binding, &known.call_id, known.cseq.number)?;
+                Ok(Change::Remove { user: user.to_owned(), uri: binding.uri.clone() })
+            })
+            .collect()
+    }
+
+    fn wishes(
+        &self,
+        now: Time,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+    ) -> Result<Vec<Wish>, Fault> {
+        let default = request.first(Name::Expires).and_then(|value| number(value));
+        let default = default.map_or(self.config.expiry.default, Duration::from_secs);
+        let path: Vec<Box<[u8]>> = request.elements(Name::Path).map(Into::into).collect();
+        for value in &path {
+            Uri::parse(Address::parse(value)?.uri)?;
+        }
+        let mut wishes = Vec::new();
+        for header in request.all(Name::Contact) {
+            for element in split_list(&header.value) {
+                let contact = Address::parse(element)?;
+                Uri::parse(contact.uri)?;
+                let asked = contact.param("expires").flatten().and_then(number).map(Duration::from_secs);
+                let lifetime = asked.unwrap_or(default).min(self.config.expiry.max);
+                let binding = Binding {
+                    uri: contact.uri.into(),
+                    expires: now + lifetime,
+                    call_id: known.call_id[..].into(),
+                    cseq: known.cseq.number,
+                    path: path.clone(),
+                    instance: instance_of(&contact),
+                    flow: from,
+                };
+                wishes.push(Wish { binding, lifetime });
+            }
+        }
+        Ok(wishes)
+    }
+
+    /// The least that would do, if a wish is shorter and not for removal (step 7).
+    fn too_short(&self, wishes: &[Wish]) -> Option<Duration> {
+        let min = self.config.expiry.min;
+        wishes.iter().any(|wish| wish.lifetime < min && wish.lifetime > Duration::ZERO).then_some(min)
+    }
+
+    fn changes_for(&self, user: &str, now: Time, wishes: Vec<Wish>) -> Result<Vec<Change>, Fault> {
+        let mut count = self.location.of(user, now).count();
+        let mut changes = Vec::with_capacity(wishes.len());
+        for Wish { binding, lifetime } in wishes {
+            let old = self.location.of(user, now).find(|old| old.is_same(&binding));
+            if let Some(old) = old {
+                check_order(old, &binding.call_id, binding.cseq)?;
+            }
+            let user = user.to_owned();
+            match old {
+                Some(old) if lifetime.is_zero() => {
+                    changes.push(Change::Remove { user, uri: old.uri.clone() });
+                }
+                None if lifetime.is_zero() => {}
+                Some(old) => {
+                    // The same instance at another address: the store knows bindings by their URI.
+                    if old.uri != binding.uri {
+                        changes.push(Change::Remove { user: user.clone(), uri: old.uri.clone() });
+                    }
+                    changes.push(Change::Put { user, binding });
+                }
+                None => {
+                    count += 1;
+                    changes.push(Change::Put { user, binding });
+                }
+            }
+        }
+        match self.location.has_room(user, count) {
+            Ok(()) => Ok(changes),
+            Err(Full::Contacts) => Err(Fault { status: 403, reason: "Too Many Contacts" }),
+            Err(Full::Users) => Err(Fault { status: 503, reason: "Too Many Users" }),
+        }
+    }
+
+    /// 200 with all contacts (step 8), and the Path that was taken (RFC 3327 section 5.3).
+    fn answer_registration(&mut self, now: Time, id: Id, request: &Message, user: &str) {
+        let contacts: Vec<Vec<u8>> = self
+            .location
+            .of(user, now)
+            .map(|binding| {
+                let left = binding.expires.since(now).as_secs();
+                [b"<", &binding.uri[..], format!(">;expires={left}").as_bytes()].concat()
+            })
+            .collect();
+        let path: Vec<Header> = request.all(Name::Path).cloned().collect();
+        self.reply(now, id, 200, "OK", |response| {
+            for contact in contacts {
+                response.push(Header::of_bytes(Name::Contact, &contact));
+            }
+            path.into_iter().for_each(|header| response.push(header));
+        });
+    }
+}
+
+/// Step 7: a request of the same Call-ID must be newer than what made the binding.
+fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
+    if *old.call_id == *call_id && cseq <= old.cseq {
+        return Err(Fault { status: 500, reason: "Out Of Order" });
+    }
+    Ok(())
+}
+
+/// `+sip.instance` and `reg-id` together (RFC 5626 section 6); one without the other says nothing.
+fn instance_of(contact: &Address<'_>) -> Option<Box<[u8]>> {
+    let (instance, flow) = (contact.param("+sip.instance").flatten()?, contact.param("reg-id").flatten()?);
+    Some([instance, b";", flow].concat().into())
+}

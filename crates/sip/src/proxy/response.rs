@@ -1,0 +1,194 @@
+//! Responses (RFC 3261 section 16.7): what is forwarded at once, what waits for the other branches, and the best of them.
+
+use base::Time;
+
+use super::cancel::hop_request;
+use super::{Id, Proxy};
+use crate::essentials::Essentials;
+use crate::header::Name;
+use crate::message::{Message, Method};
+use crate::via::Via;
+
+impl Proxy {
+    /// A response has come. One that belongs to no branch is dropped (RFC 6026 section 7.3 has proxies forward none).
+    pub(super) fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
+        let Some(id) = self.branch_of(known) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let status = response.status();
+        let verdict = client.machine.on_response(now, status);
+        if verdict.ack {
+            self.acknowledge(id, &response);
+        }
+        if !verdict.pass {
+            self.counters.retransmissions += 1;
+            return;
+        }
+        match status {
+            100..=199 => self.on_provisional(now, id, response),
+            _ => self.on_final(now, id, response),
+        }
+        self.schedule_client(id);
+    }
+
+    /// The client transaction that a response's first Via names (section 17.1.3).
+    fn branch_of(&self, known: &Essentials) -> Option<Id> {
+        let via = Via::parse(&known.via).ok().filter(|via| self.is_our_via(via))?;
+        let branch = via.branch()?;
+        let hex = branch.strip_prefix(b"z9hG4bK")?.split(|&b| b == b'.').next()?;
+        let id = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
+        let client = self.clients.get(&id).filter(|client| *client.branch == *branch)?;
+        // CANCEL has the branch of what it cancels.
+        if known.cseq.method == Method::Cancel { client.cancel } else { Some(id) }
+    }
+
+    /// ACK for a refusal is this hop's business (section 17.1.1.3); it goes again with each repetition.
+    fn acknowledge(&mut self, id: Id, response: &Message) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if let Some(request) = client.request.take() {
+            let to = response.all(Name::To).next().cloned();
+            client.bytes = hop_request(&request, Method::Ack, to).to_bytes();
+        }
+        let (hop, bytes, dialog) = (client.hop, client.bytes.clone(), client.dialog);
+        self.send(hop, bytes, None, dialog);
+    }
+
+    fn on_provisional(&mut self, now: Time, id: Id, response: Message) {
+        let timer_c = now + self.config.timers.c;
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        // Step 2: "for all provisional responses … except 100".
+        if response.status() != 100 && client.cancel.is_none() && client.timer_c != Time::NEVER {
+            client.timer_c = timer_c;
+        }
+        let server = client.server;
+        self.send_wanted_cancel(now, id);
+        if let Some(server) = server.filter(|_| response.status() != 100) {
+            self.pass_back(now, server, response);
+        }
+    }
+
+    fn on_final(&mut self, now: Time, id: Id, response: Message) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let is_first = client.request.take().is_some() || response.status() >= 300;
+        let Some(server) = client.server else { return };
+        let is_success = response.status() < 300;
+        if is_first {
+            self.close_branch(server);
+        }
+        if is_success {
+            if response.first(Name::CSeq).is_some_and(|value| value.ends_with(b"INVITE")) && is_first {
+                self.counters.calls += 1;
+            }
+            self.pass_back(now, server, response);
+            self.cancel_branches(now, server);
+            return;
+        }
+        let is_global = response.status() >= 600;
+        self.keep_best(server, response);
+        if is_global {
+            self.cancel_branches(now, server);
+        }
+        self.answer_if_all_ended(now, server);
+    }
+
+    fn close_branch(&mut self, server: Id) {
+        if let Some(server) = self.servers.get_mut(&server) {
+            server.open = server.open.saturating_sub(1);
+        }
+    }
+
+    /// A response as the next hop upstream gets it: without our Via.
+    fn pass_back(&mut self, now: Time, server: Id, mut response: Message) {
+        response.pop_first(Name::Via);
+        self.respond(now, server, &response);
+    }
+
+    /// A branch had no final response, and will not have any.
+    pub(super) fn end_branch_without_response(&mut self, now: Time, id: Id, status: u16, reason: &str) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        let Some(server_id) = client.server else { return };
+        self.close_branch(server_id);
+        let tag = self.token();
+        let Some(server) = self.servers.get(&server_id) else { return };
+        if let Some(request) = &server.request {
+            let mut response = request.response(status, reason, &tag);
+            // Kept responses have our own Via, which goes when they are passed back.
+            self.push_via(&mut response, client.hop, &String::from_utf8_lossy(&client.branch));
+            self.keep_best(server_id, response);
+        }
+        self.answer_if_all_ended(now, server_id);
+    }
+
+    /// The driver could not send the request of this branch: as if 503 had come (section 16.9).
+    pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
+        if self.clients.get(&on_failure).is_some_and(|client| client.machine.is_pending()) {
+            self.end_branch_without_response(now, on_failure, 503, "Next Hop Cannot Be Reached");
+        }
+    }
+
+    /// Step 6: the best response so far; challenges of all branches are put together (step 7).
+    fn keep_best(&mut self, server: Id, mut response: Message) {
+        let Some(server) = self.servers.get_mut(&server) else { return };
+        let Some(best) = server.best.take() else {
+            server.best = Some(response);
+            return;
+        };
+        let is_better = rank(response.status()) < rank(best.status());
+        let (mut kept, other) = if is_better {
+            (response, best)
+        } else {
+            (best, {
+                response.body.clear();
+                response
+            })
+        };
+        if matches!(kept.status(), 401 | 407) {
+            let names = [Name::WwwAuthenticate, Name::ProxyAuthenticate];
+            let challenges = other.headers.into_iter().filter(|header| names.contains(&header.name));
+            kept.headers.extend(challenges);
+        }
+        server.best = Some(kept);
+    }
+
+    /// When no branch is open any more the best response goes.
+    fn answer_if_all_ended(&mut self, now: Time, id: Id) {
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        if server.open > 0 || !server.machine.is_pending() {
+            return;
+        }
+        let is_invite = server.request.as_ref().is_some_and(|r| r.method() == Some(&Method::Invite));
+        let Some(mut best) = server.best.take() else { return };
+        match best.status() {
+            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client has given up by then itself.
+            408 if !is_invite => {
+                if let Some(server) = self.servers.remove(&id) {
+                    self.server_keys.remove(&server.key);
+                }
+            }
+            // Step 6: 503 would say that this proxy is overloaded.
+            503 => {
+                best.start = crate::message::Start::Response {
+                    status: 500,
+                    reason: bytes::Bytes::from_static(b"Next Hop Unavailable"),
+                };
+                best.remove(Name::RetryAfter);
+                self.pass_back(now, id, best);
+            }
+            _ => self.pass_back(now, id, best),
+        }
+    }
+}
+
+/// The lower the better (step 6): 6xx before all, then the lowest class, in 4xx first what tells the client how to try
+/// again, 503 last of its class.
+fn rank(status: u16) -> u16 {
+    match status {
+        600.. => 0,
+        401 | 407 | 415 | 420 | 484 => 400,
+        400..=499 => 401,
+        503 => 599,
+        _ => status / 100 * 100,
+    }
+}

@@ -1,0 +1,241 @@
+//! Where a request goes (RFC 3261 sections 16.4 to 16.6): routes, registered contacts, other domains.
+
+use std::net::SocketAddr;
+
+use base::Time;
+use bytes::Bytes;
+
+use super::{Id, Proxy};
+use crate::address::Address;
+use crate::essentials::Essentials;
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::location::Binding;
+use crate::message::{Message, Method, Start};
+use crate::proxy::inbound::SIP_PORT;
+use crate::transport::{Hop, Transport};
+use crate::uri::{Scheme, Uri};
+use crate::via::parse_ip;
+
+/// One place to forward a request to.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// The new Request-URI.
+    pub(super) uri: Bytes,
+    /// Routes to add before those that are there (RFC 3327).
+    pub(super) routes: Vec<Box<[u8]>>,
+    /// Whom to send it to.
+    pub(super) hop: Hop,
+}
+
+impl Proxy {
+    /// Takes the Routes off that lead here (section 16.4); whether there was one.
+    pub(super) fn take_own_routes(&self, request: &mut Message) -> Result<bool, Fault> {
+        self.undo_strict_routing(request)?;
+        let mut found = false;
+        // Two of ours follow each other where transports differ (RFC 5658); more than that is a loop of somebody's.
+        for _ in 0..2 {
+            let Some(first) = request.elements(Name::Route).next() else { break };
+            let address = Address::parse(first)?;
+            if !self.is_ours(&Uri::parse(address.uri)?) {
+                break;
+            }
+            request.pop_first(Name::Route);
+            found = true;
+        }
+        Ok(found)
+    }
+
+    /// A strict router before us put our Record-Route into the Request-URI, and the true one behind the Routes.
+    fn undo_strict_routing(&self, request: &mut Message) -> Result<(), Fault> {
+        let Ok(uri) = Uri::parse(request.request_uri()) else { return Ok(()) };
+        let is_our_record = uri.user.is_none() && uri.param("lr").is_some() && self.is_ours(&uri);
+        let routes: Vec<Vec<u8>> = request.elements(Name::Route).map(<[u8]>::to_vec).collect();
+        let Some((last, rest)) = routes.split_last().filter(|_| is_our_record) else { return Ok(()) };
+        let target = Bytes::copy_from_slice(Address::parse(last)?.uri);
+        Uri::parse(&target)?;
+        request.remove(Name::Route);
+        if !rest.is_empty() {
+            request.push(Header::of_bytes(Name::Route, &rest.join(&b", "[..])));
+        }
+        if let Start::Request { uri, .. } = &mut request.start {
+            *uri = target;
+        }
+        Ok(())
+    }
+
+    /// Whether a URI names this proxy: one of its domains, or an address it listens at.
+    pub(super) fn is_ours(&self, uri: &Uri<'_>) -> bool {
+        if uri.scheme == Scheme::Other {
+            return false;
+        }
+        let port = uri.port.unwrap_or(SIP_PORT);
+        let listens_at = |port| self.config.listeners.iter().any(|l| l.address.port() == port);
+        if self.config.domains.iter().any(|domain| uri.host.eq_ignore_ascii_case(domain.as_bytes())) {
+            return uri.port.is_none_or(listens_at);
+        }
+        let ip = parse_ip(uri.host);
+        self.config.listeners.iter().any(|l| Some(l.address.ip()) == ip && l.address.port() == port)
+    }
+
+    /// Finds the targets and forwards, or answers.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, as they were found on the way here"
+    )]
+    pub(super) fn route(
+        &mut self,
+        now: Time,
+        id: Id,
+        from: Hop,
+        request: Message,
+        known: &Essentials,
+        is_routed: bool,
+        mark: &str,
+    ) -> Result<(), Fault> {
+        let uri = Uri::parse(request.request_uri())?;
+        let has_route = request.first(Name::Route).is_some();
+        if !has_route && self.is_ours(&uri) {
+            return self.serve(now, id, from, request, known, mark);
+        }
+        let is_in_dialog = known.to_tag.is_some() && is_routed;
+        if !is_in_dialog && !self.may_relay(&request, &uri) {
+            return Err(Fault { status: 403, reason: "Relaying Denied" });
+        }
+        let target = self.target_outside(&request, &uri)?;
+        self.forward(now, id, from, &request, known, vec![target], mark);
+        Ok(())
+    }
+
+    /// A request for this domain.
+    fn serve(
+        &mut self,
+        now: Time,
+        id: Id,
+        from: Hop,
+        request: Message,
+        known: &Essentials,
+        mark: &str,
+    ) -> Result<(), Fault> {
+        let uri = Uri::parse(request.request_uri())?;
+        if known.cseq.method == Method::Register {
+            return self.register(now, id, from, &request, known);
+        }
+        if uri.user.is_none() {
+            return self.answer_for_ourselves(now, id, known);
+        }
+        let user = self.user_of(&uri);
+        let targets = self.registered_targets(&user, now);
+        if targets.is_empty() {
+            return Err(self.nobody_there(&user));
+        }
+        self.forward(now, id, from, &request, known, targets, mark);
+        Ok(())
+    }
+
+    /// Requests to the proxy itself: OPTIONS is answered (section 11.2), nothing else.
+    fn answer_for_ourselves(&mut self, now: Time, id: Id, known: &Essentials) -> Result<(), Fault> {
+        if known.cseq.method != Method::Options {
+            return Err(Fault { status: 404, reason: "Nobody Of That Name" });
+        }
+        self.reply(now, id, 200, "OK", |response| {
+            response.push(Header::new(Name::Allow, "INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER"));
+            response.push(Header::new(Name::Supported, "path, outbound"));
+        });
+        Ok(())
+    }
+
+    /// An address-of-record; our addresses stand for the first domain, so that `sip:user@ADDRESS` finds the user.
+    pub(super) fn user_of(&self, uri: &Uri<'_>) -> String {
+        let known = self.config.domains.iter().any(|d| uri.host.eq_ignore_ascii_case(d.as_bytes()));
+        let address = uri.address_of_record();
+        match (known, self.config.domains.first(), address.rsplit_once('@')) {
+            (false, Some(domain), Some((user, _))) => format!("{user}@{domain}"),
+            _ => address,
+        }
+    }
+
+    /// 480 for users that there are, 404 for others, as far as that is known.
+    fn nobody_there(&self, user: &str) -> Fault {
+        let name = user.split('@').next().unwrap_or_default();
+        let is_known = self.config.authentication.as_ref().is_some_and(|a| a.passwords.contains_key(name));
+        if is_known {
+            Fault { status: 480, reason: "Not Registered" }
+        } else {
+            Fault { status: 404, reason: "Not Found" }
+        }
+    }
+
+    pub(super) fn registered_targets(&self, user: &str, now: Time) -> Vec<Target> {
+        let bindings = self.location.of(user, now);
+        bindings
+            .filter_map(|binding| self.target_of(binding).ok())
+            .take(self.config.limits.branches)
+            .collect()
+    }
+
+    fn target_of(&self, binding: &Binding) -> Result<Target, Fault> {
+        let uri = Bytes::copy_from_slice(&binding.uri);
+        let routes = binding.path.clone();
+        let hop = match routes.first() {
+            Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
+            // By the flow that the REGISTER came by (RFC 5626 section 5.3): a NAT lets that through.
+            None if binding.instance.is_some() => binding.flow,
+            None => self.hop_of_contact(binding)?,
+        };
+        Ok(Target { uri, routes, hop })
+    }
+
+    /// Where a contact says it is, by the connection of its REGISTER while there is one.
+    fn hop_of_contact(&self, binding: &Binding) -> Result<Hop, Fault> {
+        let flow = binding.flow;
+        let hop = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or(flow);
+        let is_same = hop.transport == flow.transport;
+        Ok(match flow.connection {
+            Some(_) if is_same => Hop { address: hop.address, ..flow },
+            Some(_) => flow,
+            None => hop,
+        })
+    }
+
+    /// Whether a request from outside of a dialog may go to others: if it is from one of our users.
+    fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
+        let from = request.first(Name::From).and_then(|value| Address::parse(value).ok());
+        let is_from_us = from.and_then(|a| Uri::parse(a.uri).ok()).is_some_and(|uri| self.is_ours(&uri));
+        is_from_us && to.scheme != Scheme::Other
+    }
+
+    /// The first Route, or the Request-URI of another domain.
+    pub(super) fn target_outside(&self, request: &Message, uri: &Uri<'_>) -> Result<Target, Fault> {
+        let hop = match request.elements(Name::Route).next() {
+            Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
+            None => self.hop_of(uri)?,
+        };
+        let uri = Bytes::copy_from_slice(request.request_uri());
+        Ok(Target { uri, routes: Vec::new(), hop })
+    }
+
+    /// Whom a URI says to send to. Names are looked up among the configured next hops, not in DNS.
+    pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<Hop, Fault> {
+        // RFC 4475 section 3.3.2; SIPS needs TLS all the way.
+        if uri.scheme != Scheme::Sip {
+            return Err(Fault { status: 416, reason: "Unsupported URI Scheme" });
+        }
+        let host = uri.param("maddr").flatten().unwrap_or(uri.host);
+        let named = self.config.next_hops.iter().find(|hop| host.eq_ignore_ascii_case(hop.domain.as_bytes()));
+        if let Some(next) = named {
+            let listener = self.listener_for(next.transport, next.address.is_ipv4())?;
+            return Ok(Hop { listener, transport: next.transport, address: next.address, connection: None });
+        }
+        let transport = match uri.transport() {
+            None => Transport::Udp,
+            Some(name) => Transport::from_bytes(name)
+                .ok_or(Fault { status: 500, reason: "Unknown Transport Of The Next Hop" })?,
+        };
+        let ip = parse_ip(host)
+            .ok_or(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" })?;
+        let address = SocketAddr::new(ip, uri.port.unwrap_or(SIP_PORT));
+        let listener = self.listener_for(transport, address.is_ipv4())?;
+        Ok(Hop { listener, transport, address, connection: None })
+    }
+}

@@ -1,0 +1,110 @@
+//! One heap of moments for all transactions. Each sleeper has an entry that is not later than what it waits for; entries that
+//! come too early are put in again.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use base::Time;
+
+use super::{Id, Output, Proxy, Sleeper};
+use crate::transaction::{ClientTimeout, ServerTimeout};
+
+/// How often all bindings are looked at for such as have expired; those of a user whenever it is looked up.
+pub(super) const SWEEP: Duration = Duration::from_secs(60);
+
+impl Proxy {
+    /// When [`Proxy::handle_timeout`] is to be called next.
+    pub fn next_timeout(&self) -> Time {
+        self.wakes.peek().map_or(Time::NEVER, |Reverse((time, _))| *time)
+    }
+
+    /// Time has come to [`Proxy::next_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(Reverse((time, sleeper))) = self.wakes.peek().copied() {
+            if time > now {
+                break;
+            }
+            self.wakes.pop();
+            match sleeper {
+                Sleeper::Server(id) => self.wake_server(now, id),
+                Sleeper::Client(id) => self.wake_client(now, id),
+                Sleeper::Location => {
+                    let changes = self.location.expire_all(now);
+                    self.outputs.extend(changes.into_iter().map(Output::Store));
+                    self.wakes.push(Reverse((now + SWEEP, Sleeper::Location)));
+                }
+            }
+        }
+    }
+
+    fn wake_server(&mut self, now: Time, id: Id) {
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        server.wake = Time::NEVER;
+        match server.machine.on_timeout(now) {
+            ServerTimeout::Nothing => self.schedule_server(id),
+            ServerTimeout::Resend => {
+                self.resend_response(id);
+                self.schedule_server(id);
+            }
+            ServerTimeout::NoAck | ServerTimeout::Ended => {
+                if let Some(server) = self.servers.remove(&id) {
+                    self.server_keys.remove(&server.key);
+                }
+            }
+        }
+    }
+
+    /// Sends the last response again.
+    pub(super) fn resend_response(&mut self, id: Id) {
+        let Some(server) = self.servers.get(&id) else { return };
+        let (hop, dialog) = (server.hop, server.dialog);
+        if let Some(bytes) = server.last.clone() {
+            self.send(hop, bytes, None, dialog);
+        }
+    }
+
+    fn wake_client(&mut self, now: Time, id: Id) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.wake = Time::NEVER;
+        if client.timer_c <= now && client.machine.is_pending() {
+            self.on_timer_c(now, id);
+            return;
+        }
+        match client.machine.on_timeout(now) {
+            ClientTimeout::Nothing => self.schedule_client(id),
+            ClientTimeout::Resend => {
+                let (hop, bytes, dialog) = (client.hop, client.bytes.clone(), client.dialog);
+                self.send(hop, bytes, Some(id), dialog);
+                self.schedule_client(id);
+            }
+            ClientTimeout::TimedOut => {
+                self.counters.timeouts += 1;
+                self.end_branch_without_response(now, id, 408, "Request Timeout");
+            }
+            ClientTimeout::Ended => {
+                self.clients.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn schedule_server(&mut self, id: Id) {
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        let next = server.machine.next_timeout();
+        if next < server.wake {
+            server.wake = next;
+            self.wakes.push(Reverse((next, Sleeper::Server(id))));
+        }
+    }
+
+    pub(super) fn schedule_client(&mut self, id: Id) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let mut next = client.machine.next_timeout();
+        if client.machine.is_pending() {
+            next = next.min(client.timer_c);
+        }
+        if next < client.wake {
+            client.wake = next;
+            self.wakes.push(Reverse((next, Sleeper::Client(id))));
+        }
+    }
+}

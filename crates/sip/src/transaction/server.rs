@@ -1,0 +1,191 @@
+//! Server transactions: RFC 3261 figures 7 and 8, RFC 6026 section 7.1.
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::{Kind, Timers};
+
+/// What a time-out brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServerTimeout {
+    /// Nothing yet.
+    Nothing,
+    /// Send the last response again.
+    Resend,
+    /// No ACK came in time; the transaction is over.
+    NoAck,
+    /// The transaction is over.
+    Ended,
+}
+
+/// A request that is being answered.
+#[derive(Clone, Debug)]
+pub struct Server {
+    kind: Kind,
+    timers: Timers,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// No response was sent.
+    Trying,
+    Proceeding,
+    /// INVITE refused, and no ACK yet.
+    Refused {
+        resend: Time,
+        interval: Duration,
+        give_up: Time,
+    },
+    /// Answered; of INVITE: refused, and ACK has come.
+    Done {
+        until: Time,
+    },
+    /// INVITE accepted.
+    Accepted {
+        until: Time,
+    },
+    Ended,
+}
+
+impl Server {
+    /// The request came just now.
+    pub fn start(kind: Kind, timers: Timers) -> Server {
+        Server { kind, timers, state: State::Trying }
+    }
+
+    /// The request came again: whether to send the last response again.
+    pub fn on_request(&self) -> bool {
+        match self.state {
+            State::Proceeding | State::Refused { .. } => true,
+            State::Done { .. } => !self.kind.is_invite,
+            // "any retransmissions of the INVITE … are absorbed" (RFC 6026 section 7.1).
+            State::Trying | State::Accepted { .. } | State::Ended => false,
+        }
+    }
+
+    /// ACK has come.
+    pub fn on_ack(&mut self, now: Time) {
+        if let State::Refused { .. } = self.state {
+            self.state = State::Done { until: now + self.kind.unless_reliable(self.timers.t4) };
+        }
+    }
+
+    /// The user wants to send a response: whether it may go.
+    pub fn on_response(&mut self, now: Time, status: u16) -> bool {
+        match (self.state, status) {
+            (State::Trying | State::Proceeding, 100..=199) => self.state = State::Proceeding,
+            (State::Trying | State::Proceeding, 200..=299) if self.kind.is_invite => {
+                self.state = State::Accepted { until: now + self.timers.long() };
+            }
+            (State::Trying | State::Proceeding, _) if self.kind.is_invite => {
+                let resend = if self.kind.is_reliable { Time::NEVER } else { now + self.timers.t1 };
+                let give_up = now + self.timers.long();
+                self.state = State::Refused { resend, interval: self.timers.t1, give_up };
+            }
+            (State::Trying | State::Proceeding, _) => {
+                self.state = State::Done { until: now + self.kind.unless_reliable(self.timers.long()) };
+            }
+            (State::Accepted { .. }, 200..=299) => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Time has come to [`Server::next_timeout`].
+    pub fn on_timeout(&mut self, now: Time) -> ServerTimeout {
+        match self.state {
+            State::Refused { give_up, .. } if now >= give_up => {
+                self.state = State::Ended;
+                ServerTimeout::NoAck
+            }
+            State::Refused { resend, interval, give_up } if now >= resend => {
+                let interval = (2 * interval).min(self.timers.t2);
+                self.state = State::Refused { resend: now + interval, interval, give_up };
+                ServerTimeout::Resend
+            }
+            State::Done { until } | State::Accepted { until } if now >= until => {
+                self.state = State::Ended;
+                ServerTimeout::Ended
+            }
+            _ => ServerTimeout::Nothing,
+        }
+    }
+
+    /// When to call [`Server::on_timeout`].
+    pub fn next_timeout(&self) -> Time {
+        match self.state {
+            State::Refused { resend, give_up, .. } => resend.min(give_up),
+            State::Done { until } | State::Accepted { until } => until,
+            State::Trying | State::Proceeding | State::Ended => Time::NEVER,
+        }
+    }
+
+    /// Whether no final response was sent.
+    pub fn is_pending(&self) -> bool {
+        matches!(self.state, State::Trying | State::Proceeding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(is_invite: bool, is_reliable: bool) -> Server {
+        Server::start(Kind { is_invite, is_reliable }, Timers::default())
+    }
+
+    #[test]
+    fn a_refusal_over_udp_is_repeated_until_ack_comes() {
+        let mut server = server(true, false);
+        assert!(server.on_response(Time::ZERO, 486));
+        let mut resent = Vec::new();
+        while server.next_timeout() < Time::from_millis(9000) {
+            resent.push(server.next_timeout().as_millis());
+            assert_eq!(server.on_timeout(server.next_timeout()), ServerTimeout::Resend);
+        }
+        assert_eq!(resent, [500, 1500, 3500, 7500]);
+        server.on_ack(Time::from_millis(9000));
+        assert!(!server.on_request());
+        assert_eq!(server.next_timeout(), Time::from_millis(14_000));
+        assert_eq!(server.on_timeout(server.next_timeout()), ServerTimeout::Ended);
+    }
+
+    #[test]
+    fn a_missing_ack_is_noticed_after_32_s() {
+        let mut server = server(true, true);
+        server.on_response(Time::ZERO, 600);
+        assert_eq!(server.next_timeout(), Time::from_millis(32_000));
+        assert_eq!(server.on_timeout(Time::from_millis(32_000)), ServerTimeout::NoAck);
+    }
+
+    #[test]
+    fn an_accepted_invite_absorbs_its_repetitions_and_sends_further_2xx() {
+        let mut server = server(true, false);
+        assert!(server.on_response(Time::ZERO, 200));
+        assert!(!server.on_request());
+        assert!(server.on_response(Time::ZERO, 200));
+        assert!(!server.on_response(Time::ZERO, 486));
+        assert_eq!(server.next_timeout(), Time::from_millis(32_000));
+    }
+
+    #[test]
+    fn a_repeated_request_gets_the_last_response_again() {
+        for is_invite in [false, true] {
+            let mut server = server(is_invite, false);
+            assert!(!server.on_request());
+            server.on_response(Time::ZERO, 100);
+            assert!(server.on_request());
+        }
+    }
+
+    #[test]
+    fn only_one_final_response_goes() {
+        let mut server = server(false, false);
+        assert!(server.on_response(Time::ZERO, 404));
+        assert!(!server.on_response(Time::ZERO, 200));
+        assert!(server.on_request());
+        assert_eq!(server.next_timeout(), Time::from_millis(32_000));
+    }
+}

@@ -1,0 +1,270 @@
+//! Calls: forwarding, forking, CANCEL, timers (RFC 3261 sections 16.6 to 16.11).
+
+use std::time::Duration;
+
+use sip::proxy::Counters;
+use sip::{Name, Transport};
+
+use crate::world::*;
+
+#[test]
+fn a_call_goes_to_the_registered_contact_and_its_answers_come_back() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    // alice -> INVITE -> proxy -> INVITE -> bob
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), "X-Unknown :  keep   this\n"));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
+    let forwarded = &sent[1];
+    assert_eq!(forwarded.message.request_uri(), format!("sip:bob@{BOB};transport=udp").as_bytes());
+    assert_eq!(forwarded.value(Name::MaxForwards), "69");
+    assert_eq!(forwarded.value(Name::RecordRoute), "<sip:192.0.2.100:5060;transport=udp;lr>");
+    let bytes = forwarded.message.to_bytes();
+    assert!(bytes.windows(26).any(|w| w == b"X-Unknown :  keep   this\r\n"));
+    // alice <- 180, 200 <- proxy <- bob
+    for status in [180, 200] {
+        let sent = world.put_message(udp(BOB), &forwarded.answer(status));
+        assert_eq!(summary(&sent), pairs(&[(&status.to_string(), ALICE)]));
+        assert_eq!(sent[0].message.all(Name::Via).count(), 1);
+    }
+    assert_eq!(world.proxy.counters().calls, 1);
+}
+
+#[test]
+fn requests_of_a_dialog_follow_the_record_route() {
+    let mut world = World::new(config());
+    let route = "Route: <sip:192.0.2.100:5060;transport=udp;lr>\n";
+    let uri = format!("sip:bob@{BOB}");
+    let ack = request("ACK", &uri, "alice", "bob", "a1", udp(ALICE), route);
+    let ack = ack.replace("bob@example.com>", "bob@example.com>;tag=t");
+    let sent = world.put(udp(ALICE), &ack);
+    assert_eq!(summary(&sent), pairs(&[("ACK", BOB)]));
+    let bye = ack.replace("ACK", "BYE").replace("a1", "b1");
+    let sent = world.put(udp(ALICE), &bye);
+    assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
+    assert_eq!(sent[0].message.all(Name::Route).count(), 0);
+}
+
+#[test]
+fn where_transports_differ_both_sides_are_recorded() {
+    let mut world = World::new(config());
+    world.register("bob", tcp(BOB, 9), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    let routes: Vec<_> = sent[1].message.elements(Name::RecordRoute).collect();
+    assert_eq!(
+        routes,
+        [&b"<sip:192.0.2.100:5060;transport=tcp;lr>"[..], b"<sip:192.0.2.100:5060;transport=udp;lr>"]
+    );
+    assert_eq!((sent[1].hop.transport, sent[1].hop.connection), (Transport::Tcp, tcp(BOB, 9).connection));
+    // Both are taken off again, whichever comes first.
+    let both = "Route: <sip:192.0.2.100:5060;transport=udp;lr>, <sip:192.0.2.100:5060;transport=tcp;lr>\n";
+    let uri = format!("sip:bob@{BOB};transport=tcp");
+    let bye = request("BYE", &uri, "alice", "bob", "b2", udp(ALICE), both);
+    let sent = world.put(udp(ALICE), &bye.replace("bob@example.com>", "bob@example.com>;tag=t"));
+    assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
+    assert_eq!(sent[0].message.all(Name::Route).count(), 0);
+}
+
+/// Bob at two places; alice's INVITE was forwarded to both.
+fn forked() -> (World, Vec<Sent>) {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    world.register("bob", udp(CAROL), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB), ("INVITE", CAROL)]));
+    (world, sent)
+}
+
+#[test]
+fn when_one_branch_answers_the_other_is_cancelled() {
+    let (mut world, sent) = forked();
+    world.put_message(udp(CAROL), &sent[2].answer(180));
+    let after = world.put_message(udp(BOB), &sent[1].answer(200));
+    assert_eq!(summary(&after), pairs(&[("200", ALICE), ("CANCEL", CAROL)]));
+    assert_eq!(after[1].branch(), sent[2].branch());
+    assert_eq!(after[1].value(Name::CSeq), "1 CANCEL");
+    // proxy -> ACK -> carol for the 487, which alice never sees.
+    assert!(world.put_message(udp(CAROL), &after[1].answer(200)).is_empty());
+    let acked = world.put_message(udp(CAROL), &sent[2].answer(487));
+    assert_eq!(summary(&acked), pairs(&[("ACK", CAROL)]));
+    assert_eq!(acked[0].branch(), sent[2].branch());
+}
+
+#[test]
+fn cancel_waits_for_a_provisional_response() {
+    let (mut world, sent) = forked();
+    let after = world.put_message(udp(BOB), &sent[1].answer(200));
+    assert_eq!(summary(&after), pairs(&[("200", ALICE)]));
+    let after = world.put_message(udp(CAROL), &sent[2].answer(100));
+    assert_eq!(summary(&after), pairs(&[("CANCEL", CAROL)]));
+}
+
+#[test]
+fn a_second_2xx_goes_back_too() {
+    let (mut world, sent) = forked();
+    world.put_message(udp(BOB), &sent[1].answer(200));
+    let after = world.put_message(udp(CAROL), &sent[2].answer(200));
+    assert_eq!(summary(&after), pairs(&[("200", ALICE)]));
+    // RFC 6026: and so do their repetitions.
+    let again = world.put_message(udp(BOB), &sent[1].answer(200));
+    assert_eq!(summary(&again), pairs(&[("200", ALICE)]));
+}
+
+#[test]
+fn the_best_refusal_goes_back_when_all_branches_have_ended() {
+    for (first, second, best) in
+        [(486, 404, "486"), (404, 603, "603"), (503, 486, "486"), (404, 401, "401"), (500, 302, "302")]
+    {
+        let (mut world, sent) = forked();
+        world.put_message(udp(CAROL), &sent[2].answer(180));
+        let one = world.put_message(udp(BOB), &sent[1].answer(first));
+        assert_eq!(summary(&one), pairs(&[("ACK", BOB)]), "{first} waits");
+        let two = world.put_message(udp(CAROL), &sent[2].answer(second));
+        assert_eq!(summary(&two), pairs(&[("ACK", CAROL), (best, ALICE)]), "{first}, {second}");
+    }
+}
+
+#[test]
+fn a_6xx_cancels_the_other_branches_and_waits_for_them() {
+    let (mut world, sent) = forked();
+    world.put_message(udp(CAROL), &sent[2].answer(180));
+    let after = world.put_message(udp(BOB), &sent[1].answer(600));
+    assert_eq!(summary(&after), pairs(&[("ACK", BOB), ("CANCEL", CAROL)]));
+    let after = world.put_message(udp(CAROL), &sent[2].answer(487));
+    assert_eq!(summary(&after), pairs(&[("ACK", CAROL), ("600", ALICE)]));
+}
+
+#[test]
+fn challenges_of_all_branches_are_put_together() {
+    let (mut world, sent) = forked();
+    for (at, address, realm) in [(1, BOB, "one"), (2, CAROL, "two")] {
+        let mut challenge = sent[at].answer(407);
+        challenge.push(sip::Header::new(Name::ProxyAuthenticate, &format!("Digest realm=\"{realm}\"")));
+        let after = world.put_message(udp(address), &challenge);
+        if at == 2 {
+            assert_eq!(after[1].message.all(Name::ProxyAuthenticate).count(), 2);
+        }
+    }
+}
+
+#[test]
+fn the_callers_cancel_is_answered_and_cancels_the_branches() {
+    let (mut world, sent) = forked();
+    for (at, address) in [(1, BOB), (2, CAROL)] {
+        world.put_message(udp(address), &sent[at].answer(180));
+    }
+    let cancel = invite(udp(ALICE), "").replace("INVITE", "CANCEL");
+    let after = world.put(udp(ALICE), &cancel);
+    assert_eq!(summary(&after), pairs(&[("200", ALICE), ("CANCEL", BOB), ("CANCEL", CAROL)]));
+    world.put_message(udp(BOB), &sent[1].answer(487));
+    let last = world.put_message(udp(CAROL), &sent[2].answer(487));
+    assert_eq!(summary(&last), pairs(&[("ACK", CAROL), ("487", ALICE)]));
+    // alice -> ACK -> proxy ends it.
+    let ack = invite(udp(ALICE), "").replace("INVITE", "ACK");
+    assert!(world.put(udp(ALICE), &ack).is_empty());
+    assert!(world.pass(Duration::from_secs(4)).iter().all(|sent| sent.to() != ALICE));
+}
+
+#[test]
+fn a_cancel_for_nothing_gets_481() {
+    let mut world = World::new(config());
+    let cancel = invite(udp(ALICE), "").replace("INVITE", "CANCEL");
+    assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("481", ALICE)]));
+}
+
+#[test]
+fn a_callee_that_says_nothing_is_asked_seven_times_and_the_caller_gets_408() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    let sent = world.pass(Duration::from_secs(31));
+    assert_eq!(summary(&sent), pairs(&[("INVITE", BOB); 5]));
+    let sent = world.pass(Duration::from_secs(1));
+    assert_eq!(summary(&sent), pairs(&[("INVITE", BOB), ("408", ALICE)]));
+}
+
+#[test]
+fn another_request_without_an_answer_gets_none() {
+    // RFC 4320 section 4.1.
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let options = request("OPTIONS", "sip:bob@example.com", "alice", "bob", "o1", udp(ALICE), "");
+    world.put(udp(ALICE), &options);
+    let sent = world.pass(Duration::from_secs(60));
+    assert!(sent.iter().all(|sent| sent.what() == "OPTIONS" && sent.to() == BOB));
+    assert_eq!(world.proxy.transactions(), (0, 0));
+}
+
+#[test]
+fn a_phone_that_rings_for_ever_is_cancelled_by_timer_c() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "Expires: 9000\n");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    world.put_message(udp(BOB), &sent[1].answer(180));
+    assert!(world.pass(Duration::from_secs(180)).is_empty());
+    // A further 180 begins the time anew.
+    world.put_message(udp(BOB), &sent[1].answer(180));
+    assert!(world.pass(Duration::from_secs(184)).is_empty());
+    let sent = world.pass(Duration::from_secs(1));
+    assert_eq!(summary(&sent), pairs(&[("CANCEL", BOB)]));
+    // Bob does not answer that either.
+    let sent = world.pass(Duration::from_secs(40));
+    assert!(sent.iter().any(|sent| sent.what() == "408" && sent.to() == ALICE));
+}
+
+#[test]
+fn what_cannot_be_sent_is_503_and_the_caller_gets_500() {
+    let mut world = World::new(config());
+    world.register("bob", tcp(BOB, 9), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    world.proxy.handle_send_failure(world.now, sent[1].on_failure.unwrap());
+    assert_eq!(summary(&world.sent()), pairs(&[("500", ALICE)]));
+}
+
+#[test]
+fn a_repeated_invite_gets_the_last_response_again_and_is_forwarded_once() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&world.put(udp(ALICE), &invite(udp(ALICE), ""))), pairs(&[("100", ALICE)]));
+    world.put_message(udp(BOB), &sent[1].answer(180));
+    assert_eq!(summary(&world.put(udp(ALICE), &invite(udp(ALICE), ""))), pairs(&[("180", ALICE)]));
+    let counters = world.proxy.counters();
+    assert_eq!(counters.retransmissions, 2);
+}
+
+#[test]
+fn responses_that_belong_to_nothing_are_dropped() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    let mut forged = sent[1].answer(200);
+    let via = String::from_utf8(forged.first(Name::Via).unwrap().to_vec()).unwrap();
+    let at = via.rfind('.').unwrap() - 1;
+    let other = if via.as_bytes()[at] == b'0' { "1" } else { "0" };
+    forged.replace_first(Name::Via, format!("{}{other}{}", &via[..at], &via[at + 1..]).as_bytes());
+    assert!(world.put_message(udp(BOB), &forged).is_empty());
+    assert_eq!(world.proxy.counters(), Counters { dropped: 1, ..world.proxy.counters() });
+}
+
+#[test]
+fn users_may_call_another_domain_by_its_configured_proxy() {
+    let mut world = World::new(config());
+    let invite = request("INVITE", "sip:zoe@other.example", "alice", "bob", "i5", udp(ALICE), "");
+    let sent = world.put(udp(ALICE), &invite);
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", OTHER)]));
+    assert_eq!(
+        (sent[1].hop.transport, sent[1].message.request_uri()),
+        (Transport::Tcp, &b"sip:zoe@other.example"[..])
+    );
+}
+
+#[test]
+fn nothing_is_left_of_a_call_after_its_transactions_times() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    world.put_message(udp(BOB), &sent[1].answer(200));
+    assert_eq!(world.proxy.transactions(), (2, 1));
+    world.pass(Duration::from_secs(33));
+    assert_eq!(world.proxy.transactions(), (0, 0));
+}

@@ -1,0 +1,125 @@
+//! What is refused, and how (RFC 3261 section 16.3, RFC 5393, RFC 4475 sections 3.3.2 to 3.3.11).
+
+use std::time::Duration;
+
+use sip::Name;
+use sip::proxy::{ProxyConfig, ProxyLimits};
+
+use crate::world::*;
+
+fn status_of(world: &mut World, text: &str) -> String {
+    let sent = world.put(udp(ALICE), text);
+    sent.iter().rfind(|sent| sent.to() == ALICE).map(Sent::what).unwrap_or_default()
+}
+
+fn options(uri: &str, more: &str) -> String {
+    request("OPTIONS", uri, "alice", "bob", "o1", udp(ALICE), more)
+}
+
+#[test]
+fn a_request_for_the_proxy_itself_is_answered() {
+    let mut world = World::new(config());
+    assert_eq!(status_of(&mut world, &options("sip:example.com", "")), "200");
+}
+
+#[test]
+fn a_request_that_may_not_go_further_gets_483() {
+    for (hops, status) in [("0", "483"), ("1", "404")] {
+        let mut world = World::new(config());
+        let text = options("sip:bob@example.com", &format!("Max-Forwards: {hops}\n"));
+        assert_eq!(status_of(&mut world, &text), status);
+    }
+}
+
+#[test]
+fn a_request_that_comes_back_unchanged_is_a_loop() {
+    let mut world = World::new(config());
+    let text = request("INVITE", "sip:zoe@other.example", "alice", "bob", "i5", udp(ALICE), "");
+    let sent = world.put(udp(ALICE), &text);
+    let back = world.put_message(tcp(OTHER, 5), &sent[1].message);
+    assert_eq!(summary(&back), pairs(&[("482", OTHER)]));
+}
+
+#[test]
+fn a_request_that_comes_back_for_another_user_is_a_spiral_and_goes_on() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let text = request("INVITE", "sip:zoe@other.example", "alice", "bob", "i5", udp(ALICE), "");
+    let mut spiral = world.put(udp(ALICE), &text).remove(1).message;
+    let sip::Start::Request { uri, .. } = &mut spiral.start else { panic!("no request") };
+    *uri = "sip:bob@example.com".into();
+    let sent = world.put_message(tcp(OTHER, 5), &spiral);
+    assert_eq!(summary(&sent), pairs(&[("100", OTHER), ("INVITE", BOB)]));
+}
+
+#[test]
+fn extensions_that_a_proxy_would_have_to_know_get_420() {
+    let mut world = World::new(config());
+    let sent = world.put(udp(ALICE), &options("sip:bob@example.com", "Proxy-Require: one, two\n"));
+    assert_eq!(summary(&sent), pairs(&[("420", ALICE)]));
+    assert_eq!(sent[0].value(Name::Unsupported), "one,two");
+}
+
+#[test]
+fn other_schemes_get_416_and_unknown_domains_500() {
+    for (uri, status) in [
+        ("sips:zoe@other.example", "416"),
+        ("sip:zoe@nowhere.example", "500"),
+        ("sip:zoe@192.0.2.9;transport=foo", "500"),
+        ("nobodyKnowsThisScheme:totallyopaquecontent", "403"),
+    ] {
+        let mut world = World::new(config());
+        assert_eq!(status_of(&mut world, &options(uri, "")), status, "{uri}");
+    }
+}
+
+#[test]
+fn strangers_requests_are_not_relayed() {
+    let mut world = World::new(config());
+    let text = options("sip:zoe@other.example", "").replace("alice@example.com", "mallory@evil.example");
+    assert_eq!(status_of(&mut world, &text), "403");
+}
+
+#[test]
+fn a_malformed_request_is_answered_and_forgotten() {
+    let mut world = World::new(config());
+    let text = options("sip:bob@example.com", "").replace("CSeq: 1 ", "CSeq: x ");
+    assert_eq!(status_of(&mut world, &text), "400");
+    assert_eq!(world.proxy.transactions(), (0, 0));
+}
+
+#[test]
+fn beyond_the_limit_requests_get_503_with_a_time_to_try_again() {
+    let limits = ProxyLimits { transactions: 1, retry_after: 9, ..ProxyLimits::default() };
+    let mut world = World::new(ProxyConfig { limits, ..config() });
+    assert_eq!(status_of(&mut world, &options("sip:example.com", "")), "200");
+    let sent = world.put(udp(ALICE), &options("sip:example.com", "").replace("o1", "o2"));
+    assert_eq!(summary(&sent), pairs(&[("503", ALICE)]));
+    assert_eq!(sent[0].value(Name::RetryAfter), "9");
+    // It lives on: 32 s later there is room again.
+    world.pass(Duration::from_secs(33));
+    assert_eq!(status_of(&mut world, &options("sip:example.com", "").replace("o1", "o3")), "200");
+}
+
+#[test]
+fn responses_go_where_rfc_3581_and_via_say() {
+    // Source port 40000, sent-by port 5060.
+    let source = udp("192.0.2.1:40000");
+    for (via, port) in [(";rport", "192.0.2.1:40000"), ("", "192.0.2.1:5060")] {
+        let mut world = World::new(config());
+        let text = options("sip:example.com", "").replace("branch", &format!("{via};branch"));
+        let text = text.replace(";;", ";");
+        let sent = world.put(source, &text);
+        assert_eq!(sent[0].to(), port, "{via}");
+    }
+}
+
+#[test]
+fn users_calls_are_made_by_those_who_know_the_password() {
+    let mut world = World::new(with_password());
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("407", ALICE)]));
+    let challenges: Vec<_> = sent[0].message.all(Name::ProxyAuthenticate).collect();
+    assert_eq!(challenges.len(), 2);
+    assert!(challenges[0].value.ends_with(b"algorithm=SHA-256"));
+}

@@ -1,0 +1,7 @@
+//! The proxy core in virtual time: what comes out for what goes in.
+
+mod world;
+
+mod calls;
+mod judging;
+mod registering;

@@ -1,0 +1,177 @@
+//! REGISTER (RFC 3261 section 10.3), digest (section 22), Path (RFC 3327), flows (RFC 5626).
+
+use std::time::Duration;
+
+use md5::{Digest as _, Md5};
+use sip::{Change, Name};
+
+use crate::world::*;
+
+fn contacts(sent: &Sent) -> Vec<String> {
+    sent.message.elements(Name::Contact).map(|c| String::from_utf8_lossy(c).into_owned()).collect()
+}
+
+#[test]
+fn a_registration_lists_all_contacts_with_their_time_left() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "Expires: 100\n");
+    world.pass(Duration::from_secs(40));
+    let sent = world.register("bob", udp(CAROL), "");
+    assert_eq!(sent.what(), "200");
+    assert_eq!(
+        contacts(&sent),
+        [
+            format!("<sip:bob@{BOB};transport=udp>;expires=60"),
+            format!("<sip:bob@{CAROL};transport=udp>;expires=3600")
+        ]
+    );
+    assert_eq!(world.changes.len(), 2);
+}
+
+#[test]
+fn a_binding_ends_with_its_time() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "Expires: 60\n");
+    world.pass(Duration::from_millis(59_999));
+    assert_eq!(world.put(udp(ALICE), &invite(udp(ALICE), "")).len(), 2);
+    world.pass(Duration::from_millis(1));
+    let late = invite(udp(ALICE), "").replace("i1", "i2");
+    assert_eq!(summary(&world.put(udp(ALICE), &late)), pairs(&[("404", ALICE)]));
+    // The sweep tells the store, too.
+    world.pass(Duration::from_secs(60));
+    assert!(matches!(world.changes.last(), Some(Change::Remove { .. })));
+    assert_eq!(world.proxy.location().contacts(), 0);
+}
+
+#[test]
+fn expires_zero_and_star_remove() {
+    for more in ["Expires: 0\n", "Contact: *\nExpires: 0\n"] {
+        let mut world = World::new(config());
+        world.register("bob", udp(BOB), "");
+        let sent = world.register("bob", udp(BOB), more);
+        assert_eq!((sent.what().as_str(), contacts(&sent).len()), ("200", 0), "{more}");
+    }
+}
+
+#[test]
+fn what_cannot_be_registered_is_refused() {
+    for (more, status) in [
+        ("Contact: *\n", "400"),
+        ("Contact: *\nContact: <sip:x@y>\nExpires: 0\n", "400"),
+        // RFC 4475 section 3.1.2.13.
+        ("Contact: sip:user@example.com?Route=%3Csip:sip.example.com%3E\n", "400"),
+        ("Expires: 59\n", "423"),
+    ] {
+        let mut world = World::new(config());
+        let sent = world.register("bob", udp(BOB), more);
+        assert_eq!(sent.what(), status, "{more}");
+        assert!(world.changes.is_empty());
+    }
+}
+
+#[test]
+fn parameters_and_escaped_headers_of_contacts_are_taken_as_rfc_4475_says() {
+    for contact in [
+        // Sections 3.3.12 to 3.3.14.
+        "Contact: sip:+19725552222@gw1.example.net;unknownparam\n",
+        "Contact: <sip:+19725552222@gw1.example.net;unknownparam>\n",
+        "Contact: <sip:user@example.com?Route=%3Csip:sip.example.com%3E>\n",
+    ] {
+        let mut world = World::new(config());
+        assert_eq!(world.register("bob", udp(BOB), contact).what(), "200", "{contact}");
+    }
+}
+
+#[test]
+fn other_peoples_domains_cannot_be_registered() {
+    let mut world = World::new(config());
+    let text = request("REGISTER", "sip:example.com", "bob", "bob", "r1", udp(BOB), "");
+    let text = text.replace("To: <sip:bob@example.com>", "To: <sip:bob@other.example>");
+    assert_eq!(summary(&world.put(udp(BOB), &text)), pairs(&[("404", BOB)]));
+}
+
+#[test]
+fn an_older_request_of_the_same_call_changes_nothing() {
+    let mut world = World::new(config());
+    let text = |number: u32| {
+        let contact = format!("Contact: <sip:bob@{BOB}>\n");
+        request("REGISTER", "sip:example.com", "bob", "bob", &format!("r{number}"), udp(BOB), &contact)
+    };
+    assert_eq!(world.put(udp(BOB), &text(5))[0].what(), "200");
+    assert_eq!(world.put(udp(BOB), &text(4))[0].what(), "500");
+    assert_eq!(world.put(udp(BOB), &text(6))[0].what(), "200");
+    assert_eq!(world.proxy.location().contacts(), 1);
+}
+
+#[test]
+fn contacts_of_one_user_are_bounded() {
+    let mut config = config();
+    config.location.contacts = 2;
+    let mut world = World::new(config);
+    for (address, status) in [(ALICE, "200"), (BOB, "200"), (CAROL, "403")] {
+        assert_eq!(world.register("bob", udp(address), "").what(), status);
+    }
+}
+
+#[test]
+fn calls_take_the_path_of_the_registration() {
+    let mut world = World::new(config());
+    let sent = world.register("bob", udp(BOB), "Path: <sip:192.0.2.50;lr>\n");
+    assert_eq!(sent.value(Name::Path), "<sip:192.0.2.50;lr>");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", "192.0.2.50:5060")]));
+    assert_eq!(sent[1].value(Name::Route), "<sip:192.0.2.50;lr>");
+}
+
+#[test]
+fn an_instance_that_moves_replaces_its_binding() {
+    let mut world = World::new(config());
+    for address in [BOB, CAROL] {
+        let more = format!("Contact: <sip:bob@{address}>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n");
+        world.register("bob", udp(address), &more);
+    }
+    assert_eq!(world.proxy.location().contacts(), 1);
+    assert_eq!(summary(&world.put(udp(ALICE), &invite(udp(ALICE), "")))[1].1, CAROL);
+}
+
+fn md5(text: &str) -> String {
+    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Answers a challenge by MD5 as a client without qop does.
+fn authorization(challenge: &Sent, user: &str, password: &str) -> String {
+    let value = challenge.value(Name::WwwAuthenticate);
+    let nonce = value.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap();
+    let (a1, a2) = (md5(&format!("{user}:example.com:{password}")), md5("REGISTER:sip:example.com"));
+    let response = md5(&format!("{a1}:{nonce}:{a2}"));
+    format!(
+        "Authorization: Digest username=\"{user}\",realm=\"example.com\",nonce=\"{nonce}\",uri=\"sip:example.com\",\
+         response=\"{response}\"\n"
+    )
+}
+
+#[test]
+fn only_the_right_password_registers() {
+    let mut world = World::new(with_password());
+    let challenge = world.register("alice", udp(ALICE), "");
+    assert_eq!(challenge.what(), "401");
+    for (user, password, status) in
+        [("alice", "wrong", "401"), ("bob", "secret", "401"), ("alice", "secret", "200")]
+    {
+        let more = authorization(&challenge, user, password);
+        assert_eq!(world.register("alice", udp(ALICE), &more).what(), status, "{user} {password}");
+    }
+    let more = authorization(&challenge, "alice", "secret");
+    assert_eq!(world.register("bob", udp(BOB), &more).what(), "403");
+}
+
+#[test]
+fn an_old_nonce_is_stale() {
+    let mut world = World::new(with_password());
+    let challenge = world.register("alice", udp(ALICE), "");
+    world.pass(sip::digest::NONCE_LIFETIME + Duration::from_secs(1));
+    let more = authorization(&challenge, "alice", "secret");
+    let again = world.register("alice", udp(ALICE), &more);
+    assert_eq!(again.what(), "401");
+    assert!(again.value(Name::WwwAuthenticate).ends_with("stale=true"));
+}

@@ -1,0 +1,187 @@
+//! A proxy for example.com with its clock, and user agents that are addresses.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+use bytes::Bytes;
+use sip::proxy::{Authentication, Listener, NextHop, Output, Proxy, ProxyConfig};
+use sip::{Change, ConnectionId, Essentials, Hop, Limits, Message, Name, Transport, Via};
+
+pub(crate) const ALICE: &str = "192.0.2.1:5060";
+pub(crate) const BOB: &str = "192.0.2.2:5060";
+pub(crate) const CAROL: &str = "192.0.2.3:5060";
+/// The proxy of other.example.
+pub(crate) const OTHER: &str = "192.0.2.200:5060";
+
+/// A message that the proxy sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) hop: Hop,
+    pub(crate) message: Message,
+    pub(crate) on_failure: Option<u64>,
+}
+
+impl Sent {
+    pub(crate) fn to(&self) -> String {
+        self.hop.address.to_string()
+    }
+
+    /// `METHOD` or the status.
+    pub(crate) fn what(&self) -> String {
+        match self.message.method() {
+            Some(method) => String::from_utf8_lossy(method.as_bytes()).into_owned(),
+            None => self.message.status().to_string(),
+        }
+    }
+
+    pub(crate) fn value(&self, name: Name) -> String {
+        let value = self.message.first(name).cloned().unwrap_or_default();
+        String::from_utf8_lossy(&value).into_owned()
+    }
+
+    pub(crate) fn branch(&self) -> Vec<u8> {
+        let via = self.message.first(Name::Via).cloned().unwrap();
+        Via::parse(&via).unwrap().branch().unwrap().to_vec()
+    }
+
+    /// The response of a user agent that was sent this request.
+    pub(crate) fn answer(&self, status: u16) -> Message {
+        self.message.response(status, "Whatever", "uas")
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) proxy: Proxy,
+    pub(crate) now: Time,
+    pub(crate) changes: Vec<Change>,
+    cseq: u32,
+}
+
+pub(crate) fn config() -> ProxyConfig {
+    let listener = |transport| Listener { transport, address: "192.0.2.100:5060".parse().unwrap() };
+    ProxyConfig {
+        domains: vec!["example.com".to_owned()],
+        listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        next_hops: vec![NextHop {
+            domain: "other.example".to_owned(),
+            transport: Transport::Tcp,
+            address: OTHER.parse().unwrap(),
+        }],
+        ..ProxyConfig::default()
+    }
+}
+
+pub(crate) fn with_password() -> ProxyConfig {
+    let passwords = BTreeMap::from([("alice".to_owned(), "secret".to_owned())]);
+    let authentication = Some(Authentication { realm: "example.com".to_owned(), passwords });
+    ProxyConfig { authentication, ..config() }
+}
+
+pub(crate) fn udp(address: &str) -> Hop {
+    let address: SocketAddr = address.parse().unwrap();
+    Hop { listener: 0, transport: Transport::Udp, address, connection: None }
+}
+
+pub(crate) fn tcp(address: &str, connection: u64) -> Hop {
+    Hop { listener: 1, transport: Transport::Tcp, connection: Some(ConnectionId(connection)), ..udp(address) }
+}
+
+impl World {
+    pub(crate) fn new(config: ProxyConfig) -> World {
+        let proxy = Proxy::new(Time::ZERO, config, [7; 32]);
+        World { proxy, now: Time::ZERO, changes: Vec::new(), cseq: 0 }
+    }
+
+    pub(crate) fn put(&mut self, from: Hop, text: &str) -> Vec<Sent> {
+        let text = text.trim_start().replace('\n', "\r\n");
+        self.put_bytes(from, text.as_bytes())
+    }
+
+    pub(crate) fn put_bytes(&mut self, from: Hop, bytes: &[u8]) -> Vec<Sent> {
+        self.proxy.handle_message(self.now, from, Bytes::copy_from_slice(bytes));
+        self.sent()
+    }
+
+    pub(crate) fn put_message(&mut self, from: Hop, message: &Message) -> Vec<Sent> {
+        self.put_bytes(from, &message.to_bytes())
+    }
+
+    /// What came out since the last look.
+    pub(crate) fn sent(&mut self) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while let Some(output) = self.proxy.poll_output() {
+            match output {
+                Output::Store(change) => self.changes.push(change),
+                Output::Send(out) => {
+                    let message = Message::parse(out.bytes, &Limits::default()).unwrap();
+                    // A refusal of what is malformed repeats the malformed fields.
+                    assert!(message.status() == 400 || Essentials::of(&message).is_ok(), "{message:?}");
+                    sent.push(Sent { hop: out.hop, message, on_failure: out.on_failure });
+                }
+            }
+        }
+        sent
+    }
+
+    /// Lets time pass, timer by timer.
+    pub(crate) fn pass(&mut self, time: Duration) -> Vec<Sent> {
+        let end = self.now + time;
+        let mut sent = Vec::new();
+        while self.proxy.next_timeout() <= end {
+            self.now = self.proxy.next_timeout();
+            self.proxy.handle_timeout(self.now);
+            sent.extend(self.sent());
+        }
+        self.now = end;
+        sent
+    }
+
+    /// Registers a user at an address; the response.
+    pub(crate) fn register(&mut self, user: &str, from: Hop, more: &str) -> Sent {
+        self.cseq += 1;
+        let (cseq, address) = (self.cseq, from.address);
+        let transport = from.transport.as_lower_str();
+        let contact = format!("Contact: <sip:{user}@{address};transport={transport}>\n");
+        let more = if more.contains("Contact:") { more.to_owned() } else { contact + more };
+        let text = request("REGISTER", "sip:example.com", user, user, &format!("r{cseq}"), from, &more);
+        self.put(from, &text).pop().unwrap()
+    }
+}
+
+/// A request within example.com.
+pub(crate) fn request(
+    method: &str,
+    uri: &str,
+    from_user: &str,
+    to_user: &str,
+    branch: &str,
+    from: Hop,
+    more: &str,
+) -> String {
+    let (transport, address) = (from.transport.as_str(), from.address);
+    let number = branch.trim_matches(|c: char| !c.is_ascii_digit());
+    let number = if number.is_empty() { "1" } else { number };
+    let max = if more.contains("Max-Forwards") { "" } else { "Max-Forwards: 70\n" };
+    format!(
+        "{method} {uri} SIP/2.0\nVia: SIP/2.0/{transport} {address};branch=z9hG4bK{branch}\n{max}\
+         From: <sip:{from_user}@example.com>;tag=f\nTo: <sip:{to_user}@example.com>\nCall-ID: call\n\
+         CSeq: {number} {method}\n{more}Content-Length: 0\n\n"
+    )
+}
+
+/// An INVITE of alice's for bob.
+pub(crate) fn invite(from: Hop, more: &str) -> String {
+    let contact = format!("Contact: <sip:alice@{}>\n", from.address);
+    request("INVITE", "sip:bob@example.com", "alice", "bob", "i1", from, &(contact + more))
+}
+
+/// What was sent to whom, in short.
+pub(crate) fn summary(sent: &[Sent]) -> Vec<(String, String)> {
+    sent.iter().map(|sent| (sent.what(), sent.to())).collect()
+}
+
+pub(crate) fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(what, to)| ((*what).to_owned(), (*to).to_owned())).collect()
+}

@@ -1,0 +1,48 @@
+//! The command line of `sctpify-sip`.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// A stateful SIP proxy and registrar over UDP and TCP
+///
+/// Registers users of its domains, and forwards requests to them and among proxies. Runs in the foreground until SIGTERM
+/// or SIGINT.
+///
+/// Exit status: 0 stopped, 1 refused or failed, 2 wrong usage.
+#[derive(Parser, Debug)]
+#[command(name = "sctpify-sip", version, max_term_width = 100)]
+pub struct SipArgs {
+    /// Configuration file; docs/sip.md has all keys
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "SCTPIFY_SIP_CONFIG",
+        default_value = "/etc/sctpify/sip.toml"
+    )]
+    pub config: PathBuf,
+
+    /// Only check the configuration file
+    #[arg(long)]
+    pub check: bool,
+
+    /// What to log: a level, or targets with levels
+    #[arg(long, value_name = "FILTER", env = "SCTPIFY_SIP_LOG", default_value = "info")]
+    pub log: String,
+
+    /// Print the manual page
+    #[arg(long, hide = true)]
+    pub man: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        SipArgs::command().debug_assert();
+    }
+}

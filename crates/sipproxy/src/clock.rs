@@ -1,0 +1,33 @@
+//! The clocks: the only place that asks for the time.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use base::Time;
+
+/// Time since the start of the program, and the time of day.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// Begins now.
+    #[allow(clippy::disallowed_methods, reason = "this program talks to real ones")]
+    pub(crate) fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    /// Time since the start.
+    pub(crate) fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Time since 1970.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "bindings outlive the program, so they expire by the time of day"
+)]
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}

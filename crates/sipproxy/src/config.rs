@@ -1,0 +1,335 @@
+//! The configuration file: TOML, checked before anything is opened.
+//!
+//! Unknown keys are errors. Begin with [`Config::read`].
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use sip::Transport;
+use sip::proxy::{Authentication, Listener, NextHop, ProxyConfig};
+use sip::transaction::Timers;
+
+use crate::error::SipError;
+
+/// All that the file says, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// For the core.
+    pub(crate) proxy: ProxyConfig,
+    /// File of the bindings; `None`: they are kept in memory alone.
+    pub(crate) store: Option<PathBuf>,
+    /// Connections of one transport at most.
+    pub(crate) connections: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    domains: Vec<String>,
+    #[serde(default)]
+    listen: Vec<Listen>,
+    #[serde(default)]
+    next_hop: Vec<Way>,
+    store: Option<PathBuf>,
+    authentication: Option<Users>,
+    #[serde(default)]
+    registration: Registration,
+    #[serde(default)]
+    limits: Bounds,
+    #[serde(default)]
+    timers: T1,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listen {
+    /// As in the thesis: UDP unless said otherwise.
+    #[serde(default = "udp")]
+    transport: String,
+    address: SocketAddr,
+}
+
+fn udp() -> String {
+    "udp".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Way {
+    domain: String,
+    #[serde(default = "udp")]
+    transport: String,
+    address: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Users {
+    realm: Option<String>,
+    users: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Registration {
+    min_s: u32,
+    default_s: u32,
+    max_s: u32,
+}
+
+impl Default for Registration {
+    fn default() -> Registration {
+        Registration { min_s: 60, default_s: 3600, max_s: 86_400 }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Bounds {
+    transactions: usize,
+    retry_after_s: u32,
+    branches: usize,
+    contacts: usize,
+    users: usize,
+    message_bytes: usize,
+    headers: usize,
+    connections: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        let (proxy, location, message) =
+            (sip::proxy::ProxyLimits::default(), sip::LocationLimits::default(), sip::Limits::default());
+        Bounds {
+            transactions: proxy.transactions,
+            retry_after_s: proxy.retry_after,
+            branches: proxy.branches,
+            contacts: location.contacts,
+            users: location.users,
+            message_bytes: message.message,
+            headers: message.headers,
+            connections: 10_000,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct T1 {
+    t1_ms: u64,
+}
+
+impl Default for T1 {
+    fn default() -> T1 {
+        T1 { t1_ms: 500 }
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: which file, which key, and what would be right.
+    pub(crate) fn read(path: &Path) -> Result<Config, SipError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SipError::Read { path: path.to_owned(), source })?;
+        Config::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Config, SipError> {
+        let file: File = toml::from_str(text).map_err(|error| SipError::Toml {
+            path: path.to_owned(),
+            problem: error.to_string().trim_end().to_owned(),
+        })?;
+        file.check().map_err(|(key, problem)| SipError::Config {
+            path: path.to_owned(),
+            key: key.to_owned(),
+            problem,
+        })
+    }
+}
+
+/// A key and what is wrong with it.
+type Wrong = (&'static str, String);
+
+impl File {
+    fn check(self) -> Result<Config, Wrong> {
+        let domains =
+            self.domains.iter().map(|name| domain("domains", name)).collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = domains.first() else {
+            return Err(("domains", "is empty: name the domain whose users register here".to_owned()));
+        };
+        let authentication = self.authentication.map(|users| Authentication {
+            realm: users.realm.unwrap_or_else(|| first.clone()),
+            passwords: users.users,
+        });
+        let realm_is_plain = |a: &Authentication| !a.realm.bytes().any(|b| b == b'"' || b.is_ascii_control());
+        if !authentication.as_ref().is_none_or(realm_is_plain) {
+            return Err(("authentication.realm", "must not have quotes or control characters".to_owned()));
+        }
+        let proxy = ProxyConfig {
+            listeners: listeners(&self.listen)?,
+            next_hops: next_hops(&self.next_hop, &domains)?,
+            domains,
+            authentication,
+            expiry: self.registration.check()?,
+            timers: self.timers.check()?,
+            messages: sip::Limits { message: self.limits.message_bytes, headers: self.limits.headers },
+            location: sip::LocationLimits { contacts: self.limits.contacts, users: self.limits.users },
+            limits: self.limits.check()?,
+        };
+        Ok(Config { proxy, store: self.store, connections: self.limits.connections })
+    }
+}
+
+fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
+    let mut found: Vec<Listener> = Vec::new();
+    for Listen { transport: name, address } in listen {
+        let listener = Listener { transport: transport("listen.transport", name)?, address: *address };
+        if address.ip().is_unspecified() || address.port() == 0 {
+            let problem =
+                format!("{address} cannot be told to others: say one address of this host, and a port");
+            return Err(("listen.address", problem));
+        }
+        if found.contains(&listener) {
+            return Err(("listen", format!("{name} {address} is there twice")));
+        }
+        found.push(listener);
+    }
+    if found.is_empty() {
+        let problem = "is missing: add [[listen]] with transport = \"udp\" and address = \"192.0.2.1:5060\"";
+        return Err(("listen", problem.to_owned()));
+    }
+    Ok(found)
+}
+
+fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
+    let hop = |way: &Way| {
+        let domain = domain("next_hop.domain", &way.domain)?;
+        if ours.contains(&domain) {
+            return Err((
+                "next_hop.domain",
+                format!("`{domain}` is one of our own domains: take it out of one place"),
+            ));
+        }
+        Ok(NextHop {
+            domain,
+            transport: transport("next_hop.transport", &way.transport)?,
+            address: way.address,
+        })
+    };
+    ways.iter().map(hop).collect()
+}
+
+fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {
+    let served = [Transport::Udp, Transport::Tcp];
+    let known = served.into_iter().find(|transport| transport.as_lower_str() == name);
+    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp or tcp")))
+}
+
+fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err((key, format!("`{name}` is no domain: use letters, digits, `-` and `.`")));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+impl Registration {
+    fn check(&self) -> Result<sip::proxy::Expiry, Wrong> {
+        if !(self.min_s <= self.default_s && self.default_s <= self.max_s && self.min_s > 0) {
+            return Err(("registration", "must have 0 < min_s <= default_s <= max_s".to_owned()));
+        }
+        let seconds = |s: u32| Duration::from_secs(u64::from(s));
+        Ok(sip::proxy::Expiry {
+            min: seconds(self.min_s),
+            default: seconds(self.default_s),
+            max: seconds(self.max_s),
+        })
+    }
+}
+
+impl Bounds {
+    fn check(&self) -> Result<sip::proxy::ProxyLimits, Wrong> {
+        let all = [
+            ("limits.transactions", self.transactions),
+            ("limits.branches", self.branches),
+            ("limits.contacts", self.contacts),
+            ("limits.users", self.users),
+            ("limits.headers", self.headers),
+            ("limits.connections", self.connections),
+        ];
+        if let Some((key, _)) = all.into_iter().find(|(_, limit)| *limit == 0) {
+            return Err((key, "must be at least 1".to_owned()));
+        }
+        if !(1500..=1 << 20).contains(&self.message_bytes) {
+            return Err(("limits.message_bytes", "must be 1500 to 1048576".to_owned()));
+        }
+        Ok(sip::proxy::ProxyLimits {
+            transactions: self.transactions,
+            retry_after: self.retry_after_s,
+            branches: self.branches,
+        })
+    }
+}
+
+impl T1 {
+    fn check(&self) -> Result<Timers, Wrong> {
+        if !(10..=5000).contains(&self.t1_ms) {
+            return Err(("timers.t1_ms", "must be 10 to 5000".to_owned()));
+        }
+        Ok(Timers { t1: Duration::from_millis(self.t1_ms), ..Timers::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "domains = [\"Example.com\"]\n[[listen]]\naddress = \"127.0.0.1:5060\"\n";
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("sip.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_domain_and_an_address_are_enough_and_the_transport_is_udp() {
+        let config = parse(LEAST).unwrap();
+        assert_eq!(config.proxy.domains, ["example.com"]);
+        assert_eq!(config.proxy.listeners[0].transport, Transport::Udp);
+        assert_eq!(config.store, None);
+    }
+
+    #[test]
+    fn an_error_names_file_key_and_remedy() {
+        for (text, words) in [
+            ("domains = []", "sip.toml: domains: is empty: name the domain"),
+            ("domains = [\"a\"]", "sip.toml: listen: is missing: add [[listen]]"),
+            ("domains = [\"a b\"]", "sip.toml: domains: `a b` is no domain"),
+            (
+                "[[listen]]\ntransport = \"tls\"\naddress = \"127.0.0.1:1\"",
+                "`tls` is no transport: say udp or tcp",
+            ),
+            (
+                "[[listen]]\naddress = \"0.0.0.0:5060\"",
+                "listen.address: 0.0.0.0:5060 cannot be told to others",
+            ),
+            ("[registration]\nmin_s = 9\ndefault_s = 8", "registration: must have 0 < min_s <= default_s"),
+            ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
+            ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
+        ] {
+            let text = if text.starts_with("domains") { text.to_owned() } else { format!("{LEAST}{text}\n") };
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_its_line() {
+        let error = parse(&format!("{LEAST}adress = 1\n")).unwrap_err();
+        assert!(error.contains("line 4") && error.contains("adress"), "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+//! What can go wrong: what, where, and what to do about it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// An error of `sctpify-sip`.
+#[derive(Debug, thiserror::Error)]
+pub enum SipError {
+    /// A file that cannot be read.
+    #[error("{path}: {source}; say another with --config")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// A file that is no configuration.
+    #[error("{path}: {problem}")]
+    Toml {
+        /// Which.
+        path: PathBuf,
+        /// Where in it, and what would be right.
+        problem: String,
+    },
+    /// A value that cannot be.
+    #[error("{path}: {key}: {problem}")]
+    Config {
+        /// Which file.
+        path: PathBuf,
+        /// Which key.
+        key: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// An address that cannot be listened at.
+    #[error("cannot listen at {transport} {address}: {source}; `listen` in the configuration says where")]
+    Listen {
+        /// What was to be carried.
+        transport: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The store of bindings.
+    #[error("store {path}: {source}; `store` in the configuration says where it is")]
+    Store {
+        /// Its file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The kernel refused something else.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl SipError {
+    /// For `map_err`: what was tried.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SipError {
+        move |source| SipError::System { what, source }
+    }
+
+    /// For `map_err`: the store's file.
+    pub(crate) fn store(path: &Path) -> impl FnOnce(rusqlite::Error) -> SipError {
+        let path = path.to_owned();
+        move |source| SipError::Store { path, source }
+    }
+}

@@ -1,0 +1,39 @@
+//! A SIP proxy and registrar: the core of `sip` with sockets, a clock and a store around it.
+//!
+//! One thread, one loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
+//! the thesis that added SCTP to Partysip (docs/sip.md has its functions beside ours). Decides nothing of SIP.
+//! Invariant: a binding is in the store before the answer that promises it is sent.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod clock;
+mod config;
+mod error;
+mod server;
+mod store;
+mod transport;
+
+pub use args::SipArgs;
+pub use error::SipError;
+
+use clap::CommandFactory;
+
+/// Does what the command line says; returns when the proxy was told to stop.
+///
+/// # Errors
+/// When the configuration is wrong, or an address or the store cannot be opened.
+pub fn run(args: &SipArgs) -> Result<(), SipError> {
+    if args.man {
+        let page = clap_mangen::Man::new(SipArgs::command()).section("8").manual("sctpify");
+        return page.render(&mut std::io::stdout()).map_err(SipError::system("write the manual page"));
+    }
+    let config = config::Config::read(&args.config)?;
+    if args.check {
+        println!("{}: good", args.config.display());
+        return Ok(());
+    }
+    let filter = tracing_subscriber::EnvFilter::new(&args.log);
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    server::Server::open(config)?.run()
+}

@@ -1,0 +1,178 @@
+//! The loop: what plug-ins bring goes to the core, what the core wants is stored and sent.
+
+use std::io;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::Duration;
+
+use base::Time;
+use mio::net::UnixStream;
+use mio::{Events, Interest, Poll, Token};
+use sip::Transport;
+use sip::proxy::{Listener, Output, Proxy};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::SipError;
+use crate::store::Store;
+use crate::transport::{Inbox, Place, Plugin, Tcp, Udp};
+
+/// The token of the signals: no plug-in's.
+const SIGNALS: Token = Token(usize::MAX);
+/// Times that sending may fail over to another branch in one turn.
+const ROUNDS_MAX: usize = 64;
+
+/// A running proxy.
+pub(crate) struct Server {
+    clock: Clock,
+    poll: Poll,
+    signals: UnixStream,
+    proxy: Proxy,
+    store: Option<Store>,
+    plugins: Vec<Box<dyn Plugin>>,
+    inbox: Inbox,
+}
+
+impl Server {
+    /// Opens all that the configuration names.
+    ///
+    /// # Errors
+    /// When an address or the store cannot be opened.
+    pub(crate) fn open(config: Config) -> Result<Server, SipError> {
+        let clock = Clock::start();
+        let poll = Poll::new().map_err(SipError::system("make a poll"))?;
+        let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
+        let store = config.store.as_deref().map(Store::open).transpose()?;
+        let listeners = config.proxy.listeners.clone();
+        let mut plugins = Vec::new();
+        for (place, listener) in listeners.iter().enumerate() {
+            plugins.push(open_plugin(Place(place), listener, &config, &poll)?);
+            let (transport, address) = (listener.transport.as_str(), listener.address);
+            tracing::info!(transport, %address, "listening");
+        }
+        let now = clock.now();
+        let mut proxy = Proxy::new(now, config.proxy, rand::random());
+        if let Some(store) = &store {
+            let found = store.load(now, listeners.len())?;
+            found.iter().for_each(|change| proxy.restore(change));
+            tracing::info!(bindings = found.len(), "bindings restored");
+        }
+        Ok(Server { clock, poll, signals, proxy, store, plugins, inbox: Inbox::default() })
+    }
+
+    /// Runs until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// When the poll or the store fails.
+    pub(crate) fn run(mut self) -> Result<(), SipError> {
+        let mut ready = Events::with_capacity(1024);
+        loop {
+            let wait = self.next_timeout().since(self.clock.now());
+            match self.poll.poll(&mut ready, Some(in_whole_milliseconds(wait))) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(SipError::System { what: "wait for messages", source: error });
+                }
+                _ => {}
+            }
+            let now = self.clock.now();
+            for event in &ready {
+                if event.token() == SIGNALS {
+                    return self.stop();
+                }
+                let (place, number) = Place::of_token(event.token());
+                if let Some(plugin) = self.plugins.get_mut(place.0) {
+                    plugin.handle_ready(now, number, &mut self.inbox);
+                }
+            }
+            self.turn(now)?;
+        }
+    }
+
+    fn stop(self) -> Result<(), SipError> {
+        let counters = self.proxy.counters();
+        tracing::info!(?counters, signals = ?self.signals, "stopped");
+        Ok(())
+    }
+
+    fn next_timeout(&self) -> Time {
+        let plugins = self.plugins.iter().map(|plugin| plugin.next_timeout());
+        plugins.chain([self.proxy.next_timeout()]).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Timers, then messages, then what comes of them.
+    fn turn(&mut self, now: Time) -> Result<(), SipError> {
+        for plugin in &mut self.plugins {
+            if plugin.next_timeout() <= now {
+                plugin.handle_timeout(now, &mut self.inbox);
+            }
+        }
+        self.proxy.handle_timeout(now);
+        for (hop, bytes) in self.inbox.messages.drain(..) {
+            self.proxy.handle_message(now, hop, bytes);
+        }
+        for _ in 0..ROUNDS_MAX {
+            self.deliver(now)?;
+            if self.inbox.failures.is_empty() {
+                break;
+            }
+            for failure in std::mem::take(&mut self.inbox.failures) {
+                self.proxy.handle_send_failure(now, failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores, then sends: an answer never promises what is not written down.
+    fn deliver(&mut self, now: Time) -> Result<(), SipError> {
+        let (mut changes, mut messages) = (Vec::new(), Vec::new());
+        while let Some(output) = self.proxy.poll_output() {
+            match output {
+                Output::Store(change) => changes.push(change),
+                Output::Send(message) => messages.push(message),
+            }
+        }
+        if let Some(store) = &mut self.store {
+            store.write(now, &changes)?;
+        }
+        for message in messages {
+            if let Some(plugin) = self.plugins.get_mut(message.hop.listener) {
+                plugin.send(now, message, &mut self.inbox);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_plugin(
+    place: Place,
+    listener: &Listener,
+    config: &Config,
+    poll: &Poll,
+) -> Result<Box<dyn Plugin>, SipError> {
+    let (address, registry) = (listener.address, poll.registry());
+    let opened: io::Result<Box<dyn Plugin>> = match listener.transport {
+        Transport::Udp => Udp::open(place, address, registry).map(|udp| Box::new(udp) as _),
+        Transport::Tcp => Tcp::open(place, address, config.proxy.messages, config.connections, registry)
+            .map(|tcp| Box::new(tcp) as _),
+        Transport::Sctp => Err(io::ErrorKind::Unsupported.into()),
+    };
+    let transport = listener.transport.as_lower_str();
+    opened.map_err(|source| SipError::Listen { transport, address, source })
+}
+
+/// A socket that can be read once SIGTERM or SIGINT has come.
+fn signals(poll: &Poll) -> io::Result<UnixStream> {
+    let (read, write) = StdUnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+    }
+    let mut read = UnixStream::from_std(read);
+    poll.registry().register(&mut read, SIGNALS, Interest::READABLE)?;
+    Ok(read)
+}
+
+/// Rounded up, the poll's grain: so no turn comes in which nothing is due yet.
+fn in_whole_milliseconds(wait: Duration) -> Duration {
+    let wait = wait.min(Duration::from_secs(60));
+    Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0))
+}

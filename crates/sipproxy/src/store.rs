@@ -1,0 +1,205 @@
+//! The bindings on disk: one SQLite table, one transaction a turn of the loop.
+//!
+//! What was committed survives the end of the process, however it comes. A crash of the whole system may take the last
+//! transactions, never the file: SQLite's write-ahead log with synchronous = NORMAL.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::Time;
+use rusqlite::{Connection, Row, params};
+use sip::{Binding, Change, Hop, Transport};
+
+use crate::clock::since_1970;
+use crate::error::SipError;
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    path: PathBuf,
+    connection: Connection,
+}
+
+const SCHEMA: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    CREATE TABLE IF NOT EXISTS binding (
+        user TEXT NOT NULL, uri BLOB NOT NULL, expires_ms INTEGER NOT NULL, call_id BLOB NOT NULL, cseq INTEGER NOT NULL,
+        path BLOB NOT NULL, instance BLOB, transport TEXT NOT NULL, source TEXT NOT NULL, listener INTEGER NOT NULL,
+        PRIMARY KEY (user, uri)
+    ) WITHOUT ROWID;
+";
+
+impl Store {
+    /// Opens a store, which is made if it is missing.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub(crate) fn open(path: &Path) -> Result<Store, SipError> {
+        let connection = Connection::open(path).map_err(SipError::store(path))?;
+        connection.execute_batch(SCHEMA).map_err(SipError::store(path))?;
+        Ok(Store { path: path.to_owned(), connection })
+    }
+
+    /// All bindings that are still good, at the time `now` of this run, for as many listeners.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn load(&self, now: Time, listeners: usize) -> Result<Vec<Change>, SipError> {
+        self.try_load(now, listeners).map_err(SipError::store(&self.path))
+    }
+
+    fn try_load(&self, now: Time, listeners: usize) -> rusqlite::Result<Vec<Change>> {
+        let today = since_1970();
+        let today_ms = i64::try_from(today.as_millis()).unwrap_or(i64::MAX);
+        self.connection.execute("DELETE FROM binding WHERE expires_ms <= ?1", [today_ms])?;
+        let mut query = self.connection.prepare("SELECT * FROM binding")?;
+        let rows = query.query_map([], |row| read(row, now, today))?;
+        let mut changes = Vec::new();
+        for change in rows {
+            // A binding of a transport or listener that is configured no more is of no use.
+            if let Some(change) = change?.filter(|change| is_reachable(change, listeners)) {
+                changes.push(change);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Writes changes down, all or none.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn write(&mut self, now: Time, changes: &[Change]) -> Result<(), SipError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.try_write(now, changes).map_err(SipError::store(&self.path))
+    }
+
+    fn try_write(&mut self, now: Time, changes: &[Change]) -> rusqlite::Result<()> {
+        let today = since_1970();
+        let transaction = self.connection.transaction()?;
+        for change in changes {
+            match change {
+                Change::Put { user, binding } => put(&transaction, user, binding, now, today)?,
+                Change::Remove { user, uri } => {
+                    let mut statement =
+                        transaction.prepare_cached("DELETE FROM binding WHERE user = ?1 AND uri = ?2")?;
+                    statement.execute(params![user, &uri[..]])?;
+                }
+            }
+        }
+        transaction.commit()
+    }
+}
+
+fn put(to: &Connection, user: &str, binding: &Binding, now: Time, today: Duration) -> rusqlite::Result<()> {
+    let expires = today + binding.expires.since(now);
+    let mut statement =
+        to.prepare_cached("INSERT OR REPLACE INTO binding VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+    statement.execute(params![
+        user,
+        &binding.uri[..],
+        i64::try_from(expires.as_millis()).unwrap_or(i64::MAX),
+        &binding.call_id[..],
+        binding.cseq,
+        // No value of Path has a line end that is no fold.
+        binding.path.join(&b"\n\n"[..]),
+        binding.instance.as_deref(),
+        binding.flow.transport.as_lower_str(),
+        binding.flow.address.to_string(),
+        i64::try_from(binding.flow.listener).unwrap_or(0),
+    ])?;
+    Ok(())
+}
+
+fn read(row: &Row<'_>, now: Time, today: Duration) -> rusqlite::Result<Option<Change>> {
+    let expires = Duration::from_millis(u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0));
+    let path: Vec<u8> = row.get(5)?;
+    let (transport, source): (String, String) = (row.get(7)?, row.get(8)?);
+    let listener = usize::try_from(row.get::<_, i64>(9)?).unwrap_or(usize::MAX);
+    let (Some(transport), Ok(address)) =
+        (Transport::from_bytes(transport.as_bytes()), source.parse::<SocketAddr>())
+    else {
+        return Ok(None);
+    };
+    let binding = Binding {
+        uri: row.get::<_, Vec<u8>>(1)?.into(),
+        expires: now + expires.saturating_sub(today),
+        call_id: row.get::<_, Vec<u8>>(3)?.into(),
+        cseq: row.get(4)?,
+        path: split_path(&path),
+        instance: row.get::<_, Option<Vec<u8>>>(6)?.map(Into::into),
+        // Connections do not outlive the process.
+        flow: Hop { listener, transport, address, connection: None },
+    };
+    Ok(Some(Change::Put { user: row.get(0)?, binding }))
+}
+
+fn split_path(mut bytes: &[u8]) -> Vec<Box<[u8]>> {
+    let mut values = Vec::new();
+    while !bytes.is_empty() {
+        let end = bytes.windows(2).position(|two| two == b"\n\n");
+        values.push(bytes[..end.unwrap_or(bytes.len())].into());
+        bytes = end.map_or(&[], |end| &bytes[end + 2..]);
+    }
+    values
+}
+
+fn is_reachable(change: &Change, listeners: usize) -> bool {
+    matches!(change, Change::Put { binding, .. } if binding.flow.listener < listeners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(uri: &str, seconds: u64) -> Binding {
+        Binding {
+            uri: uri.as_bytes().into(),
+            expires: Time::ZERO + Duration::from_secs(seconds),
+            call_id: b"c"[..].into(),
+            cseq: 7,
+            path: vec![b"<sip:a;lr>"[..].into(), b"<sip:b;lr>"[..].into()],
+            instance: Some(b"i"[..].into()),
+            flow: Hop {
+                listener: 1,
+                transport: Transport::Tcp,
+                address: "192.0.2.1:99".parse().unwrap(),
+                connection: None,
+            },
+        }
+    }
+
+    fn put(uri: &str, seconds: u64) -> Change {
+        Change::Put { user: "a@b".to_owned(), binding: binding(uri, seconds) }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_the_store_was_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bindings.db");
+        let changes = [put("sip:x", 100), put("sip:y", 100), put("sip:old", 0)];
+        let removal = Change::Remove { user: "a@b".to_owned(), uri: b"sip:y"[..].into() };
+        let mut store = Store::open(&path).unwrap();
+        store.write(Time::ZERO, &changes).unwrap();
+        store.write(Time::ZERO, &[removal]).unwrap();
+        drop(store);
+        let found = Store::open(&path).unwrap().load(Time::ZERO, 2).unwrap();
+        let [Change::Put { user, binding: loaded }] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(user, "a@b");
+        let left = loaded.expires.since(Time::ZERO);
+        assert!(left <= Duration::from_secs(100) && left > Duration::from_secs(90), "{left:?}");
+        let same = Binding { expires: loaded.expires, ..binding("sip:x", 100) };
+        assert_eq!(*loaded, same);
+    }
+
+    #[test]
+    fn bindings_of_listeners_that_are_gone_are_not_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("b.db")).unwrap();
+        store.write(Time::ZERO, &[put("sip:x", 100)]).unwrap();
+        assert!(store.load(Time::ZERO, 1).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! Transports as plug-ins: whatever carries messages implements [`Plugin`], and the loop knows nothing else of it.
+//!
+//! Each plug-in has a place in the configuration's order; its tokens in the poll, and the numbers of its connections, begin
+//! with that place ([`Place`]). Invariant: a message handed to [`Plugin::send`] is sent, or its failure reported once.
+
+mod tcp;
+mod udp;
+
+pub(crate) use tcp::Tcp;
+pub(crate) use udp::Udp;
+
+use base::Time;
+use bytes::Bytes;
+use mio::Token;
+use sip::proxy::Outgoing;
+use sip::{ConnectionId, Hop};
+
+/// Bits of a token or connection number below the plug-in's place.
+const PLACE_SHIFT: u32 = 48;
+
+/// A plug-in's place among the listeners.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(pub(crate) usize);
+
+impl Place {
+    /// The plug-in's token of this number.
+    pub(crate) fn token(self, number: usize) -> Token {
+        Token((self.0 << PLACE_SHIFT) | number)
+    }
+
+    /// Whose token this is, and its number there.
+    pub(crate) fn of_token(token: Token) -> (Place, usize) {
+        (Place(token.0 >> PLACE_SHIFT), token.0 & ((1 << PLACE_SHIFT) - 1))
+    }
+
+    /// The plug-in's connection of this number.
+    pub(crate) fn connection(self, number: usize) -> ConnectionId {
+        ConnectionId(self.token(number).0 as u64)
+    }
+
+    /// The number of one of the plug-in's own connections.
+    pub(crate) fn number_of(self, connection: ConnectionId) -> Option<usize> {
+        let (place, number) = Place::of_token(Token(usize::try_from(connection.0).ok()?));
+        (place == self).then_some(number)
+    }
+}
+
+/// What plug-ins bring in.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    /// Messages, and how they came.
+    pub(crate) messages: Vec<(Hop, Bytes)>,
+    /// What [`Outgoing::on_failure`] said of messages that could not be sent.
+    pub(crate) failures: Vec<u64>,
+}
+
+/// One transport at one address.
+pub(crate) trait Plugin {
+    /// One of its tokens is ready.
+    fn handle_ready(&mut self, now: Time, number: usize, inbox: &mut Inbox);
+
+    /// Sends a message, now or when its connection is there.
+    fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox);
+
+    /// Time has come to [`Plugin::next_timeout`].
+    fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox);
+
+    /// When to call [`Plugin::handle_timeout`]; at once while more is to be read than one turn takes.
+    fn next_timeout(&self) -> Time;
+}

@@ -1,0 +1,293 @@
+//! SIP over TCP (RFC 3261 section 18): connections are kept and used both ways.
+//!
+//! A message for a connection that is gone goes by another one to the same address, which is opened if there is none.
+//! Invariants: no more than the configured number of connections; no connection has more than [`UNSENT_MAX`] bytes waiting; one
+//! that does not come about is given up after [`CONNECT_TIMEOUT`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+use bytes::{Buf, Bytes};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry};
+use sip::proxy::Outgoing;
+use sip::{Framer, Hop, Limits, Transport};
+
+use super::{Inbox, Place, Plugin};
+
+/// Bytes that may wait for one connection.
+const UNSENT_MAX: usize = 1 << 20;
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes read off one connection in one turn at most.
+const READ_PER_TURN: usize = 256 * 1024;
+
+/// A listener with its connections.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    place: Place,
+    address: SocketAddr,
+    listener: TcpListener,
+    registry: Registry,
+    limits: Limits,
+    connections_max: usize,
+    /// By number; 0 is the listener.
+    connections: BTreeMap<usize, Connection>,
+    by_address: BTreeMap<SocketAddr, usize>,
+    next_number: usize,
+    buffer: Box<[u8]>,
+    /// Connections with more to read than a turn took.
+    unread: VecDeque<usize>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    framer: Framer,
+    unsent: VecDeque<(Bytes, Option<u64>)>,
+    unsent_bytes: usize,
+    /// Until when it has to be there; `None`: it is.
+    connecting: Option<Time>,
+}
+
+impl Tcp {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the address is not ours, or taken.
+    pub(crate) fn open(
+        place: Place,
+        address: SocketAddr,
+        limits: Limits,
+        connections_max: usize,
+        registry: &Registry,
+    ) -> io::Result<Tcp> {
+        let mut listener = TcpListener::bind(address)?;
+        registry.register(&mut listener, place.token(0), Interest::READABLE)?;
+        Ok(Tcp {
+            place,
+            address,
+            listener,
+            registry: registry.try_clone()?,
+            limits,
+            connections_max,
+            connections: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            next_number: 1,
+            buffer: vec![0; 64 * 1024].into(),
+            unread: VecDeque::new(),
+        })
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                // Beyond the limit a connection is closed at once: the client sees it and tries elsewhere.
+                Ok(_) if self.connections.len() >= self.connections_max => {
+                    tracing::warn!(
+                        limit = self.connections_max,
+                        "a TCP connection was refused: limits.connections"
+                    );
+                }
+                Ok((stream, peer)) => drop(self.add(stream, peer, None)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        mut stream: TcpStream,
+        peer: SocketAddr,
+        connecting: Option<Time>,
+    ) -> io::Result<usize> {
+        let _ = stream.set_nodelay(true);
+        let number = self.next_number;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.registry.register(&mut stream, self.place.token(number), interest)?;
+        self.next_number += 1;
+        let framer = Framer::new(self.limits);
+        let connection =
+            Connection { stream, peer, framer, unsent: VecDeque::new(), unsent_bytes: 0, connecting };
+        self.connections.insert(number, connection);
+        self.by_address.insert(peer, number);
+        Ok(number)
+    }
+
+    /// From our own address, so that the peer sees whom Via names.
+    fn connect(&mut self, now: Time, peer: SocketAddr) -> io::Result<usize> {
+        if self.connections.len() >= self.connections_max {
+            return Err(io::Error::other("limits.connections"));
+        }
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(peer),
+            socket2::Type::STREAM.nonblocking().cloexec(),
+            Some(socket2::Protocol::TCP),
+        )?;
+        socket.bind(&SocketAddr::new(self.address.ip(), 0).into())?;
+        match socket.connect(&peer.into()) {
+            Err(error) if !is_in_progress(&error) => Err(error),
+            _ => self.add(TcpStream::from_std(socket.into()), peer, Some(now + CONNECT_TIMEOUT)),
+        }
+    }
+
+    /// The connection that a message belongs to, or one to the same address.
+    fn connection_for(&mut self, now: Time, hop: &Hop) -> io::Result<usize> {
+        let own = hop.connection.and_then(|connection| self.place.number_of(connection));
+        let own = own.filter(|number| self.connections.contains_key(number));
+        match own.or_else(|| self.by_address.get(&hop.address).copied()) {
+            Some(number) => Ok(number),
+            None => self.connect(now, hop.address),
+        }
+    }
+
+    fn close(&mut self, number: usize, inbox: &mut Inbox) {
+        let Some(mut connection) = self.connections.remove(&number) else { return };
+        let _ = self.registry.deregister(&mut connection.stream);
+        if self.by_address.get(&connection.peer) == Some(&number) {
+            self.by_address.remove(&connection.peer);
+        }
+        inbox.failures.extend(connection.unsent.iter().filter_map(|(_, on_failure)| *on_failure));
+    }
+
+    fn write(&mut self, number: usize, inbox: &mut Inbox) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if connection.flush().is_err() {
+            self.close(number, inbox);
+        }
+    }
+
+    fn read(&mut self, number: usize, inbox: &mut Inbox) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let hop = Hop {
+            listener: self.place.0,
+            transport: Transport::Tcp,
+            address: connection.peer,
+            connection: Some(self.place.connection(number)),
+        };
+        match connection.read(&mut self.buffer, |message| inbox.messages.push((hop, message))) {
+            Ok(true) => self.unread.push_back(number),
+            Ok(false) => {}
+            Err(error) => {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    tracing::warn!(peer = %hop.address, %error, "a TCP connection was closed");
+                }
+                self.close(number, inbox);
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn flush(&mut self) -> io::Result<()> {
+        while let Some((bytes, _)) = self.unsent.front_mut() {
+            match self.stream.write(bytes) {
+                Ok(written) => {
+                    self.connecting = None;
+                    self.unsent_bytes -= written;
+                    bytes.advance(written);
+                    if bytes.is_empty() {
+                        self.unsent.pop_front();
+                    }
+                }
+                Err(error) if is_in_progress(&error) || error.kind() == io::ErrorKind::NotConnected => {
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all there is up to a turn's part; whether there may be more. An error ends the connection, and so does its end.
+    fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(Bytes)) -> io::Result<bool> {
+        let mut total = 0;
+        while total < READ_PER_TURN {
+            let length = match self.stream.read(buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_in_progress(&error) || error.kind() == io::ErrorKind::NotConnected => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            };
+            total += length;
+            self.framer.push(&buffer[..length]);
+            self.take_messages(&mut take)?;
+        }
+        Ok(true)
+    }
+
+    fn take_messages(&mut self, take: &mut impl FnMut(Bytes)) -> io::Result<()> {
+        loop {
+            if self.framer.take_ping() {
+                // "the server … sends back a single CRLF" (RFC 5626 section 4.4.1); a full socket needs no pong.
+                let _ = self.stream.write(b"\r\n");
+                continue;
+            }
+            match self.framer.next_message() {
+                Ok(Some(message)) => take(message),
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            }
+        }
+    }
+}
+
+fn is_in_progress(error: &io::Error) -> bool {
+    // EINPROGRESS of connect(2) has no kind of its own.
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(115)
+}
+
+impl Plugin for Tcp {
+    fn handle_ready(&mut self, _: Time, number: usize, inbox: &mut Inbox) {
+        if number == 0 {
+            self.accept();
+            return;
+        }
+        self.write(number, inbox);
+        self.read(number, inbox);
+    }
+
+    fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
+        let Ok(number) = self.connection_for(now, &message.hop) else {
+            inbox.failures.extend(message.on_failure);
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if connection.unsent_bytes + message.bytes.len() > UNSENT_MAX {
+            inbox.failures.extend(message.on_failure);
+            return;
+        }
+        connection.unsent_bytes += message.bytes.len();
+        connection.unsent.push_back((message.bytes, message.on_failure));
+        self.write(number, inbox);
+    }
+
+    fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox) {
+        for number in std::mem::take(&mut self.unread) {
+            self.read(number, inbox);
+        }
+        let is_late = |connection: &Connection| connection.connecting.is_some_and(|until| until <= now);
+        let late: Vec<_> =
+            self.connections.iter().filter(|(_, connection)| is_late(connection)).map(|(n, _)| *n).collect();
+        for number in late {
+            self.close(number, inbox);
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        if !self.unread.is_empty() {
+            return Time::ZERO;
+        }
+        let waits = self.connections.values().filter_map(|connection| connection.connecting);
+        waits.min().unwrap_or(Time::NEVER)
+    }
+}
