@@ -109,6 +109,11 @@ impl Outlets {
         Ok(())
     }
 
+    /// The poll that is told of arrivals, with their token.
+    pub(crate) fn poll(&self) -> Option<&(Registry, Token)> {
+        self.poll.as_ref()
+    }
+
     /// Notes that the outlet took packets.
     pub(crate) fn on_sent(&mut self, outlet: Outlet) {
         self.watch_for_writing(outlet, false);

@@ -20,6 +20,7 @@ use crate::cut::{Cutter, Way};
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::gso::{self, Refusals};
 use crate::inbound::{open_datagram, open_error};
+use crate::inlets::Inlets;
 use crate::options;
 use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
@@ -81,8 +82,17 @@ pub(crate) struct Socket {
     slots: Vec<Slot>,
     refusals: Refusals,
     cutter: Cutter,
+    /// Sockets for peers that send much, where that is wanted.
+    inlets: Option<Inlets>,
     errors_waiting: bool,
     counters: Counters,
+}
+
+/// Which of the sockets that receive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Main,
+    Inlet(usize),
 }
 
 impl Socket {
@@ -107,7 +117,13 @@ impl Socket {
         let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
         let outlets = Outlets::new(socket, kind, port);
         let (refusals, cutter, counters) = Default::default();
-        Ok(Socket { outlets, kind, is_v4, slots, refusals, cutter, errors_waiting: false, counters })
+        let (inlets, errors_waiting) = (None, false);
+        Ok(Socket { outlets, kind, is_v4, slots, refusals, cutter, inlets, errors_waiting, counters })
+    }
+
+    /// Gives peers that send much sockets of their own from now on.
+    pub(crate) fn open_inlets(&mut self) {
+        self.inlets.get_or_insert_default();
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -294,9 +310,51 @@ impl Socket {
         self.outlets.close_gone();
     }
 
-    /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams, cut into SCTP packets.
+    /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams of each socket, cut into SCTP packets.
     pub(crate) fn recv(
         &mut self,
+        patience: Patience,
+        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+    ) -> io::Result<Received> {
+        let mut received = self.recv_from(Source::Main, patience, f)?;
+        if self.inlets.is_some() {
+            let main_is_empty = !received.more;
+            self.recv_from_inlets(main_is_empty, &mut received, f);
+        }
+        Ok(received)
+    }
+
+    fn recv_from_inlets(
+        &mut self,
+        main_is_empty: bool,
+        received: &mut Received,
+        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+    ) {
+        for n in (0..self.inlets.as_ref().map_or(0, Inlets::len)).rev() {
+            if self.inlets.as_mut().is_some_and(|inlets| inlets.is_next(n, main_is_empty)) {
+                match self.recv_from(Source::Inlet(n), Patience::None, f) {
+                    Ok(more) => received.join(more),
+                    // The main socket gets what it would have.
+                    Err(_) => self.inlets.iter_mut().for_each(|inlets| inlets.close(n)),
+                }
+            }
+        }
+        if let Some(inlets) = &mut self.inlets {
+            let (main, port) = (self.outlets.main(), self.outlets.port());
+            self.counters.inlets += u64::from(inlets.open_for_leader(main, port, self.outlets.poll()));
+        }
+    }
+
+    fn source(&self, source: Source) -> Option<BorrowedFd<'_>> {
+        match source {
+            Source::Main => Some(self.outlets.main()),
+            Source::Inlet(n) => self.inlets.as_ref().and_then(|inlets| inlets.fd(n)),
+        }
+    }
+
+    fn recv_from(
+        &mut self,
+        source: Source,
         mut patience: Patience,
         f: &mut impl FnMut(&Route, Ecn, &[u8]),
     ) -> io::Result<Received> {
@@ -305,9 +363,12 @@ impl Socket {
         for _ in 0..DATAGRAMS_PER_RECV / SLOTS {
             self.counters.recv_calls += 1;
             let patience = std::mem::replace(&mut patience, Patience::None);
-            match sys::recv_many(self.outlets.main(), &mut self.slots, patience) {
+            let mut slots = std::mem::take(&mut self.slots);
+            let outcome = self.source(source).map_or(Ok(0), |fd| sys::recv_many(fd, &mut slots, patience));
+            self.slots = slots;
+            match outcome {
                 Ok(filled) => {
-                    self.deliver(filled, &mut received, f);
+                    self.deliver(source, filled, &mut received, f);
                     if filled < SLOTS {
                         received.errors_waiting = self.errors_waiting;
                         return Ok(received);
@@ -329,7 +390,13 @@ impl Socket {
         Ok(received)
     }
 
-    fn deliver(&mut self, filled: usize, received: &mut Received, f: &mut impl FnMut(&Route, Ecn, &[u8])) {
+    fn deliver(
+        &mut self,
+        source: Source,
+        filled: usize,
+        received: &mut Received,
+        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+    ) {
         for slot in &self.slots[..filled] {
             let Some((route, meta, data)) = open_datagram(self.kind, self.is_v4, slot) else {
                 self.counters.discarded += 1;
@@ -341,6 +408,11 @@ impl Socket {
             self.counters.packets_received += packets as u64;
             self.counters.bytes_received += data.len() as u64;
             received.packets += packets;
+            if source == Source::Main
+                && let Some(inlets) = &mut self.inlets
+            {
+                inlets.note(&route);
+            }
             for packet in data.chunks(segment_size) {
                 f(&route, meta.ecn, packet);
             }
@@ -352,10 +424,18 @@ impl Socket {
         if !self.errors_waiting {
             return false;
         }
+        let inlets = self.inlets.as_ref().map_or(0, Inlets::len);
+        let sources = std::iter::once(Source::Main).chain((0..inlets).map(Source::Inlet));
+        self.errors_waiting = sources.fold(false, |more, source| self.take_errors_of(source, f) | more);
+        self.errors_waiting
+    }
+
+    fn take_errors_of(&mut self, source: Source, f: &mut impl FnMut(&PathError<'_>)) -> bool {
         for _ in 0..ERRORS_PER_CALL {
-            let slot = &mut self.slots[0];
-            if sys::recv_error(self.outlets.main(), slot).is_err() {
-                self.errors_waiting = false;
+            let mut slots = std::mem::take(&mut self.slots);
+            let outcome = self.source(source).map(|fd| sys::recv_error(fd, &mut slots[0]));
+            self.slots = slots;
+            if !matches!(outcome, Some(Ok(()))) {
                 return false;
             }
             if let Some(error) = open_error(self.kind, &self.slots[0]) {

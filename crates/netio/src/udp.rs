@@ -9,7 +9,7 @@ use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::gso;
 use crate::pair::Pair;
-use crate::socket::{Kind, Received, Sharing};
+use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::train::Train;
 
 /// The port of SCTP in UDP (RFC 6951 section 5.1).
@@ -49,6 +49,14 @@ impl UdpCarrier {
             first.pair.sockets().for_each(|socket| socket.steer(count));
         }
         Ok(carriers)
+    }
+
+    /// Receives from peers that send much by sockets of their own from now on, up to [`INLETS_MAX`](crate::INLETS_MAX) for each
+    /// family, for which the kernel remembers the route of what arrives. They are watched by the poll that watches the
+    /// carrier; [`Carriers::recv_waiting`](crate::Carriers::recv_waiting) does not wait for them. One whose
+    /// peer has gone silent stays until others need its place.
+    pub fn open_inlets(&mut self) {
+        self.pair.sockets().for_each(Socket::open_inlets);
     }
 
     /// The bytes that go into one system call at most, for packets of `segment_size` bytes: up to 64 packets

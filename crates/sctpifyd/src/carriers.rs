@@ -279,8 +279,11 @@ impl<T> Wanted<T> {
 }
 
 fn open_udp(port: u16) -> Result<UdpCarrier> {
-    UdpCarrier::bind(port)
-        .with_context(|| format!("cannot open UDP port {port} for SCTP in UDP: see setting udp_port"))
+    let bound = UdpCarrier::bind(port);
+    let mut udp = bound
+        .with_context(|| format!("cannot open UDP port {port} for SCTP in UDP: see setting udp_port"))?;
+    udp.open_inlets();
+    Ok(udp)
 }
 
 /// The raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.

@@ -161,6 +161,12 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &interface_register(name));
     }
 
+    /// Goes on only with packets that did not come in by `name`.
+    pub(super) fn came_in_not_by(&mut self, name: &str) {
+        self.load(Meta::InInterface);
+        self.compare(Comparison::NotEqual, &interface_register(name));
+    }
+
     /// Goes on only with packets that do not go out by `name`.
     pub(super) fn goes_out_not_by(&mut self, name: &str) {
         self.load(Meta::OutInterface);

@@ -112,12 +112,14 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
+    // Whatever comes to the host meets this chain: for what is not ours it ends with the first rule.
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
-        rule.came_in_by(&config.host_interface);
-        rule.set_shim_mark(config.marks);
+        rule.came_in_not_by(&config.host_interface);
+        rule.accept();
     });
+    add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| rule.set_shim_mark(config.marks));
     for set in [&SERVED4, &SERVED6] {
-        add_rule(&mut batch, SERVED_RULE_PART, PRE_CHAIN.name, |rule| serve_rule(rule, set, config));
+        add_rule(&mut batch, SERVED_RULE_PART, PRE_CHAIN.name, |rule| serve_rule(rule, set));
     }
     if config.encloses {
         add_denials(&mut batch, config.marks);
@@ -187,8 +189,7 @@ fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
 }
 
 /// Adds the answers to a SYN from the private namespace to the set; a full set changes nothing.
-fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
-    rule.came_in_by(&config.host_interface);
+fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet) {
     rule.is_family(set.family);
     rule.is_tcp();
     rule.is_first_syn();
