@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// A stateful SIP proxy and registrar over UDP and TCP
+/// A stateful SIP proxy and registrar over UDP, TCP and SCTP
 ///
-/// Registers users of its domains, and forwards requests to them and among proxies. Runs in the foreground until SIGTERM
-/// or SIGINT.
+/// Registers users of its domains, and forwards requests to them and among proxies. Over SCTP (RFC 4168) it uses the
+/// project's own stack; over IP protocol 132 that takes root (CAP_NET_RAW), in UDP it does not. Runs in the foreground until
+/// SIGTERM or SIGINT.
 ///
 /// Exit status: 0 stopped, 1 refused or failed, 2 wrong usage.
 #[derive(Parser, Debug)]

@@ -3,7 +3,7 @@
 //! Unknown keys are errors. Begin with [`Config::read`].
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +23,59 @@ pub(crate) struct Config {
     pub(crate) store: Option<PathBuf>,
     /// Connections of one transport at most.
     pub(crate) connections: usize,
+    /// Of SCTP.
+    pub(crate) sctp: SctpConfig,
+}
+
+/// The table `[sctp]`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SctpConfig {
+    /// What carries associations.
+    pub(crate) carrier: SctpCarrier,
+    /// Our UDP port of RFC 6951.
+    pub(crate) udp_port: u16,
+    /// The peers' UDP port.
+    pub(crate) peer_udp_port: u16,
+    /// Our addresses, beside that of the listener, that associations may use.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Streams to ask for.
+    pub(crate) streams: u16,
+    /// What keeps its order.
+    pub(crate) order: SctpOrder,
+}
+
+/// What carries SCTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SctpCarrier {
+    /// IP protocol 132.
+    Ip,
+    /// UDP.
+    Udp,
+}
+
+/// Which messages arrive in the order they were sent in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SctpOrder {
+    /// Those of one dialog, which share a stream.
+    Dialog,
+    /// None: all go unordered on stream 0, as RFC 4168 section 5.1 recommends.
+    None,
+}
+
+impl Default for SctpConfig {
+    fn default() -> SctpConfig {
+        SctpConfig {
+            carrier: SctpCarrier::Ip,
+            udp_port: netio::SCTP_OVER_UDP_PORT,
+            peer_udp_port: netio::SCTP_OVER_UDP_PORT,
+            addresses: Vec::new(),
+            streams: 64,
+            order: SctpOrder::Dialog,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -41,6 +94,8 @@ struct File {
     limits: Bounds,
     #[serde(default)]
     timers: T1,
+    #[serde(default)]
+    sctp: SctpConfig,
 }
 
 #[derive(Deserialize)]
@@ -170,6 +225,7 @@ impl File {
         if !authentication.as_ref().is_none_or(realm_is_plain) {
             return Err(("authentication.realm", "must not have quotes or control characters".to_owned()));
         }
+        check_sctp(&self.sctp)?;
         let proxy = ProxyConfig {
             listeners: listeners(&self.listen)?,
             next_hops: next_hops(&self.next_hop, &domains)?,
@@ -181,7 +237,7 @@ impl File {
             location: sip::LocationLimits { contacts: self.limits.contacts, users: self.limits.users },
             limits: self.limits.check()?,
         };
-        Ok(Config { proxy, store: self.store, connections: self.limits.connections })
+        Ok(Config { proxy, store: self.store, connections: self.limits.connections, sctp: self.sctp })
     }
 }
 
@@ -198,6 +254,10 @@ fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
             return Err(("listen", format!("{name} {address} is there twice")));
         }
         found.push(listener);
+    }
+    if found.iter().filter(|listener| listener.transport == Transport::Sctp).count() > 1 {
+        let problem = "sctp is there twice: listen once, and name our other addresses in sctp.addresses";
+        return Err(("listen", problem.to_owned()));
     }
     if found.is_empty() {
         let problem = "is missing: add [[listen]] with transport = \"udp\" and address = \"192.0.2.1:5060\"";
@@ -225,9 +285,8 @@ fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
 }
 
 fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {
-    let served = [Transport::Udp, Transport::Tcp];
-    let known = served.into_iter().find(|transport| transport.as_lower_str() == name);
-    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp or tcp")))
+    let known = Transport::ALL.into_iter().find(|transport| transport.as_lower_str() == name);
+    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp, tcp or sctp")))
 }
 
 fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
@@ -236,6 +295,20 @@ fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
         return Err((key, format!("`{name}` is no domain: use letters, digits, `-` and `.`")));
     }
     Ok(name.to_ascii_lowercase())
+}
+
+fn check_sctp(sctp: &SctpConfig) -> Result<(), Wrong> {
+    let ports = [("sctp.udp_port", sctp.udp_port), ("sctp.peer_udp_port", sctp.peer_udp_port)];
+    if let Some((key, _)) = ports.into_iter().find(|(_, port)| *port == 0) {
+        return Err((key, "must be 1 to 65535".to_owned()));
+    }
+    if let Some(address) = sctp.addresses.iter().find(|address| address.is_unspecified()) {
+        return Err(("sctp.addresses", format!("{address} is no address of this host: name each one")));
+    }
+    if sctp.streams == 0 {
+        return Err(("sctp.streams", "must be 1 to 65535".to_owned()));
+    }
+    Ok(())
 }
 
 impl Registration {
@@ -311,7 +384,7 @@ mod tests {
             ("domains = [\"a b\"]", "sip.toml: domains: `a b` is no domain"),
             (
                 "[[listen]]\ntransport = \"tls\"\naddress = \"127.0.0.1:1\"",
-                "`tls` is no transport: say udp or tcp",
+                "`tls` is no transport: say udp, tcp or sctp",
             ),
             (
                 "[[listen]]\naddress = \"0.0.0.0:5060\"",
@@ -320,6 +393,8 @@ mod tests {
             ("[registration]\nmin_s = 9\ndefault_s = 8", "registration: must have 0 < min_s <= default_s"),
             ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
             ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
+            ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),
+            ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is no address of this host"),
         ] {
             let text = if text.starts_with("domains") { text.to_owned() } else { format!("{LEAST}{text}\n") };
             let error = parse(&text).unwrap_err();

@@ -43,6 +43,9 @@ pub enum SipError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// The kernel's own SCTP would answer in our place.
+    #[error("{0}; or say carrier = \"udp\" in [sctp]")]
+    KernelSctp(String),
     /// The store of bindings.
     #[error("store {path}: {source}; `store` in the configuration says where it is")]
     Store {

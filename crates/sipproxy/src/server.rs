@@ -11,25 +11,31 @@ use sip::Transport;
 use sip::proxy::{Listener, Output, Proxy};
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, SctpCarrier};
 use crate::error::SipError;
 use crate::store::Store;
-use crate::transport::{Inbox, Place, Plugin, Tcp, Udp};
+use crate::transport::{Inbox, Place, Plugin, Sctp, Tcp, Udp};
 
 /// The token of the signals: no plug-in's.
 const SIGNALS: Token = Token(usize::MAX);
-/// Times that sending may fail over to another branch in one turn.
+/// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
 const ROUNDS_MAX: usize = 64;
+
+/// How long peers may take to take leave.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A running proxy.
 pub(crate) struct Server {
     clock: Clock,
     poll: Poll,
-    signals: UnixStream,
+    /// Readable from the first signal on.
+    _signals: UnixStream,
     proxy: Proxy,
     store: Option<Store>,
     plugins: Vec<Box<dyn Plugin>>,
     inbox: Inbox,
+    /// Until when the end may take, once the program was told to stop.
+    stop_at: Option<Time>,
 }
 
 impl Server {
@@ -56,7 +62,16 @@ impl Server {
             found.iter().for_each(|change| proxy.restore(change));
             tracing::info!(bindings = found.len(), "bindings restored");
         }
-        Ok(Server { clock, poll, signals, proxy, store, plugins, inbox: Inbox::default() })
+        Ok(Server {
+            clock,
+            poll,
+            _signals: signals,
+            proxy,
+            store,
+            plugins,
+            inbox: Inbox::default(),
+            stop_at: None,
+        })
     }
 
     /// Runs until SIGTERM or SIGINT.
@@ -76,7 +91,8 @@ impl Server {
             let now = self.clock.now();
             for event in &ready {
                 if event.token() == SIGNALS {
-                    return self.stop();
+                    self.begin_stop(now);
+                    continue;
                 }
                 let (place, number) = Place::of_token(event.token());
                 if let Some(plugin) = self.plugins.get_mut(place.0) {
@@ -84,18 +100,32 @@ impl Server {
                 }
             }
             self.turn(now)?;
+            if self.may_end(now) {
+                tracing::info!(counters = ?self.proxy.counters(), "stopped");
+                return Ok(());
+            }
         }
     }
 
-    fn stop(self) -> Result<(), SipError> {
-        let counters = self.proxy.counters();
-        tracing::info!(?counters, signals = ?self.signals, "stopped");
-        Ok(())
+    /// SIGTERM or SIGINT has come: peers are told, as far as transports can.
+    fn begin_stop(&mut self, now: Time) {
+        if self.stop_at.is_none() {
+            self.stop_at = Some(now + STOP_LIMIT);
+            self.plugins.iter_mut().for_each(|plugin| plugin.begin_close(now));
+        }
+    }
+
+    fn may_end(&self, now: Time) -> bool {
+        self.stop_at.is_some_and(|until| until <= now || self.plugins.iter().all(|plugin| plugin.is_closed()))
     }
 
     fn next_timeout(&self) -> Time {
+        if !(self.inbox.failures.is_empty() && self.inbox.messages.is_empty()) {
+            return Time::ZERO;
+        }
         let plugins = self.plugins.iter().map(|plugin| plugin.next_timeout());
-        plugins.chain([self.proxy.next_timeout()]).min().unwrap_or(Time::NEVER)
+        let own = [self.proxy.next_timeout(), self.stop_at.unwrap_or(Time::NEVER)];
+        plugins.chain(own).min().unwrap_or(Time::NEVER)
     }
 
     /// Timers, then messages, then what comes of them.
@@ -106,16 +136,19 @@ impl Server {
             }
         }
         self.proxy.handle_timeout(now);
-        for (hop, bytes) in self.inbox.messages.drain(..) {
-            self.proxy.handle_message(now, hop, bytes);
-        }
         for _ in 0..ROUNDS_MAX {
-            self.deliver(now)?;
-            if self.inbox.failures.is_empty() {
-                break;
+            for (hop, bytes) in std::mem::take(&mut self.inbox.messages) {
+                self.proxy.handle_message(now, hop, bytes);
             }
             for failure in std::mem::take(&mut self.inbox.failures) {
                 self.proxy.handle_send_failure(now, failure);
+            }
+            self.deliver(now)?;
+            for plugin in &mut self.plugins {
+                plugin.finish_turn(now, &mut self.inbox);
+            }
+            if self.inbox.failures.is_empty() && self.inbox.messages.is_empty() {
+                break;
             }
         }
         Ok(())
@@ -153,7 +186,12 @@ fn open_plugin(
         Transport::Udp => Udp::open(place, address, registry).map(|udp| Box::new(udp) as _),
         Transport::Tcp => Tcp::open(place, address, config.proxy.messages, config.connections, registry)
             .map(|tcp| Box::new(tcp) as _),
-        Transport::Sctp => Err(io::ErrorKind::Unsupported.into()),
+        Transport::Sctp => {
+            if let Some(found) = netio::kernel_sctp().filter(|_| config.sctp.carrier == SctpCarrier::Ip) {
+                return Err(SipError::KernelSctp(found.to_string()));
+            }
+            Sctp::open(place, address, config, registry).map(|sctp| Box::new(sctp) as _)
+        }
     };
     let transport = listener.transport.as_lower_str();
     opened.map_err(|source| SipError::Listen { transport, address, source })

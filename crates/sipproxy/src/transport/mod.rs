@@ -3,9 +3,12 @@
 //! Each plug-in has a place in the configuration's order; its tokens in the poll, and the numbers of its connections, begin
 //! with that place ([`Place`]). Invariant: a message handed to [`Plugin::send`] is sent, or its failure reported once.
 
+mod sctp;
+mod sctp_host;
 mod tcp;
 mod udp;
 
+pub(crate) use sctp::Sctp;
 pub(crate) use tcp::Tcp;
 pub(crate) use udp::Udp;
 
@@ -61,6 +64,15 @@ pub(crate) trait Plugin {
 
     /// Sends a message, now or when its connection is there.
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox);
+
+    /// All messages of this turn were handed over.
+    fn finish_turn(&mut self, now: Time, inbox: &mut Inbox);
+
+    /// The program ends: says so to peers, where the transport has a word for it.
+    fn begin_close(&mut self, now: Time);
+
+    /// Whether nothing is left to be sent, and peers know that it ends.
+    fn is_closed(&self) -> bool;
 
     /// Time has come to [`Plugin::next_timeout`].
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox);

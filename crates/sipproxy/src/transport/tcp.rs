@@ -271,6 +271,14 @@ impl Plugin for Tcp {
         self.write(number, inbox);
     }
 
+    fn finish_turn(&mut self, _: Time, _: &mut Inbox) {}
+
+    fn begin_close(&mut self, _: Time) {}
+
+    fn is_closed(&self) -> bool {
+        self.connections.values().all(|connection| connection.unsent.is_empty())
+    }
+
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox) {
         for number in std::mem::take(&mut self.unread) {
             self.read(number, inbox);

@@ -70,6 +70,14 @@ impl Plugin for Udp {
         }
     }
 
+    fn finish_turn(&mut self, _: Time, _: &mut Inbox) {}
+
+    fn begin_close(&mut self, _: Time) {}
+
+    fn is_closed(&self) -> bool {
+        true
+    }
+
     fn handle_timeout(&mut self, _: Time, inbox: &mut Inbox) {
         if self.has_more {
             self.receive(inbox);

@@ -1,20 +1,23 @@
-//! The proxy judged by others' programs: SIPp and sipsak, in a network namespace.
+//! The proxy judged by others' programs: SIPp, sipsak and tshark, in network namespaces.
 
 #![forbid(unsafe_code)]
 
+mod association;
 mod world;
 
 use nix::sys::signal::Signal;
-use world::{LISTEN_TCP, LISTEN_UDP, World};
+use testbed::Lab;
+use world::Site;
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn sipsak_registers_and_unregisters_by_udp_and_tcp() {
-    let world = World::new();
-    let _proxy = world.proxy("a", &[LISTEN_UDP, LISTEN_TCP]);
+    let lab = Lab::new().unwrap();
+    let site = Site::alone(&lab);
+    let _proxy = site.proxy(&[site.listen("udp"), site.listen("tcp")]);
     for transport in ["udp", "tcp"] {
-        let said =
-            world.sipsak(&["-E", transport, "-i", "-v", "-U", "-C", "sip:alice@127.0.0.1:6666", "-x", "120"]);
+        let contact = ["-C", "sip:alice@127.0.0.1:6666", "-x", "120"];
+        let said = site.sipsak(&[&["-E", transport, "-i", "-v", "-U"], &contact[..]].concat());
         assert!(said.contains("All usrloc tests completed successful"), "{transport}: {said}");
     }
 }
@@ -22,34 +25,37 @@ fn sipsak_registers_and_unregisters_by_udp_and_tcp() {
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn a_proxy_asked_for_itself_says_what_it_can_do() {
-    let world = World::new();
-    let _proxy = world.proxy("a", &[LISTEN_UDP]);
-    let said = world.sipsak(&["-v"]);
+    let lab = Lab::new().unwrap();
+    let site = Site::alone(&lab);
+    let _proxy = site.proxy(&[site.listen("udp")]);
+    let said = site.sipsak(&["-v"]);
     assert!(said.contains("Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER"), "{said}");
 }
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn calls_go_through_by_udp_by_tcp_and_from_one_to_the_other() {
-    let world = World::new();
-    let _proxy = world.proxy("a", &[LISTEN_UDP, LISTEN_TCP]);
-    let _callees = [world.callee("udp"), world.callee("tcp")];
+    let lab = Lab::new().unwrap();
+    let site = Site::alone(&lab);
+    let _proxy = site.proxy(&[site.listen("udp"), site.listen("tcp")]);
+    let _callees = [site.callee("udp"), site.callee("tcp")];
     for (caller, callee) in [("udp", "udp"), ("tcp", "tcp"), ("udp", "tcp"), ("tcp", "udp")] {
         let user = format!("{caller}-{callee}");
-        world.register(&user, callee);
-        world.call(&user, caller, 200);
+        site.register(&user, callee);
+        site.call(&user, site.domain, caller, 200);
     }
 }
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn who_was_registered_before_the_proxy_was_killed_is_so_after_it() {
-    let world = World::new();
-    let _callee = world.callee("udp");
-    let proxy = world.proxy("a", &[LISTEN_UDP]);
-    world.register("bob", "udp");
+    let lab = Lab::new().unwrap();
+    let site = Site::alone(&lab);
+    let _callee = site.callee("udp");
+    let proxy = site.proxy(&[site.listen("udp")]);
+    site.register("bob", "udp");
     proxy.signal(Signal::SIGKILL).unwrap();
     proxy.stop();
-    let _proxy = world.proxy("a", &[LISTEN_UDP]);
-    world.call("bob", "udp", 10);
+    let _proxy = site.proxy(&[site.listen("udp")]);
+    site.call("bob", site.domain, "udp", 10);
 }

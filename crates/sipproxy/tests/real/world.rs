@@ -1,52 +1,71 @@
-//! A host with a proxy for example.com at 127.0.0.1:5060, and what calls by way of it.
+//! Hosts with a proxy each, and what calls by way of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use testbed::process::wait_for;
 use testbed::{Host, Lab, Process};
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Where those who answer calls listen.
 const CALLEE_PORT: &str = "6666";
 
-pub(crate) const LISTEN_UDP: &str = "[[listen]]\naddress = \"127.0.0.1:5060\"\n";
-pub(crate) const LISTEN_TCP: &str = "[[listen]]\ntransport = \"tcp\"\naddress = \"127.0.0.1:5060\"\n";
-
-pub(crate) struct World {
-    host: Host,
-    lab: Lab,
+/// A host with a proxy for one domain, at port 5060 of one of its addresses.
+pub(crate) struct Site {
+    pub(crate) host: Host,
+    dir: PathBuf,
+    pub(crate) address: String,
+    pub(crate) domain: &'static str,
 }
 
 fn scenario(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/real/scenarios", name].iter().collect()
 }
 
-impl World {
-    pub(crate) fn new() -> World {
-        let lab = Lab::new().unwrap();
-        World { host: lab.host("sip").unwrap(), lab }
+/// One listener, as the configuration has it.
+pub(crate) fn listen(transport: &str, address: &str) -> String {
+    format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n")
+}
+
+impl Site {
+    pub(crate) fn new(lab: &Lab, name: &str, address: &str, domain: &'static str) -> Site {
+        let dir: &Path = lab.dir();
+        Site { host: lab.host(name).unwrap(), dir: dir.to_owned(), address: address.to_owned(), domain }
     }
 
-    /// Starts a proxy with these listeners; its bindings are in a file of its name.
-    pub(crate) fn proxy(&self, name: &str, more: &[&str]) -> Process {
-        let path = self.lab.dir().join(format!("{name}.toml"));
-        let store = self.lab.dir().join(format!("{name}.db"));
-        let head = format!("domains = [\"example.com\"]\nstore = \"{}\"\n", store.display());
+    /// The only one of its lab, at a loopback address.
+    pub(crate) fn alone(lab: &Lab) -> Site {
+        Site::new(lab, "sip", "127.0.0.1", "example.com")
+    }
+
+    /// A listener at the site's address.
+    pub(crate) fn listen(&self, transport: &str) -> String {
+        listen(transport, &self.address)
+    }
+
+    /// Starts a proxy with these listeners; its bindings are in a file of its own.
+    pub(crate) fn proxy(&self, more: &[String]) -> Process {
+        let path = self.dir.join(format!("{}.toml", self.domain));
+        let store = self.dir.join(format!("{}.db", self.domain));
+        let head = format!("domains = [\"{}\"]\nstore = \"{}\"\n", self.domain, store.display());
         std::fs::write(&path, head + &more.concat()).unwrap();
         let mut command = self.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
         command.arg("--config").arg(&path);
-        let mut proxy = self.host.spawn(name, command).unwrap();
+        let mut proxy = self.host.spawn(self.domain, command).unwrap();
         proxy.wait_until("restored", LIMIT, |proxy| proxy.stderr().contains("bindings restored")).unwrap();
         proxy
     }
 
-    /// What sipsak says when it asks the proxy as alice.
+    fn proxy_address(&self) -> String {
+        format!("{}:5060", self.address)
+    }
+
+    /// What sipsak says when it asks the proxy, as alice if it is about a user.
     pub(crate) fn sipsak(&self, words: &[&str]) -> String {
-        let user = if words.contains(&"-U") { "sip:alice@127.0.0.1:5060" } else { "sip:127.0.0.1:5060" };
+        let user = if words.contains(&"-U") { "alice@" } else { "" };
         let mut command = self.host.command("sipsak");
-        command.args(words).args(["-s", user]);
+        command.args(words).args(["-s", &format!("sip:{user}{}", self.proxy_address())]);
         let finished = self.host.run("sipsak", command, LIMIT).unwrap();
         finished.stdout + &finished.stderr
     }
@@ -54,14 +73,15 @@ impl World {
     fn sipp(&self, name: &str, transport: &str, words: &[&str]) -> std::process::Command {
         let mut command = self.host.command("sipp");
         let kind = if transport == "tcp" { "t1" } else { "u1" };
-        command.arg("-sf").arg(scenario(name)).args(["-t", kind, "-i", "127.0.0.1", "-nostdin"]).args(words);
+        command.arg("-sf").arg(scenario(name)).args(["-t", kind, "-i", &self.address, "-nostdin"]);
+        command.args(["-key", "from", self.domain]).args(words);
         command
     }
 
     /// SIPp answers calls.
     pub(crate) fn callee(&self, transport: &str) -> Process {
-        let callee =
-            self.host.spawn("callee", self.sipp("answer.xml", transport, &["-p", CALLEE_PORT])).unwrap();
+        let command = self.sipp("answer.xml", transport, &["-p", CALLEE_PORT]);
+        let callee = self.host.spawn("callee", command).unwrap();
         let list = if transport == "tcp" { "-Hltn" } else { "-Hlun" };
         let is_up = || self.host.tool("ss", &[list]).unwrap().contains(CALLEE_PORT);
         assert!(wait_for(LIMIT, is_up), "SIPp listens");
@@ -70,19 +90,34 @@ impl World {
 
     /// SIPp registers a user at the callee of this transport.
     pub(crate) fn register(&self, user: &str, transport: &str) {
-        let contact = self.lab.dir().join("contact.csv");
+        let contact = self.dir.join(format!("{}-contact.csv", self.domain));
         std::fs::write(&contact, format!("SEQUENTIAL\n{CALLEE_PORT};{transport}\n")).unwrap();
-        let contact = contact.display().to_string();
-        let words = ["-p", "6667", "-s", user, "-inf", &contact, "-m", "1", "127.0.0.1:5060"];
+        let (contact, proxy) = (contact.display().to_string(), self.proxy_address());
+        let words = ["-p", "6667", "-s", user, "-inf", &contact, "-m", "1", &proxy];
         let command = self.sipp("register.xml", "udp", &words);
         self.host.run("register", command, LIMIT).unwrap().good().unwrap();
     }
 
-    /// SIPp calls a user so many times; all calls must succeed.
-    pub(crate) fn call(&self, user: &str, transport: &str, calls: u32) {
-        let calls = calls.to_string();
-        let words = ["-p", "6668", "-s", user, "-r", "100", "-m", &calls, "-timeout", "40", "127.0.0.1:5060"];
-        let command = self.sipp("call.xml", transport, &words);
+    /// SIPp that calls a user so many times, at this rate.
+    pub(crate) fn caller(
+        &self,
+        user: &str,
+        domain: &str,
+        transport: &str,
+        calls: u32,
+        rate: u32,
+    ) -> std::process::Command {
+        let (calls, rate, proxy) = (calls.to_string(), rate.to_string(), self.proxy_address());
+        let words = [
+            "-key", "to", domain, "-p", "6668", "-s", user, "-r", &rate, "-m", &calls, "-timeout", "50",
+            &proxy,
+        ];
+        self.sipp("call.xml", transport, &words)
+    }
+
+    /// The same, a hundred a second; all calls must succeed.
+    pub(crate) fn call(&self, user: &str, domain: &str, transport: &str, calls: u32) {
+        let command = self.caller(user, domain, transport, calls, 100);
         self.host.run("call", command, LIMIT).unwrap().good().unwrap();
     }
 }

@@ -1,0 +1,290 @@
+//! SIP over SCTP (RFC 4168): one message is one SCTP message; an association serves both ways and lives on.
+//!
+//! Our port is that of the listener in associations that we begin, too, so two proxies have one association, not one each
+//! way. Messages of a dialog share a stream and keep their order, those of others do not wait for them; with `order =
+//! "none"` all go unordered on stream 0. Invariants: no more associations than configured, and none has more than [`UNSENT_MAX`]
+//! bytes waiting here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use base::{Route, Time};
+use bytes::Bytes;
+use mio::Registry;
+use sctp::{
+    AbortCause, AssociationId, CloseReason, Connect, Event, Message, Ppid, SendError, SendOptions, StreamId,
+};
+use sip::proxy::Outgoing;
+use sip::{Hop, Transport};
+
+use super::sctp_host::{SctpHost, association_config, init_route};
+use super::{Inbox, Place, Plugin};
+use crate::config::{Config, SctpConfig, SctpOrder};
+
+/// Bytes that may wait for one association, beside its send buffer.
+const UNSENT_MAX: usize = 1 << 20;
+
+/// The listener with its associations.
+pub(crate) struct Sctp {
+    place: Place,
+    address: SocketAddr,
+    local_addresses: Vec<IpAddr>,
+    config: SctpConfig,
+    associations_max: usize,
+    host: SctpHost,
+    associations: BTreeMap<usize, Association>,
+    numbers: BTreeMap<AssociationId, usize>,
+    by_address: BTreeMap<SocketAddr, usize>,
+    next_number: usize,
+}
+
+struct Association {
+    id: AssociationId,
+    peer: SocketAddr,
+    /// Streams that we may send on; 0 until it is up.
+    streams: u16,
+    unsent: VecDeque<Outgoing>,
+    unsent_bytes: usize,
+}
+
+impl Sctp {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When rights are missing, or the UDP port is taken.
+    pub(crate) fn open(
+        place: Place,
+        address: SocketAddr,
+        config: &Config,
+        registry: &Registry,
+    ) -> io::Result<Sctp> {
+        let mut local_addresses = vec![address.ip()];
+        local_addresses.extend(config.sctp.addresses.iter().filter(|other| **other != address.ip()));
+        let first = place.token(0);
+        let host = SctpHost::open(&config.sctp, address.port(), local_addresses.clone(), registry, first)?;
+        Ok(Sctp {
+            place,
+            address,
+            local_addresses,
+            config: config.sctp.clone(),
+            associations_max: config.connections,
+            host,
+            associations: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            next_number: 1,
+        })
+    }
+
+    fn add(&mut self, id: AssociationId, peer: SocketAddr) -> usize {
+        let number = self.next_number;
+        self.next_number += 1;
+        let association = Association { id, peer, streams: 0, unsent: VecDeque::new(), unsent_bytes: 0 };
+        self.associations.insert(number, association);
+        self.numbers.insert(id, number);
+        self.by_address.entry(peer).or_insert(number);
+        number
+    }
+
+    fn connect(&mut self, now: Time, peer: SocketAddr) -> Option<usize> {
+        if self.associations.len() >= self.associations_max {
+            return None;
+        }
+        let same_family = |local: &&IpAddr| local.is_ipv4() == peer.is_ipv4();
+        let local = *self.local_addresses.iter().find(same_family)?;
+        let connect = Connect {
+            local_port: self.address.port(),
+            remote_port: peer.port(),
+            init_routes: vec![init_route(&self.config, local, peer.ip())],
+            local_addresses: self.local_addresses.clone(),
+            config: association_config(&self.config),
+        };
+        let id = self.host.engine.connect(now, connect).ok()?;
+        Some(self.add(id, peer))
+    }
+
+    /// The association that a message belongs to, or one to the same address.
+    fn association_for(&mut self, now: Time, hop: &Hop) -> Option<usize> {
+        let own = hop.connection.and_then(|connection| self.place.number_of(connection));
+        let own = own.filter(|number| self.associations.contains_key(number));
+        own.or_else(|| self.by_address.get(&hop.address).copied()).or_else(|| self.connect(now, hop.address))
+    }
+
+    /// Hands the engine what waits, as far as it takes it.
+    fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
+        let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
+        while let Some(message) = association.unsent.front() {
+            let (stream, options) = place_of(message, self.config.order, association.streams);
+            let sent =
+                self.host.engine.send(now, association.id, stream, Ppid(0), message.bytes.clone(), options);
+            if sent == Err(SendError::WouldBlock) {
+                self.host.engine.notify_when_writable(now, association.id);
+                return;
+            }
+            association.unsent_bytes -= message.bytes.len();
+            let message = association.unsent.pop_front();
+            if sent.is_err() {
+                inbox.failures.extend(message.and_then(|message| message.on_failure));
+            }
+        }
+    }
+
+    fn handle_events(&mut self, now: Time, inbox: &mut Inbox) {
+        while let Some((id, event)) = self.host.engine.poll_event() {
+            match event {
+                Event::Incoming { route, remote_port, .. } => self.on_incoming(now, id, &route, remote_port),
+                Event::Established { route, outbound_streams, .. } => {
+                    self.on_established(now, id, &route, outbound_streams, inbox);
+                }
+                Event::Readable => self.read(now, id, inbox),
+                Event::Writable => {
+                    if let Some(&number) = self.numbers.get(&id) {
+                        self.flush(now, number, inbox);
+                    }
+                }
+                Event::PathSwitched { from, to } => {
+                    tracing::info!(?from, ?to, "SCTP data takes another path");
+                }
+                // The peer is about to leave; so do we, once our data is out.
+                Event::PeerShutdown => {}
+                Event::Closed(reason) => self.on_closed(now, id, &reason, inbox),
+                // Of the rest nothing is asked for, or the engine deals with it.
+                Event::PathChanged { .. }
+                | Event::PathMtu { .. }
+                | Event::PeerPort { .. }
+                | Event::AddressChange { .. }
+                | Event::PeerAddressChange(_)
+                | Event::StreamReset { .. }
+                | Event::AssociationReset { .. }
+                | Event::StreamsChanged { .. }
+                | Event::PeerSendBuffer(_)
+                | Event::Abandoned { .. }
+                | Event::Dry => {}
+            }
+        }
+    }
+
+    fn on_incoming(&mut self, now: Time, id: AssociationId, route: &Route, remote_port: u16) {
+        if self.associations.len() >= self.associations_max {
+            tracing::warn!(limit = self.associations_max, "an association was refused: limits.connections");
+            self.host.engine.refuse(now, id, AbortCause::user("too many associations"));
+            return;
+        }
+        self.add(id, SocketAddr::new(route.remote, remote_port));
+        self.host.engine.accept(now, id);
+    }
+
+    /// From now on all of the peer's addresses lead to this association.
+    fn on_established(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        route: &Route,
+        streams: u16,
+        inbox: &mut Inbox,
+    ) {
+        let Some(&number) = self.numbers.get(&id) else { return };
+        let Some(association) = self.associations.get_mut(&number) else { return };
+        association.streams = streams;
+        let peer = association.peer;
+        tracing::info!(%peer, ?route, streams, "association up");
+        let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
+        for path in paths {
+            self.by_address.entry(SocketAddr::new(path.route.remote, peer.port())).or_insert(number);
+        }
+        self.flush(now, number, inbox);
+    }
+
+    fn read(&mut self, now: Time, id: AssociationId, inbox: &mut Inbox) {
+        let Some(&number) = self.numbers.get(&id) else { return };
+        let Some(association) = self.associations.get(&number) else { return };
+        let hop = Hop {
+            listener: self.place.0,
+            transport: Transport::Sctp,
+            address: association.peer,
+            connection: Some(self.place.connection(number)),
+        };
+        while let Some(message) = self.host.engine.recv(now, id) {
+            // Parts of a message beyond the receive buffer, which is more than any SIP message here may have.
+            if message.begin && message.end {
+                inbox.messages.push((hop, copy_of(message)));
+            }
+        }
+    }
+
+    fn on_closed(&mut self, now: Time, id: AssociationId, reason: &CloseReason, inbox: &mut Inbox) {
+        self.read(now, id, inbox);
+        self.host.engine.release(now, id);
+        let Some(number) = self.numbers.remove(&id) else { return };
+        self.by_address.retain(|_, known| *known != number);
+        let Some(association) = self.associations.remove(&number) else { return };
+        tracing::info!(peer = %association.peer, ?reason, "association over");
+        inbox.failures.extend(association.unsent.iter().filter_map(|message| message.on_failure));
+    }
+}
+
+/// The message in memory of its own: its transaction outlives the engine's blocks.
+fn copy_of(message: Message) -> Bytes {
+    Bytes::from(message.pieces.concat())
+}
+
+/// Stream and order of a message.
+fn place_of(message: &Outgoing, order: SctpOrder, streams: u16) -> (StreamId, SendOptions) {
+    match order {
+        SctpOrder::Dialog => {
+            let stream = message.dialog % u32::from(streams);
+            (StreamId(u16::try_from(stream).unwrap_or(0)), SendOptions::default())
+        }
+        // "a SIP entity SHOULD send every SIP message … over stream zero with the unordered flag set" (RFC 4168 section 5.1).
+        SctpOrder::None => (StreamId(0), SendOptions { unordered: true, ..SendOptions::default() }),
+    }
+}
+
+impl Plugin for Sctp {
+    fn handle_ready(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
+        self.host.receive(now, number);
+        self.handle_events(now, inbox);
+    }
+
+    fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
+        let number = self.association_for(now, &message.hop);
+        let Some((number, association)) = number.and_then(|n| Some((n, self.associations.get_mut(&n)?)))
+        else {
+            inbox.failures.extend(message.on_failure);
+            return;
+        };
+        if association.unsent_bytes + message.bytes.len() > UNSENT_MAX {
+            inbox.failures.extend(message.on_failure);
+            return;
+        }
+        association.unsent_bytes += message.bytes.len();
+        association.unsent.push_back(message);
+        self.flush(now, number, inbox);
+    }
+
+    fn finish_turn(&mut self, now: Time, inbox: &mut Inbox) {
+        self.host.transmit(now);
+        self.handle_events(now, inbox);
+    }
+
+    fn begin_close(&mut self, now: Time) {
+        for association in self.associations.values() {
+            self.host.engine.shutdown(now, association.id);
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.associations.is_empty()
+    }
+
+    fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox) {
+        self.host.receive_rest(now);
+        self.host.engine.handle_timeout(now);
+        self.handle_events(now, inbox);
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.host.next_timeout()
+    }
+}

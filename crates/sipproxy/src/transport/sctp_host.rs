@@ -1,0 +1,216 @@
+//! The SCTP engine with its sockets: packets in, packets out. Knows nothing of SIP.
+//!
+//! Invariant: while a batch of packets waits for room in a send buffer, no other is asked of the engine.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::{Carrier, Ecn, Route, Time};
+use mio::{Registry, Token};
+use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use sctp::{
+    AssociationConfig, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener, PathError, Timing,
+    Transmit, Unreachable,
+};
+
+use crate::config::{SctpCarrier, SctpConfig};
+
+/// Bytes of packets that go to the kernel in one call.
+const BATCH: usize = 64 * 1024;
+/// Calls to the receive function in one turn and socket at most.
+const RECEIVES_PER_TURN: usize = 16;
+/// How long a full send buffer is given before it is tried again, where the poll has not told earlier.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Engine and sockets.
+pub(super) struct SctpHost {
+    pub(super) engine: Endpoint,
+    carriers: Carriers,
+    interfaces: Vec<LocalAddress>,
+    door: Door,
+    /// Which sockets may have packets, by their tokens.
+    unread: [bool; Carriers::TOKENS],
+    batch: Box<[u8]>,
+    /// What of the batch waits for room, from which byte on, and until when.
+    waiting: Option<(Transmit, usize, Time)>,
+}
+
+/// Lets INITs in that ask for the one port.
+struct Door {
+    port: u16,
+    addresses: Vec<IpAddr>,
+}
+
+impl Listener for Door {
+    fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
+        if self.port == init.local_port && self.addresses.contains(&init.route.local) {
+            InitDecision::Accept { local_addresses: self.addresses.clone() }
+        } else {
+            InitDecision::Refuse
+        }
+    }
+}
+
+/// What associations ask for. Signalling is thin and must not wait: a silent path is doubted at once, probed each second while
+/// idle, and given up after a few timeouts; RFC 9260 section 16 leaves all of these to the application.
+pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
+    AssociationConfig {
+        timing: Timing {
+            rto_initial: Duration::from_millis(500),
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(5),
+            sack_delay: Duration::from_millis(20),
+            heartbeat_interval: Duration::from_secs(5),
+            path_max_retrans: 3,
+            doubts_silence: true,
+            ..Timing::default()
+        },
+        outbound_streams: config.streams,
+        ..AssociationConfig::default()
+    }
+}
+
+impl SctpHost {
+    /// Opens the carrier; accepts associations at `port` of these addresses.
+    pub(super) fn open(
+        config: &SctpConfig,
+        port: u16,
+        addresses: Vec<IpAddr>,
+        registry: &Registry,
+        first: Token,
+    ) -> io::Result<SctpHost> {
+        let (mut udp, mut raw) = (None, None);
+        match config.carrier {
+            SctpCarrier::Udp => udp = Some(UdpCarrier::bind(config.udp_port)?),
+            SctpCarrier::Ip => raw = Some(RawCarrier::open()?),
+        }
+        let mut carriers = Carriers::new(udp, raw);
+        let has = |is_v4: bool| addresses.iter().any(|address| address.is_ipv4() == is_v4);
+        carriers.keep_families(has(true), has(false));
+        carriers.register(registry, first)?;
+        let engine_config =
+            EndpointConfig { association: association_config(config), ..EndpointConfig::default() };
+        Ok(SctpHost {
+            engine: Endpoint::new(Time::ZERO, engine_config, rand::random()),
+            carriers,
+            interfaces: netio::addresses(&[] as &[&str])?,
+            door: Door { port, addresses },
+            unread: [false; Carriers::TOKENS],
+            batch: vec![0; BATCH].into(),
+            waiting: None,
+        })
+    }
+
+    /// The socket at this place has something.
+    pub(super) fn receive(&mut self, now: Time, place: usize) {
+        let Some(unread) = self.unread.get_mut(place) else { return };
+        *unread = false;
+        for _ in 0..RECEIVES_PER_TURN {
+            let (engine, door) = (&mut self.engine, &mut self.door);
+            let received = self.carriers.recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
+                engine.handle_datagram(now, route, ecn, packet, door);
+            });
+            let received = match received {
+                Ok(received) => received,
+                Err(error) => {
+                    tracing::warn!(%error, "receiving SCTP packets failed");
+                    return;
+                }
+            };
+            if received.errors_waiting {
+                self.carriers.take_errors(|error| {
+                    let kind = path_error(error.kind);
+                    self.engine.handle_path_error(now, &error.route, kind, error.quoted);
+                });
+            }
+            self.unread[place] = received.more;
+            if !received.more {
+                return;
+            }
+        }
+    }
+
+    /// Receives what a turn had left over.
+    pub(super) fn receive_rest(&mut self, now: Time) {
+        for place in 0..Carriers::TOKENS {
+            if self.unread[place] {
+                self.receive(now, place);
+            }
+        }
+    }
+
+    /// When something is to be done.
+    pub(super) fn next_timeout(&self) -> Time {
+        if self.unread.contains(&true) {
+            return Time::ZERO;
+        }
+        let retry = self.waiting.as_ref().map_or(Time::NEVER, |(.., until)| *until);
+        self.engine.next_timeout().min(retry)
+    }
+
+    /// Sends what the engine has.
+    pub(super) fn transmit(&mut self, now: Time) {
+        loop {
+            let waiting = self.waiting.take().map(|(batch, start, _)| (batch, start));
+            let next = waiting.or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
+            let Some((batch, start)) = next else { return };
+            if !self.send(now, batch, start) {
+                return;
+            }
+        }
+    }
+
+    /// Sends one batch; false if the send buffer is full.
+    fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
+        let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
+        let train = Train {
+            route: batch.route,
+            source_ifindex: owner.map(|address| address.ifindex),
+            ecn: batch.ecn,
+            segment_size: batch.segment_size,
+            may_fragment: batch.may_fragment,
+            bytes: &self.batch[start..batch.len],
+        };
+        let Err(error) = self.carriers.send(&train) else { return true };
+        let unsent = start + error.sent;
+        let known = match error.kind {
+            SendErrorKind::Full => {
+                self.waiting = Some((batch, unsent, now + RETRY));
+                return false;
+            }
+            SendErrorKind::NoRoute => Some(PathError::Unreachable(Unreachable::Host)),
+            SendErrorKind::TooLarge { mtu } => Some(too_big(mtu)),
+            _ => None,
+        };
+        if let Some(what) = known {
+            self.engine.handle_path_error(now, &batch.route, what, &self.batch[unsent..batch.len]);
+        }
+        true
+    }
+}
+
+/// The ways of a first INIT to a host.
+pub(super) fn init_route(config: &SctpConfig, local: IpAddr, remote: IpAddr) -> Route {
+    let carrier = match config.carrier {
+        SctpCarrier::Udp => Carrier::Udp { peer_port: config.peer_udp_port },
+        SctpCarrier::Ip => Carrier::Ip,
+    };
+    Route { local, remote, carrier }
+}
+
+fn too_big(mtu: Option<u32>) -> PathError {
+    PathError::TooBig { mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1280) }
+}
+
+fn path_error(kind: PathErrorKind) -> PathError {
+    match kind {
+        PathErrorKind::FragmentationNeeded { mtu } => too_big(mtu),
+        PathErrorKind::Unreachable(what) => PathError::Unreachable(match what {
+            netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
+            netio::Unreachable::Protocol => Unreachable::Protocol,
+            netio::Unreachable::Port => Unreachable::Port,
+            netio::Unreachable::Admin => Unreachable::Prohibited,
+        }),
+    }
+}
