@@ -79,6 +79,8 @@ impl Control {
 pub(crate) struct Meta {
     /// The packet's destination address: ours.
     pub(crate) local: Option<IpAddr>,
+    /// The interface it came by.
+    pub(crate) ifindex: Option<u32>,
     /// IPv4 only: the address to answer from. Differs from `local` for broadcast and multicast.
     pub(crate) answer_from: Option<Ipv4Addr>,
     pub(crate) ecn: Ecn,
@@ -110,11 +112,13 @@ impl Meta {
     fn apply(&mut self, level: c_int, kind: c_int, data: &[u8]) -> Option<()> {
         match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                self.ifindex = index(data);
                 self.answer_from = Some(Ipv4Addr::from(*data.get(4..)?.first_chunk::<4>()?));
                 self.local = Some(Ipv4Addr::from(*data.get(8..)?.first_chunk::<4>()?).into());
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                 self.local = Some(Ipv6Addr::from(*data.first_chunk::<16>()?).into());
+                self.ifindex = index(data.get(16..)?);
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => self.ecn = Ecn::from_bits(*data.first()?),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.ecn = Ecn::from_bits(int(data)? as u8),
@@ -134,6 +138,11 @@ impl Meta {
 
 fn int(data: &[u8]) -> Option<c_int> {
     data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
+}
+
+/// The index of an interface; none where the kernel does not know it.
+fn index(data: &[u8]) -> Option<u32> {
+    data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).filter(|index| *index != 0)
 }
 
 /// The first message (level, kind, data), and what is behind it.
@@ -162,7 +171,7 @@ mod tests {
     fn every_message_at_once_fits_and_reads_back() {
         for local in ["192.0.2.1", "2001:db8::1"] {
             let meta = Meta::parse(full(local).bytes());
-            assert_eq!(meta.ecn, Ecn::Ce);
+            assert_eq!((meta.ecn, meta.ifindex), (Ecn::Ce, Some(7)));
             if local.contains(':') {
                 assert_eq!(meta.local, local.parse().ok());
             } else {

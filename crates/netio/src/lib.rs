@@ -8,6 +8,7 @@
 //! Begin with [`Carriers`] for packets, [`FrameSocket`] for whole frames of one interface (for emulators of links), and [`addresses`] for the ways out of this host.
 
 mod addresses;
+mod arrivals;
 mod carriers;
 mod cmsg;
 mod counters;

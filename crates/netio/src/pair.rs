@@ -37,6 +37,12 @@ impl Pair {
         self.v4.as_ref().or(self.v6.as_ref()).map_or(0, Socket::port)
     }
 
+    /// The train, by the interface that it should leave by.
+    pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
+        let socket = if train.route.remote.is_ipv4() { &self.v4 } else { &self.v6 };
+        socket.as_ref().map_or(*train, |socket| socket.towards(train))
+    }
+
     pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         let route = &train.route;
         let socket = match route.remote {

@@ -51,6 +51,7 @@ impl RawCarrier {
     /// # Errors
     /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
     pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        let train = &self.pair.towards(train);
         let sent = self.shortcut.as_mut().map_or(0, |shortcut| shortcut.send(train));
         if sent == 0 {
             return self.pair.send(train);

@@ -14,6 +14,7 @@ use std::time::Duration;
 use base::{Carrier, Ecn, Route};
 use mio::{Registry, Token};
 
+use crate::arrivals::Arrivals;
 use crate::cmsg::Control;
 use crate::counters::Counters;
 use crate::cut::{Cutter, Way};
@@ -86,6 +87,7 @@ pub(crate) struct Socket {
     inlets: Option<Inlets>,
     errors_waiting: bool,
     counters: Counters,
+    arrivals: Arrivals,
 }
 
 /// Which of the sockets that receive.
@@ -116,9 +118,20 @@ impl Socket {
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
         let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
         let outlets = Outlets::new(socket, kind, port);
-        let (refusals, cutter, counters) = Default::default();
+        let (refusals, cutter, counters, arrivals) = Default::default();
         let (inlets, errors_waiting) = (None, false);
-        Ok(Socket { outlets, kind, is_v4, slots, refusals, cutter, inlets, errors_waiting, counters })
+        Ok(Socket {
+            outlets,
+            kind,
+            is_v4,
+            slots,
+            refusals,
+            cutter,
+            inlets,
+            errors_waiting,
+            counters,
+            arrivals,
+        })
     }
 
     /// Gives peers that send much sockets of their own from now on.
@@ -151,6 +164,11 @@ impl Socket {
     /// Has `registry` report with `token` that packets or reports arrived, or that a full send buffer drained.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.outlets.register(registry, token)
+    }
+
+    /// The train, by the interface that it should leave by.
+    pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
+        self.arrivals.towards(train)
     }
 
     /// Sends the packets of a train.
@@ -402,6 +420,9 @@ impl Socket {
                 self.counters.discarded += 1;
                 continue;
             };
+            if let Some(ifindex) = meta.ifindex {
+                self.arrivals.note(&route, ifindex);
+            }
             let segment_size = meta.segment_size.unwrap_or(data.len()).max(1);
             let packets = data.len().div_ceil(segment_size);
             self.counters.gro_batches += u64::from(packets > 1);

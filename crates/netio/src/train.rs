@@ -8,8 +8,9 @@ pub struct Train<'a> {
     /// The way to go. An unspecified `local` leaves the choice of the source address to the kernel.
     pub route: Route,
     /// The interface that owns `route.local`: the packets leave by it, whatever the main route to the peer, so a
-    /// host with two uplinks needs no policy routing, only a route (of any metric) over each of them. None for
-    /// peers on this same host.
+    /// host with two uplinks needs no policy routing, only a route (of any metric) over each of them. A peer whose packets to
+    /// `route.local` come by another interface is answered as the kernel's routes say, without regard to this. None for peers on
+    /// this same host.
     pub source_ifindex: Option<u32>,
     /// The ECN bits of each packet.
     pub ecn: Ecn,

@@ -74,7 +74,7 @@ impl UdpCarrier {
     /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
     //= rfc6951#5.3-1 5.3-2
     pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
-        self.pair.send(train)
+        self.pair.send(&self.pair.towards(train))
     }
 
     /// Calls `f` with each SCTP packet that has arrived, up to

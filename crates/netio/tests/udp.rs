@@ -112,6 +112,25 @@ fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_rout
 }
 
 #[test]
+fn an_answer_does_not_leave_by_the_interface_of_its_source_address_if_the_question_came_by_another() {
+    let (a, b) = pair();
+    join(&a, &b, "right", 2);
+    a.ip("route add 10.9.1.2/32 via 10.9.2.2 dev right");
+    a.ip("route add fd09:1::2/128 via fd09:2::2 dev right");
+    let (mut asker, mut answerer) = (a.udp(), b.udp());
+    for ((_, to), (from, _)) in families(1).iter().zip(families(2).iter()) {
+        let index = Some(a.ifindex("right"));
+        let bytes = pattern(12_000);
+        a.within(|| asker.send(&train(&udp_route(from, to), index, Ecn::NotEct, 1200, &bytes))).unwrap();
+        assert!(packets(&mut answerer, 10).iter().all(|p| p.0 == udp_route(to, from)));
+        let (before, index) = (a.received_by("right"), Some(b.ifindex("left")));
+        b.within(|| answerer.send(&train(&udp_route(to, from), index, Ecn::NotEct, 1200, &bytes))).unwrap();
+        assert!(packets(&mut asker, 10).iter().all(|p| p.0 == udp_route(from, to)));
+        assert!(a.received_by("right") - before >= 12_000, "the answer from {to} did not come by right");
+    }
+}
+
+#[test]
 fn what_is_for_the_socket_still_reaches_it_after_a_sender_for_the_interface_was_opened() {
     let (a, b) = pair();
     let (mut one, mut other) = (a.udp(), b.udp());
