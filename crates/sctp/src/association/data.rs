@@ -24,6 +24,7 @@ impl Association {
             let reason = data.tsn.0.to_be_bytes().to_vec().into();
             return self.abort(crate::event::AbortCause { code: cause.code(), reason }, ctx);
         }
+        self.follow_peer(path, ctx);
         self.note_data_path(path);
         // A sender numbers its chunks upwards: the first one has the lowest TSN.
         let ecn = std::mem::take(&mut self.packet_ecn);

@@ -101,6 +101,29 @@ impl Association {
         }
     }
 
+    /// DATA came by `path`, and until now it came by the one that our own data takes. If nothing has come by that for a whole
+    /// RTO, the peer has found out what we would find out only with data of ours: the answer goes where the question came from.
+    //= rfc7829#3.2-2
+    pub(super) fn follow_peer(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
+        let left = self.paths.current();
+        let has_moved = path != left && self.data_path == left;
+        if !has_moved || !self.config.timing.doubts_silence || self.is_concurrent() || self.is_redundant() {
+            return;
+        }
+        let is_silent = !self.was_just_heard(left, ctx.now);
+        if self.paths.get(left).state() != PathState::Active || !is_silent || !self.paths.follow(path) {
+            return;
+        }
+        let (from, to) = (self.paths.get(left).route, self.paths.get(path).route);
+        self.note(TraceEvent::PathDoubted { route: from });
+        self.report_switch(from, to);
+        let silent = self.paths.get_mut(left);
+        let transition = silent.on_error(&self.config.timing);
+        silent.probe_now(ctx.now);
+        self.report_transition(left, transition);
+        self.mark_lost_on(left);
+    }
+
     /// The time for an answer on a doubted path is over: the peer lives, so it is the path.
     //= rfc7829#3.2-2
     pub(super) fn judge_doubt(&mut self, index: PathIndex, ctx: &mut Context<'_>) {

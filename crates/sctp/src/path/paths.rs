@@ -209,6 +209,16 @@ impl Paths {
         alternate.unwrap_or(self.current)
     }
 
+    /// New data takes this path from now on, if it is active; returns whether it is.
+    pub(crate) fn follow(&mut self, index: PathIndex) -> bool {
+        let is_active = self.is_active(index);
+        if is_active {
+            self.current = index;
+            self.is_guess = false;
+        }
+        is_active
+    }
+
     /// Another active path, that shares little with `index`.
     pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
