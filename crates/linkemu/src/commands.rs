@@ -175,7 +175,7 @@ fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
                 let stop = &stop;
                 scope.spawn(move || {
                     let outcome = emulator.run(stop, served);
-                    (emulator.report(), outcome)
+                    (emulator.last_report(), outcome)
                 })
             })
             .collect();

@@ -15,7 +15,10 @@ use nix::errno::Errno;
 use crate::clock;
 use crate::control::Served;
 use crate::error::LinkemuError;
+use crate::lately::LatelyReport;
+use crate::lateness::LatenessReport;
 use crate::nap::Naps;
+use crate::place::Claim;
 use crate::plan::{Plan, changed};
 use crate::report::{Answer, Report, Request};
 use crate::way::{PACKETS_PER_TURN, Way, warnings};
@@ -29,6 +32,8 @@ pub(crate) struct Emulator {
     names: [String; 2],
     seed: u64,
     sockets: [FrameSocket; 2],
+    /// That no other link has these interfaces; until it stops.
+    claims: Option<[Claim; 2]>,
     /// From a to b, and back.
     ways: [Way; 2],
     naps: Naps,
@@ -44,9 +49,12 @@ impl Emulator {
     pub(crate) fn open(plan: Plan) -> Result<Emulator, LinkemuError> {
         let [ab, ba] = plan.configs()?;
         let seed = plan.seed.unwrap_or_else(|| fastrand::u64(..));
+        let (a, claim_a) = plan.a.open()?;
+        let (b, claim_b) = plan.b.open()?;
         Ok(Emulator {
             names: [plan.a.to_string(), plan.b.to_string()],
-            sockets: [plan.a.open()?, plan.b.open()?],
+            sockets: [a, b],
+            claims: Some([claim_a, claim_b]),
             ways: [Way::new(ab, seed), Way::new(ba, seed.wrapping_add(1))],
             naps: Naps::default(),
             began: clock::now(),
@@ -56,7 +64,7 @@ impl Emulator {
         })
     }
 
-    /// Passes packets until it is asked to stop, which is answered when the link's name is free again, or `stop` is set.
+    /// Passes packets until it is asked to stop, which is answered when the link's name and interfaces are free again, or `stop` is set.
     ///
     /// # Errors
     /// When an interface went away.
@@ -79,7 +87,7 @@ impl Emulator {
             while let Ok(asked) = served.asked.try_recv() {
                 let answer = self.answer(&asked.request);
                 if asked.request == Request::Stop {
-                    drop(served);
+                    drop((served, self.claims.take()));
                     asked.answer_at_last(answer);
                     return Ok(());
                 }
@@ -135,6 +143,19 @@ impl Emulator {
             self.ways[1].set_config(ba);
         }
         Ok(Box::new(self.report()))
+    }
+
+    /// What it has to tell at its end: warnings are about all its time.
+    pub(crate) fn last_report(&mut self) -> Report {
+        let mut report = self.report();
+        let seconds = report.uptime_s as u64;
+        for direction in &mut report.directions {
+            let LatenessReport { packets, late, max_us, .. } = direction.late;
+            direction.lately =
+                LatelyReport { seconds, packets, late, max_us, missed: direction.frames.missed };
+        }
+        report.warnings = report.directions.iter().flat_map(warnings).collect();
+        report
     }
 
     /// What it has to tell.

@@ -58,6 +58,14 @@ pub enum LinkemuError {
         /// The end of the link.
         place: String,
     },
+    /// An interface that is an end of another link.
+    #[error(
+        "interface {place} is an end of another link: `linkemu show` tells of which, `linkemu del` frees it"
+    )]
+    Taken {
+        /// The end of the link.
+        place: String,
+    },
     /// A link of this name runs.
     #[error("there is a link {name} already: say another --name, or `linkemu set {name} ...`")]
     Exists {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -74,15 +76,15 @@ impl Place {
     /// Opens the interface's sockets, in a thread of its own that enters the namespace.
     ///
     /// # Errors
-    /// When namespace or interface is missing, the interface is down, or rights are.
-    pub(crate) fn open(&self) -> Result<FrameSocket, LinkemuError> {
+    /// When namespace or interface is missing, the interface is down or an end of another link, or rights are missing.
+    pub(crate) fn open(&self) -> Result<(FrameSocket, Claim), LinkemuError> {
         let opening = std::thread::scope(|scope| scope.spawn(|| self.open_here()).join());
         opening.unwrap_or_else(|_| {
             Err(LinkemuError::System { what: "open an interface", source: io::ErrorKind::Other.into() })
         })
     }
 
-    fn open_here(&self) -> Result<FrameSocket, LinkemuError> {
+    fn open_here(&self) -> Result<(FrameSocket, Claim), LinkemuError> {
         if let Some(path) = self.path() {
             let fail = |source: io::Error| LinkemuError::Namespace { path: path.clone(), source };
             let file = File::open(&path).map_err(fail)?;
@@ -92,13 +94,33 @@ impl Place {
             |hint| move |source: io::Error| LinkemuError::Interface { place: self.to_string(), source, hint };
         let index = if_nametoindex(self.interface.as_str())
             .map_err(|e| fail("`ip link` tells which there are")(e.into()))?;
+        let claim = self.claim(index)?;
         let socket = FrameSocket::open(index).map_err(fail("it takes root (CAP_NET_RAW)"))?;
         match socket.is_up() {
-            Ok(true) => Ok(socket),
+            Ok(true) => Ok((socket, claim)),
             Ok(false) => Err(LinkemuError::Down { place: self.to_string() }),
             Err(source) => Err(fail("it went away")(source)),
         }
     }
+}
+
+impl Place {
+    /// Takes the interface for one link, in the calling thread's network namespace: each of two links would pass every frame.
+    fn claim(&self, index: u32) -> Result<Claim, LinkemuError> {
+        let claim = SocketAddr::from_abstract_name(format!("linkemu/{index}"))
+            .and_then(|address| UnixDatagram::bind_addr(&address));
+        claim.map(|socket| Claim { _socket: socket }).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => LinkemuError::Taken { place: self.to_string() },
+            _ => LinkemuError::System { what: "take an interface for this link alone", source: error },
+        })
+    }
+}
+
+/// That an interface is an end of this link alone: a socket whose name, in the interface's own network namespace, nobody else
+/// can have. The kernel frees it with the process, however that ends.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _socket: UnixDatagram,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use netem::{Counters, Spec};
 use serde::{Deserialize, Serialize};
 
+use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
 
 /// What a link is asked.
@@ -46,7 +47,7 @@ pub struct Report {
     pub realtime: bool,
     /// Seconds since it began.
     pub uptime_s: f64,
-    /// What it could not do in time, or not at all; empty if all is well.
+    /// What it could not do in time lately, or not at all; empty if all is well.
     pub warnings: Vec<String>,
     /// From a to b, and from b to a.
     pub directions: [DirectionReport; 2],
@@ -73,6 +74,8 @@ pub struct DirectionReport {
     pub frames: FrameCounters,
     /// How late packets left.
     pub late: LatenessReport,
+    /// What warnings that lapse are about: the last ten to twenty seconds; in the last report of a link, all its time.
+    pub lately: LatelyReport,
 }
 
 /// What the program around the link counts.

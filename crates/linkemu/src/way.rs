@@ -8,7 +8,8 @@ use netio::{FRAMES_PER_CALL, Frame, FrameSocket};
 
 use crate::clock;
 use crate::finish::finish;
-use crate::lateness::{LATE, Lateness, LatenessReport};
+use crate::lately::{Lately, LatelyReport};
+use crate::lateness::{LATE, Lateness};
 use crate::packet::Layout;
 use crate::report::{DirectionReport, FrameCounters};
 use crate::too_long;
@@ -32,6 +33,7 @@ pub(crate) struct Way {
     line: Line<Held>,
     frames: FrameCounters,
     late: Lateness,
+    lately: Lately,
     /// The time of the last packet that went in; the line's time never goes back.
     last: Time,
     /// The second of the last message about the MTU, and how many there were in it.
@@ -45,6 +47,7 @@ impl Way {
             line: Line::new(config, seed),
             frames: FrameCounters::default(),
             late: Lateness::new(),
+            lately: Lately::default(),
             last: Time::ZERO,
             reports: (0, 0),
             outgoing: Vec::new(),
@@ -130,7 +133,9 @@ impl Way {
             while self.outgoing.len() < FRAMES_PER_CALL
                 && let Some(delivery) = self.line.dequeue(now)
             {
-                self.late.note(now.since(delivery.due));
+                let late = now.since(delivery.due);
+                self.late.note(late);
+                self.lately.note(now, late);
                 self.outgoing.push(finished(delivery));
             }
             if self.outgoing.is_empty() {
@@ -150,8 +155,11 @@ impl Way {
 
     /// What it has to tell; `from` is the socket that its frames come by.
     pub(crate) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
-        self.frames.missed = from.missed().unwrap_or(self.frames.missed);
-        let (queue_packets, queue_bytes) = self.line.queue(self.last.max(clock::now()));
+        let now = clock::now();
+        let missed = from.missed().unwrap_or(self.frames.missed);
+        self.lately.note_missed(now, missed - self.frames.missed);
+        self.frames.missed = missed;
+        let (queue_packets, queue_bytes) = self.line.queue(self.last.max(now));
         DirectionReport {
             from: names[0].to_owned(),
             to: names[1].to_owned(),
@@ -165,6 +173,7 @@ impl Way {
             packets: *self.line.counters(),
             frames: self.frames,
             late: self.late.report(),
+            lately: self.lately.report(now),
         }
     }
 }
@@ -185,18 +194,18 @@ fn finished(delivery: Delivery<Held>) -> Vec<u8> {
 
 /// What a direction could not do in time, or not at all.
 pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
-    let DirectionReport { from, to, frames, late, packets, .. } = direction;
-    let LatenessReport { packets: left, late: behind, p99_us, max_us, .. } = *late;
+    let DirectionReport { from, to, frames, lately, packets, .. } = direction;
+    let LatelyReport { seconds, packets: left, late: behind, max_us, missed } = *lately;
     let cases = [
         (
             behind * LATE_SHARE > left,
             format!(
-                "cannot keep up: {behind} of {left} packets left more than {} ms late (99 % within {p99_us} us, the \
-                 latest {max_us} us): this host is too busy or too slow",
+                "cannot keep up: in the last {seconds} s {behind} of {left} packets left more than {} ms late (the latest \
+                 {max_us} us): this host is too busy or too slow",
                 LATE.as_millis()
             ),
         ),
-        (frames.missed > 0, format!("cannot keep up: {} frames came too fast and were lost", frames.missed)),
+        (missed > 0, format!("cannot keep up: {missed} frames came too fast lately and were lost")),
         (
             frames.refused > 0,
             format!(
@@ -223,8 +232,10 @@ pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netem::Spec;
+    use crate::lateness::LatenessReport;
+    use netem::{Counters, Spec};
     use netio::Offload;
+    use std::collections::BTreeMap;
 
     fn way(settings: &str) -> Way {
         Way::new(Spec::parse(settings).unwrap().apply(&LaneConfig::TRANSPARENT).unwrap(), 1)
@@ -257,6 +268,27 @@ mod tests {
         let (mut way, mut back) = (way("mtu=900"), way(""));
         take(&mut way, &mut back, &frame(0));
         assert_eq!((way.line.held(), back.line.held(), way.frames.fragments), (2, 0, 2));
+    }
+
+    #[test]
+    fn a_link_that_could_not_keep_up_says_so_until_it_can_again() {
+        let lately = LatelyReport { seconds: 12, packets: 100, late: 2, max_us: 1500, missed: 0 };
+        let mut direction = DirectionReport {
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            settings: BTreeMap::new(),
+            queue_packets: 0,
+            queue_bytes: 0,
+            held: 0,
+            packets: Counters::default(),
+            frames: FrameCounters::default(),
+            late: LatenessReport { packets: 1000, late: 500, ..LatenessReport::default() },
+            lately,
+        };
+        let told = warnings(&direction);
+        assert!(told[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"), "{told:?}");
+        direction.lately.late = 1;
+        assert_eq!(warnings(&direction), [""; 0]);
     }
 
     #[test]

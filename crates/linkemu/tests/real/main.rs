@@ -136,7 +136,15 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
     let told = world.linkemu(&["set", "x", "--loss", "200%"]);
     assert!(told.stderr.contains("link x, a to b: loss = 200%: more than 1"), "{told:?}");
     let ends = [format!("{middle}:left"), format!("{middle}:right")];
-    let told = world.linkemu(&["add", &ends[0], &ends[1], "--name", "x"]);
+    let told = world.linkemu(&["add", &ends[0], &ends[1], "--name", "w"]);
+    assert!(told.stderr.contains("left is an end of another link: `linkemu show`"), "{told:?}");
+    world.middle.ip(&["link", "add", "spare", "type", "veth", "peer", "name", "end"]).unwrap();
+    ["spare", "end"].map(|name| world.middle.ip(&["link", "set", name, "up"]).unwrap());
+    let told = world.linkemu(&["add", "spare", &ends[1], "--name", "w"]);
+    assert!(told.stderr.contains("right is an end of another link"), "{told:?}");
+    world.linkemu(&["del", "x"]).good().unwrap();
+    world.linkemu(&["add", "spare", &ends[1], "--name", "x"]).good().unwrap();
+    let told = world.linkemu(&["add", &ends[0], "end", "--name", "x"]);
     assert!(told.stderr.contains("there is a link x already"), "{told:?}");
     world.middle.ip(&["link", "set", "left", "down"]).unwrap();
     let told = world.linkemu(&["add", &ends[0], &ends[1], "--name", "z"]);

@@ -1,0 +1,105 @@
+//! What happened lately, so that a warning lapses when its cause has: counts of the running span of time and of the one before
+//! it. Begin at [`Lately::note`].
+
+use std::time::Duration;
+
+use base::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::lateness::LATE;
+
+/// Counts are forgotten when they are one to two of these old.
+const SPAN: Duration = Duration::from_secs(10);
+
+/// Counts of some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LatelyReport {
+    /// Seconds that this covers.
+    pub seconds: u64,
+    /// Packets that left.
+    pub packets: u64,
+    /// Packets that left more than [`LATE`] after they were due.
+    pub late: u64,
+    /// The latest packet, in microseconds.
+    pub max_us: u64,
+    /// Frames that came too fast to be taken, and were found missing in this time.
+    pub missed: u64,
+}
+
+impl LatelyReport {
+    fn with(self, other: Self) -> Self {
+        Self {
+            seconds: self.seconds + other.seconds,
+            packets: self.packets + other.packets,
+            late: self.late + other.late,
+            max_us: self.max_us.max(other.max_us),
+            missed: self.missed + other.missed,
+        }
+    }
+}
+
+/// The running span and the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Lately {
+    began: Time,
+    running: LatelyReport,
+    before: LatelyReport,
+}
+
+impl Lately {
+    /// A packet left now, so much after it was due.
+    pub(crate) fn note(&mut self, now: Time, late: Duration) {
+        self.roll(now);
+        self.running.packets += 1;
+        self.running.late += u64::from(late > LATE);
+        self.running.max_us = self.running.max_us.max(late.as_micros() as u64);
+    }
+
+    /// Frames were found missing.
+    pub(crate) fn note_missed(&mut self, now: Time, frames: u64) {
+        self.roll(now);
+        self.running.missed += frames;
+    }
+
+    pub(crate) fn report(&mut self, now: Time) -> LatelyReport {
+        self.roll(now);
+        let running = LatelyReport { seconds: now.since(self.began).as_secs(), ..self.running };
+        self.before.with(running)
+    }
+
+    fn roll(&mut self, now: Time) {
+        let age = now.since(self.began);
+        if age < SPAN {
+            return;
+        }
+        let whole = LatelyReport { seconds: SPAN.as_secs(), ..self.running };
+        self.before = if age < SPAN * 2 { whole } else { LatelyReport::default() };
+        (self.began, self.running) = (now, LatelyReport::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_late_is_told_for_ten_seconds_and_forgotten_after_twenty() {
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let mut lately = Lately::default();
+        lately.note(at(100), LATE * 3);
+        lately.note_missed(at(100), 7);
+        for (now, late, missed) in [(100, 1, 7), (109, 1, 7), (115, 1, 7), (130, 0, 0)] {
+            lately.note(at(now), Duration::ZERO);
+            let told = lately.report(at(now));
+            assert_eq!((told.late, told.missed), (late, missed), "{now} s");
+            assert_eq!(told.max_us, late * 3000, "{now} s");
+        }
+    }
+
+    #[test]
+    fn where_nothing_leaves_any_more_the_last_of_it_is_forgotten_too() {
+        let mut lately = Lately::default();
+        lately.note(Time::ZERO + SPAN, LATE * 3);
+        assert_eq!(lately.report(Time::ZERO + SPAN * 4).late, 0);
+    }
+}
