@@ -109,6 +109,7 @@ impl World {
         let outer = second.as_ref().map(|second| &second.link);
         for (link, metric) in std::iter::once(&inner).chain(outer).zip(["10", "20"]) {
             route_by(&pair.alpha, link, metric)?;
+            meet(&pair.alpha, link)?;
         }
         let flow = tools.programs.path("flow");
         let mut world = Self { pair, first, nat, flow, way: plan.way, daemons: None, second, _lab: lab };
@@ -200,6 +201,12 @@ impl World {
             daemons.stop();
         }
     }
+}
+
+/// Has both ends of a link learn each other's address on the wire: hosts that are a round trip apart are no neighbours, and would
+/// not pay a round trip for it.
+fn meet(host: &Host, link: &Link) -> Result<()> {
+    host.tool("ping", &["-q", "-c", "1", "-I", &link.name(), &link.right_v4().to_string()]).map(drop)
 }
 
 /// A host on two networks has a way to all others by each of them.
