@@ -139,7 +139,9 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
     let told = world.linkemu(&["add", &ends[0], &ends[1], "--name", "w"]);
     assert!(told.stderr.contains("left is an end of another link: `linkemu show`"), "{told:?}");
     world.middle.ip(&["link", "add", "spare", "type", "veth", "peer", "name", "end"]).unwrap();
-    ["spare", "end"].map(|name| world.middle.ip(&["link", "set", name, "up"]).unwrap());
+    for name in ["spare", "end"] {
+        world.middle.ip(&["link", "set", name, "up"]).unwrap();
+    }
     let told = world.linkemu(&["add", "spare", &ends[1], "--name", "w"]);
     assert!(told.stderr.contains("right is an end of another link"), "{told:?}");
     world.linkemu(&["del", "x"]).good().unwrap();
