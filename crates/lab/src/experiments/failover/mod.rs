@@ -163,14 +163,12 @@ impl Failover {
 impl Experiment for Failover {
     fn points(&self) -> Vec<Planned> {
         let mut points = Vec::new();
-        for (rtt_ms, load) in
-            self.rtt_ms.iter().flat_map(|rtt| self.loads.iter().map(move |load| (rtt, load)))
-        {
-            let panel = panel(load, *rtt_ms);
-            for (x, series) in (0..self.faults.len()).flat_map(|x| self.series.iter().map(move |it| (x, it)))
-            {
-                points.push(self.planned(*rtt_ms, series, Point::new(&panel, series, x as f64)));
-            }
+        // Loads take turns, so that cells measured at once are seldom all of the heavy one.
+        for (rtt_ms, x) in self.rtt_ms.iter().flat_map(|rtt| (0..self.faults.len()).map(move |x| (*rtt, x))) {
+            let one = |series: &String, load: &String| {
+                self.planned(rtt_ms, series, Point::new(&panel(load, rtt_ms), series, x as f64))
+            };
+            points.extend(self.series.iter().flat_map(|it| self.loads.iter().map(|load| one(it, load))));
         }
         if let (Some(rtt_ms), Some(load)) = (self.rtt_ms.first(), self.loads.first()) {
             let panel = panel(load, *rtt_ms);

@@ -206,7 +206,10 @@ impl World {
 /// Has both ends of a link learn each other's address on the wire: hosts that are a round trip apart are no neighbours, and would
 /// not pay a round trip for it.
 fn meet(host: &Host, link: &Link) -> Result<()> {
-    host.tool("ping", &["-q", "-c", "1", "-I", &link.name(), &link.right_v4().to_string()]).map(drop)
+    // Again until one is answered: a link that has just come up may lose the first.
+    let patience = ["-q", "-c", "1", "-i", "0.2", "-w", "5"];
+    let way = ["-I", &link.name(), &link.right_v4().to_string()];
+    host.tool("ping", &[&patience[..], &way].concat()).map(drop)
 }
 
 /// A host on two networks has a way to all others by each of them.
