@@ -38,7 +38,8 @@ impl Algorithm {
         }
     }
 
-    fn from_bytes(name: &[u8]) -> Option<Algorithm> {
+    /// From its name in header fields, whatever the case.
+    pub fn from_bytes(name: &[u8]) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| name.eq_ignore_ascii_case(a.as_str().as_bytes()))
     }
 
@@ -112,6 +113,11 @@ impl<'a> Credentials<'a> {
             algorithm: get("algorithm").map_or(Some(Algorithm::Md5), Algorithm::from_bytes)?,
             qop,
         })
+    }
+
+    /// The hash that was used.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// Whether who sent this knows the password.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sip::Transport;
+use sip::digest::Algorithm;
 use sip::proxy::{Authentication, Listener, NextHop, ProxyConfig};
 use sip::transaction::Timers;
 
@@ -125,6 +126,29 @@ struct Way {
 struct Users {
     realm: Option<String>,
     users: BTreeMap<String, String>,
+    algorithms: Option<Vec<String>>,
+}
+
+impl Users {
+    fn check(self, domain: &str) -> Result<Authentication, Wrong> {
+        let realm = self.realm.unwrap_or_else(|| domain.to_owned());
+        if realm.bytes().any(|b| b == b'"' || b.is_ascii_control()) {
+            return Err(("authentication.realm", "must not have quotes or control characters".to_owned()));
+        }
+        let known = |name: &String| {
+            let found = Algorithm::from_bytes(name.as_bytes());
+            found.ok_or_else(|| {
+                ("authentication.algorithms", format!("`{name}` is no hash: say SHA-256 or MD5"))
+            })
+        };
+        let names = self.algorithms.as_deref();
+        let algorithms = names.map(|names| names.iter().map(known).collect()).transpose()?;
+        let algorithms: Vec<Algorithm> = algorithms.unwrap_or_else(|| Algorithm::ALL.to_vec());
+        if algorithms.is_empty() {
+            return Err(("authentication.algorithms", "is empty: say SHA-256, MD5, or both".to_owned()));
+        }
+        Ok(Authentication { realm, passwords: self.users, algorithms })
+    }
 }
 
 #[derive(Deserialize)]
@@ -217,14 +241,7 @@ impl File {
         let Some(first) = domains.first() else {
             return Err(("domains", "is empty: name the domain whose users register here".to_owned()));
         };
-        let authentication = self.authentication.map(|users| Authentication {
-            realm: users.realm.unwrap_or_else(|| first.clone()),
-            passwords: users.users,
-        });
-        let realm_is_plain = |a: &Authentication| !a.realm.bytes().any(|b| b == b'"' || b.is_ascii_control());
-        if !authentication.as_ref().is_none_or(realm_is_plain) {
-            return Err(("authentication.realm", "must not have quotes or control characters".to_owned()));
-        }
+        let authentication = self.authentication.map(|users| users.check(first)).transpose()?;
         check_sctp(&self.sctp)?;
         let proxy = ProxyConfig {
             listeners: listeners(&self.listen)?,
@@ -393,6 +410,10 @@ mod tests {
             ("[registration]\nmin_s = 9\ndefault_s = 8", "registration: must have 0 < min_s <= default_s"),
             ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
             ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
+            (
+                "[authentication]\nusers = {}\nalgorithms = [\"SHA-1\"]",
+                "`SHA-1` is no hash: say SHA-256 or MD5",
+            ),
             ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),
             ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is no address of this host"),
         ] {

@@ -55,7 +55,8 @@ impl Proxy {
         let mut is_stale = false;
         for header in request.all(field) {
             let Some(credentials) = Credentials::parse(&header.value) else { continue };
-            if credentials.realm != authentication.realm.as_bytes() {
+            let is_asked_for = authentication.algorithms.contains(&credentials.algorithm());
+            if credentials.realm != authentication.realm.as_bytes() || !is_asked_for {
                 continue;
             }
             let nonce = self.nonces.judge(now, &credentials);
@@ -76,8 +77,9 @@ impl Proxy {
 
     fn challenge(&mut self, now: Time, id: Id, status: u16, reason: &str, is_register: bool, is_stale: bool) {
         let field = if is_register { Name::WwwAuthenticate } else { Name::ProxyAuthenticate };
-        let realm = self.config.authentication.as_ref().map(|a| a.realm.clone()).unwrap_or_default();
-        let values = Algorithm::ALL.map(|algorithm| self.nonces.challenge(now, &realm, algorithm, is_stale));
+        let Some(authentication) = &self.config.authentication else { return };
+        let challenge = |a: &Algorithm| self.nonces.challenge(now, &authentication.realm, *a, is_stale);
+        let values: Vec<_> = authentication.algorithms.iter().map(challenge).collect();
         self.reply(now, id, status, reason, |response| {
             values.iter().for_each(|value| response.push(Header::new(field, value)));
         });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::digest::Algorithm;
 use crate::location::LocationLimits;
 use crate::parse::Limits;
 use crate::transaction::Timers;
@@ -36,6 +37,9 @@ pub struct Authentication {
     pub realm: String,
     /// Passwords by user name, without domain.
     pub passwords: BTreeMap<String, String>,
+    /// Which hashes are asked for, the best first (RFC 8760 section 2.4). Some clients give up at one that they do not know
+    /// instead of taking the next.
+    pub algorithms: Vec<Algorithm>,
 }
 
 /// How long bindings live (RFC 3261 section 10.3).

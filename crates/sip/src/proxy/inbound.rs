@@ -85,12 +85,14 @@ impl Proxy {
 
     /// A request of a transaction that is there already.
     fn handle_again(&mut self, now: Time, id: Id, method: &Method) {
-        self.counters.retransmissions += 1;
         let Some(server) = self.servers.get_mut(&id) else { return };
         if *method == Method::Ack {
             server.machine.on_ack(now);
             self.schedule_server(id);
-        } else if server.machine.on_request() {
+            return;
+        }
+        self.counters.retransmissions += 1;
+        if server.machine.on_request() {
             self.resend_response(id);
         }
     }

@@ -31,8 +31,8 @@ fn a_registration_lists_all_contacts_with_their_time_left() {
 #[test]
 fn a_binding_ends_with_its_time() {
     let mut world = World::new(config());
-    world.register("bob", udp(BOB), "Expires: 60\n");
-    world.pass(Duration::from_millis(59_999));
+    world.register("bob", udp(BOB), "Expires: 90\n");
+    world.pass(Duration::from_millis(89_999));
     assert_eq!(world.put(udp(ALICE), &invite(udp(ALICE), "")).len(), 2);
     world.pass(Duration::from_millis(1));
     let late = invite(udp(ALICE), "").replace("i1", "i2");
@@ -174,4 +174,15 @@ fn an_old_nonce_is_stale() {
     let again = world.register("alice", udp(ALICE), &more);
     assert_eq!(again.what(), "401");
     assert!(again.value(Name::WwwAuthenticate).ends_with("stale=true"));
+}
+
+#[test]
+fn a_hash_that_is_not_asked_for_does_not_do() {
+    let mut config = with_password();
+    config.authentication.as_mut().unwrap().algorithms = vec![sip::digest::Algorithm::Sha256];
+    let mut world = World::new(config);
+    let challenge = world.register("alice", udp(ALICE), "");
+    assert_eq!(challenge.message.all(Name::WwwAuthenticate).count(), 1);
+    let more = authorization(&challenge, "alice", "secret");
+    assert_eq!(world.register("alice", udp(ALICE), &more).what(), "401");
 }

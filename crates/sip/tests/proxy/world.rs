@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
+use sip::digest::Algorithm;
 use sip::proxy::{Authentication, Listener, NextHop, Output, Proxy, ProxyConfig};
 use sip::{Change, ConnectionId, Essentials, Hop, Limits, Message, Name, Transport, Via};
 
@@ -75,7 +76,8 @@ pub(crate) fn config() -> ProxyConfig {
 
 pub(crate) fn with_password() -> ProxyConfig {
     let passwords = BTreeMap::from([("alice".to_owned(), "secret".to_owned())]);
-    let authentication = Some(Authentication { realm: "example.com".to_owned(), passwords });
+    let (realm, algorithms) = ("example.com".to_owned(), Algorithm::ALL.to_vec());
+    let authentication = Some(Authentication { realm, passwords, algorithms });
     ProxyConfig { authentication, ..config() }
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod association;
+mod phones;
 mod world;
 
 use nix::sys::signal::Signal;

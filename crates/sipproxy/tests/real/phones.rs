@@ -1,0 +1,100 @@
+//! Softphones that know nothing of us: baresip registers with a password, calls, and hears the callee.
+
+use std::fs;
+
+use testbed::process::wait_for;
+use testbed::{Host, Lab, Offloads, Process};
+
+use crate::world::{LIMIT, Site};
+
+/// A user of a.example with a phone.
+struct Phone {
+    user: &'static str,
+    password: &'static str,
+    transport: &'static str,
+    /// Where it is.
+    address: &'static str,
+    /// What becomes of calls for it: `auto` answers.
+    answers: &'static str,
+}
+
+const CONFIG: &str = "audio_alert aubridge,alert
+module_path /usr/lib/baresip/modules
+module g711.so
+module aubridge.so
+module_tmp uuid.so
+module_tmp account.so
+module_app menu.so
+";
+
+impl Phone {
+    /// Starts baresip with this phone's account; `more` goes on its command line.
+    fn start(&self, lab: &Lab, host: &Host, more: &[&str]) -> Process {
+        let Phone { user, password, transport, address, answers } = self;
+        let dir = lab.dir().join(user);
+        fs::create_dir_all(&dir).unwrap();
+        // What a phone plays is what it records: aubridge joins the two.
+        let sound = format!("audio_player aubridge,{user}\naudio_source aubridge,{user}\n");
+        fs::write(dir.join("config"), format!("sip_listen {address}:5070\n{sound}{CONFIG}")).unwrap();
+        let outbound = format!("outbound=\"sip:10.77.1.1;transport={transport}\"");
+        let account = format!(
+            "<sip:{user}@a.example>;auth_user={user};auth_pass={password};{outbound};regint=120;answermode={answers};audio_codecs=pcmu\n"
+        );
+        fs::write(dir.join("accounts"), account).unwrap();
+        fs::write(dir.join("contacts"), "").unwrap();
+        // baresip finds its address by the default route.
+        host.ip(&["route", "add", "default", "via", "10.77.1.250"]).unwrap();
+        let mut command = host.command("baresip");
+        command.arg("-f").arg(&dir).args(["-t", "50"]).args(more);
+        host.spawn(user, command).unwrap()
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn two_phones_register_with_passwords_and_the_caller_hears_the_callee_from_udp_to_tcp() {
+    let lab = Lab::new().unwrap();
+    let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
+    let far = lab.host("beta").unwrap();
+    let _link = lab.join(&site.host, &far, 1, Offloads::On).unwrap();
+    let users =
+        "[authentication]\nalgorithms = [\"MD5\"]\nusers = { alice = \"secret\", bob = \"geheim\" }\n";
+    let _proxy = site.proxy(&[site.listen("udp"), site.listen("tcp"), users.to_owned()]);
+    let bob =
+        Phone { user: "bob", password: "geheim", transport: "tcp", address: "10.77.1.2", answers: "auto" };
+    let bob = bob.start(&lab, &far, &[]);
+    assert!(wait_for(LIMIT, || bob.stdout().contains("200 OK")), "{}", bob.stdout());
+    let alice = Phone {
+        user: "alice",
+        password: "secret",
+        transport: "udp",
+        address: "10.77.1.1",
+        answers: "manual",
+    };
+    let alice = alice.start(&lab, &site.host, &["-e", "/dial sip:bob@a.example"]);
+    for phone in [&alice, &bob] {
+        assert!(wait_for(LIMIT, || phone.stdout().contains("Call established")), "{}", phone.stdout());
+    }
+    // Only what is played is sent on: the caller's bridge has nothing yet.
+    let hears = || alice.stdout().contains("incoming rtp for 'audio' established");
+    assert!(wait_for(LIMIT, hears), "{}", alice.stdout());
+    alice.stop();
+    assert!(wait_for(LIMIT, || bob.stdout().contains("session closed")), "BYE arrives: {}", bob.stdout());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_phone_with_a_wrong_password_does_not_register() {
+    let lab = Lab::new().unwrap();
+    let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
+    let far = lab.host("beta").unwrap();
+    let _link = lab.join(&site.host, &far, 1, Offloads::On).unwrap();
+    let users = "[authentication]\nalgorithms = [\"MD5\"]\nusers = { bob = \"geheim\" }\n";
+    let _proxy = site.proxy(&[site.listen("udp"), users.to_owned()]);
+    let bob =
+        Phone { user: "bob", password: "wrong", transport: "udp", address: "10.77.1.2", answers: "auto" };
+    let bob = bob.start(&lab, &far, &[]);
+    let said = || bob.stdout() + &bob.stderr();
+    assert!(wait_for(LIMIT, || said().contains("401 Unauthorized")), "{}", said());
+    assert!(!said().contains("200 OK"));
+}
