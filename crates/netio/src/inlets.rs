@@ -2,8 +2,8 @@
 //!
 //! The kernel looks the route of each packet for an unconnected socket up, and its source's where the host has routing rules,
 //! as every host with our daemon has; for a connected socket it remembers them, as it does for TCP. Over a link without GRO
-//! that is a seventh of what the sender and the kernel do for a packet there. So the peer that most of the last datagrams came from gets an *inlet*: a socket
-//! bound to its own two addresses and ports. Nothing is sent by it.
+//! that was a tenth of what both daemons and the kernel did for a packet. So the peer that most of the last datagrams came
+//! from gets an *inlet*: a socket bound to our address and port, and connected to its own. Nothing is sent by it.
 //!
 //! Invariants: at most [`INLETS_MAX`]; what the main socket held when an inlet was opened is delivered first, unless others
 //! keep the main socket full. Begin with [`Inlets::note`].
