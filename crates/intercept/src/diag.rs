@@ -76,7 +76,10 @@ pub enum ClientState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenerState {
     /// A program listens there.
-    Listening,
+    Listening {
+        /// On all addresses of the family, not on this one alone.
+        on_all: bool,
+    },
     /// Nobody does, or not for this address.
     Nobody,
     /// A connection with these four numbers exists; opening another would hang or harm it.
@@ -87,6 +90,8 @@ pub enum ListenerState {
 struct Found {
     state: TcpState,
     remote_port: u16,
+    /// Whether its own address is the unspecified one.
+    on_all: bool,
     interface: u32,
     uid: u32,
 }
@@ -119,7 +124,9 @@ impl Diagnosis {
     pub(crate) fn listener(&mut self, flow: &FourTuple) -> io::Result<ListenerState> {
         Ok(match self.find(flow, 0)? {
             None => ListenerState::Nobody,
-            Some(found) if found.state == TcpState::LISTEN => ListenerState::Listening,
+            Some(found) if found.state == TcpState::LISTEN => {
+                ListenerState::Listening { on_all: found.on_all }
+            }
             Some(found) => ListenerState::Collision(found.state),
         })
     }
@@ -165,6 +172,7 @@ impl Found {
         Some(Found {
             state: TcpState(*body.get(1)?),
             remote_port: body.get(6..)?.first_chunk().map(|two| u16::from_be_bytes(*two))?,
+            on_all: body.get(8..24)?.iter().all(|octet| *octet == 0),
             interface: word(40)?,
             uid: word(64)?,
         })

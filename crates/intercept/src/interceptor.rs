@@ -183,13 +183,21 @@ impl Interceptor {
         unless_absent(nft::delete_flow(&mut self.owner, flow))
     }
 
-    /// Forgets the connection that [`Interceptor::connect_as`] made once it is over: `flow` from the local program's end. The
-    /// kernel has diverted the program's packets by it, whatever mark the program gave them. One that is not known is no error.
+    /// Forgets connections that [`Interceptor::connect_as`] made once they are over: `flows` from the local programs' ends. The
+    /// kernel has diverted the programs' packets by it, whatever mark they gave them. One that is not known is no error.
+    /// Many at once cost little more than one.
     ///
     /// # Errors
     /// Those of nf_tables.
-    pub fn forget_served(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
-        unless_absent(nft::delete_served(&mut self.owner, flow))
+    pub fn forget_served(&mut self, flows: &[FourTuple]) -> Result<(), DivertError> {
+        match nft::delete_served(&mut self.owner, flows) {
+            // Nothing was changed if one of them is absent.
+            Err(refusal) if refusal.error.raw_os_error() == Some(libc::ENOENT) => {
+                let mut each = flows.iter().map(std::slice::from_ref);
+                each.try_for_each(|flow| unless_absent(nft::delete_served(&mut self.owner, flow)))
+            }
+            outcome => unless_absent(outcome),
+        }
     }
 
     /// Keeps an address one of the host's own although its interface has lost it, so that local programs' connections
@@ -225,11 +233,12 @@ impl Interceptor {
         let (client, server) = (canonical(client), canonical(server));
         let socket = self.stock.take(server)?;
         match sockets::connect(&socket, client, server) {
-            Ok(()) => sockets::into_connection(socket),
+            Ok(()) => Ok(sockets::into_connection(socket, client)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE)) => {
                 let socket = self.stock.take(server)?;
                 sockets::connect(&socket, SocketAddr::new(client.ip(), 0), server)?;
-                sockets::into_connection(socket)
+                let client = sockets::local_address(&socket)?;
+                Ok(sockets::into_connection(socket, client))
             }
             Err(error) => Err(error),
         }

@@ -126,11 +126,15 @@ pub(crate) fn connect(socket: &Socket, client: SocketAddr, server: SocketAddr) -
     }
 }
 
-/// The connection made with `socket`.
-pub(crate) fn into_connection(socket: Socket) -> io::Result<SpoofedConnection> {
-    let stream = TcpStream::from_std(socket.into());
-    let client = stream.local_addr()?;
-    Ok(SpoofedConnection { stream, client })
+/// The connection made with `socket`, which is bound to `client`.
+pub(crate) fn into_connection(socket: Socket, client: SocketAddr) -> SpoofedConnection {
+    SpoofedConnection { stream: TcpStream::from_std(socket.into()), client }
+}
+
+/// What `socket` is bound to.
+pub(crate) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
+    let address = socket.local_addr()?.as_socket();
+    address.ok_or_else(|| io::Error::other("a socket of another family"))
 }
 
 /// A non-blocking TCP socket of `address`'s family that may use addresses of others.

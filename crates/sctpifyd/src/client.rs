@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
-use intercept::{Arrival, ClientState, Denial, FourTuple, HeldSyn, Verdict};
+use intercept::{Arrival, ClientState, Denial, DivertError, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
@@ -30,6 +30,8 @@ pub(crate) const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
 /// A peer that wants a key says no more than that.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its setting peer_keys)";
+/// How long after it was looked at a program is taken to be waiting still.
+const AT_ONCE: Duration = Duration::from_millis(2);
 /// How long a released SYN may take to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 /// How long a diversion outlives its connection: the application's TIME-WAIT.
@@ -124,9 +126,7 @@ impl Shard {
         if let Some(old) = self.connections.of_client(flow) {
             self.drop_connection(old);
         }
-        if self.diverted.remove(flow).is_some() {
-            self.undivert(flow);
-        }
+        self.end_diversion(flow);
     }
 
     fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
@@ -214,6 +214,14 @@ impl Shard {
         }
     }
 
+    /// Whether the program whose SYN is held waits still: nobody is to accept a ghost on the other side. An answer that comes
+    /// at once finds it as it was.
+    pub(crate) fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
+        let began = self.connections.get(id).map(|connection| connection.began);
+        began.is_some_and(|began| self.now.since(began) < AT_ONCE)
+            || matches!(self.find_client(syn), Ok(Waiting::Yes))
+    }
+
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
         let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
         let connect = Connect {
@@ -261,13 +269,12 @@ impl Shard {
         // Of an INIT that went out later the time is not known.
         connection.rtt_us =
             Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_elsewhere);
-        if matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
+        if self.still_waits(id, &syn) {
             let has_key = self.rules.keys().whose(syn.flow.remote().ip()).is_some();
             let limit = if has_key { KEYED_COOKIE_LIMIT } else { COOKIE_LIMIT };
             self.timers.set(self.now + limit, Timer::Cookie(id));
             return;
         }
-        // The application went away: nobody is to accept a ghost on the other side.
         self.drop_connection(id);
         self.judge(&syn, Verdict::Drop);
     }
@@ -343,11 +350,10 @@ impl Shard {
         if matches!(carrier, Carrier::Udp { .. }) {
             self.udp_peers.learn(syn.flow.remote().ip(), self.now);
         }
-        if let Err(error) = self.interceptor.divert(&syn.flow) {
+        if let Err(error) = self.divert(syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
             return;
         }
-        self.diverted.insert(syn.flow, Time::NEVER);
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.stage = Stage::Diverted;
         connection.step(ShimStep::Associated);
@@ -420,6 +426,22 @@ impl Shard {
             self.diverted.remove(&flow);
             self.undivert(&flow);
             self.release_addresses();
+        }
+    }
+
+    /// Leads the connection to us once its SYN is released.
+    pub(crate) fn divert(&mut self, flow: FourTuple) -> Result<(), DivertError> {
+        if self.diverted.get(&flow) != Some(&Time::NEVER) {
+            self.interceptor.divert(&flow)?;
+            self.diverted.insert(flow, Time::NEVER);
+        }
+        Ok(())
+    }
+
+    /// The connection does not come to us after all.
+    pub(crate) fn end_diversion(&mut self, flow: &FourTuple) {
+        if self.diverted.remove(flow).is_some() {
+            self.undivert(flow);
         }
     }
 

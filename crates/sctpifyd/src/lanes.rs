@@ -16,11 +16,14 @@ use relay::{Closed, Peer};
 use rules::{Failure, Settings};
 use sctp::AssociationId;
 
-use crate::client::{COOKIE_LIMIT, Waiting};
+use crate::client::COOKIE_LIMIT;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
 use crate::server::Offer;
 use crate::shard::{Shard, Timer};
 use crate::timing;
+
+/// A peer is near if it answers within this time. That is not slept for.
+const NEAR: Duration = Duration::from_micros(300);
 
 impl Shard {
     /// Asks for the connection on a trunk to its destination, if there is one.
@@ -49,10 +52,26 @@ impl Shard {
         connection.peer = Peer::Shim;
         self.connections.insert_as(id, connection);
         self.flush_trunk(association);
+        self.asked.push(id);
+        self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
         let (round_trip, sacks) = self.vital_signs(association);
         self.timers.set(self.now + patience + round_trip, Timer::Lane(id, sacks));
+        if round_trip < NEAR {
+            self.awake_until = self.now + NEAR;
+        }
         true
+    }
+
+    /// What was asked for in this turn is on its way. Most of it will be accepted, so the kernel is made ready for that meanwhile.
+    pub(crate) fn divert_asked(&mut self) {
+        for id in std::mem::take(&mut self.asked) {
+            if let Some(syn) = self.asking(id)
+                && let Err(error) = self.divert(syn.flow)
+            {
+                tracing::debug!(%error, "not diverted yet");
+            }
+        }
     }
 
     /// Round-trip time, and how many SACKs came.
@@ -91,8 +110,8 @@ impl Shard {
 
     fn on_lane_accepted(&mut self, id: ConnectionId) {
         let Some(syn) = self.asking(id) else { return };
-        if !matches!(self.find_client(&syn), Ok(Waiting::Yes)) {
-            // The application went away: the other side is told by a reset.
+        if !self.still_waits(id, &syn) {
+            // The other side is told by a reset.
             self.drop_connection(id);
             return self.judge(&syn, Verdict::Drop);
         }

@@ -4,7 +4,7 @@
 //! for this client? Only a COOKIE ECHO, which proves the client's address, opens the local connection; COOKIE ACK
 //! waits until the program's kernel has accepted it, so that a port closed to TCP is closed to SCTP.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::Route;
@@ -26,6 +26,10 @@ use crate::trunks::{has_room, is_for_trunk};
 
 /// How long the local program's kernel may take to accept.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
+/// How long what the kernel knows of a connection may outlive it.
+const FORGET_PAUSE: Duration = Duration::from_millis(20);
+/// How many connections are taken back at once at most.
+const FORGET_MAX: usize = 64;
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
@@ -88,8 +92,8 @@ impl Doorman<'_> {
             return InitDecision::Accept { local_addresses: offered };
         }
         let bound = |address: &IpAddr| {
-            *address == local
-                || is_listening(self.interceptor, SocketAddr::new(*address, init.local_port), client)
+            let server = SocketAddr::new(*address, init.local_port);
+            *address == local || who_listens(self.interceptor, server, client).is_some()
         };
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
@@ -104,11 +108,12 @@ impl Doorman<'_> {
             let decision = book.decide(Chain::Local, server.ip(), server.port());
             (decision.policy.is_enable(), book.settings.force_bindall)
         };
-        if !allowed || !(self.is_anew(server, client) || is_listening(self.interceptor, server, client)) {
+        if !allowed {
             return None;
         }
-        let all = force_bindall || is_bound_to_all(self.interceptor, server.ip(), server.port());
-        Some(if all { Offer::All } else { Offer::Bound })
+        let client = if self.is_anew(server, client) { another(client) } else { client };
+        let offer = who_listens(self.interceptor, server, client)?;
+        Some(if force_bindall { Offer::All } else { offer })
     }
 
     /// Whether there is room for one more, and the addresses are of those that may ride SCTP.
@@ -142,29 +147,25 @@ impl Doorman<'_> {
     }
 }
 
-/// Whether the program listens on all addresses: then it can be met on loopback too.
-fn is_bound_to_all(interceptor: &mut Interceptor, address: IpAddr, port: u16) -> bool {
-    let loopback: IpAddr =
-        if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-    let client = SocketAddr::new(loopback, UNLIKELY_PORT);
-    is_listening(interceptor, SocketAddr::new(loopback, port), client)
+/// On which addresses the program listens that a connection from `client` would meet; `None` if it would meet none. A client
+/// of the other family stands for any.
+fn who_listens(interceptor: &mut Interceptor, server: SocketAddr, client: SocketAddr) -> Option<Offer> {
+    let stand_in = SocketAddr::new(server.ip(), client.port());
+    let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in))?;
+    match interceptor.find_listener(&flow) {
+        Ok(ListenerState::Listening { on_all: true }) => Some(Offer::All),
+        Ok(ListenerState::Listening { on_all: false }) => Some(Offer::Bound),
+        // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; who listens is asked for another.
+        Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
+            who_listens(interceptor, server, another(flow.remote()))
+        }
+        _ => None,
+    }
 }
 
-/// Whether a connection from `client` would meet a listener. A client of the other family stands for any.
-fn is_listening(interceptor: &mut Interceptor, server: SocketAddr, client: SocketAddr) -> bool {
-    let stand_in = SocketAddr::new(server.ip(), client.port());
-    let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in));
-    let Some(flow) = flow else { return false };
-    match interceptor.find_listener(&flow) {
-        Ok(ListenerState::Listening) => true,
-        // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; who listens is asked for another.
-        Ok(ListenerState::Collision(TcpState::TIME_WAIT)) => {
-            let other = SocketAddr::new(flow.remote().ip(), UNLIKELY_PORT);
-            FourTuple::new(flow.local(), other)
-                .is_some_and(|flow| matches!(interceptor.find_listener(&flow), Ok(ListenerState::Listening)))
-        }
-        _ => false,
-    }
+/// A client there that no connection has.
+fn another(client: SocketAddr) -> SocketAddr {
+    SocketAddr::new(client.ip(), UNLIKELY_PORT)
 }
 
 impl Shard {
@@ -185,9 +186,10 @@ impl Shard {
         }
     }
 
-    /// The local program's kernel is to accept in time.
+    /// The local program's kernel is to accept in time; as a rule it has done so already.
     pub(crate) fn await_listener(&mut self, id: ConnectionId) {
         self.timers.set(self.now + LISTENER_LIMIT, Timer::Listener(id));
+        self.on_local_connected(id);
     }
 
     /// Connects to the local program, for an association of the connection's own or for a lane.
@@ -221,15 +223,27 @@ impl Shard {
         // A lane is not admitted otherwise.
         connection.roams = lane.is_some()
             || self.rules.settings().force_bindall
-            || is_bound_to_all(&mut self.interceptor, server.ip(), server.port());
+            || who_listens(&mut self.interceptor, server, another(client)) == Some(Offer::All);
         self.connections.insert_as(id, connection);
+        self.over.remove(&flow);
         Ok(id)
     }
 
-    /// The connection to the local program is over, whatever mark its packets had.
-    pub(crate) fn forget_served(&mut self, flow: &FourTuple) {
-        if let Err(error) = self.interceptor.forget_served(flow) {
-            tracing::warn!(%flow, %error, "what a local program sends there is still led to the shim");
+    /// The connection to the local program is over. What the kernel knows of it is taken back soon, with that of others: the
+    /// next connection does not wait for it.
+    pub(crate) fn forget_served(&mut self, flow: FourTuple) {
+        if self.over.is_empty() {
+            self.timers.set(self.now + FORGET_PAUSE, Timer::Forget);
+        }
+        self.over.insert(flow);
+    }
+
+    pub(crate) fn forget_all_served(&mut self) {
+        let over: Vec<FourTuple> = std::mem::take(&mut self.over).into_iter().collect();
+        for flows in over.chunks(FORGET_MAX) {
+            if let Err(error) = self.interceptor.forget_served(flows) {
+                tracing::warn!(?flows, %error, "what local programs send there is still led to the shim");
+            }
         }
     }
 
@@ -238,12 +252,9 @@ impl Shard {
         let (now, connections) = (self.now, self.connections.len());
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Connecting(stream) = &connection.stage else { return };
-        let outcome = match stream.take_error() {
-            Ok(None) => stream.peer_addr().map(|_| ()),
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
+        let outcome = stream.peer_addr().map_err(|error| stream.take_error().ok().flatten().unwrap_or(error));
         match outcome {
-            Ok(()) => {
+            Ok(_) => {
                 let (association, lane) = (connection.association, connection.lane);
                 connection.set_accepting();
                 if let Some(lane) = lane {
@@ -266,6 +277,7 @@ impl Shard {
             state.trunk.accept(lane);
         }
         self.flush_trunk(association);
+        self.is_urgent = true;
         self.on_server_up(id);
     }
 

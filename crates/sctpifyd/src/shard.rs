@@ -74,6 +74,8 @@ pub(crate) enum Timer {
     Claim(ConnectionId),
     /// The local listener has not accepted?
     Listener(ConnectionId),
+    /// Connections to local programs are over: the kernel may forget them.
+    Forget,
     /// A diversion has outlived its connection long enough?
     Undivert(FourTuple),
     /// Can a carrier be opened that could not be?
@@ -139,8 +141,16 @@ pub(crate) struct Shard {
     pub(crate) udp_peers: UdpPeers,
     /// Client connections whose INIT is unanswered.
     pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
+    /// Client connections that a trunk was asked for in this turn.
+    pub(crate) asked: Vec<ConnectionId>,
     /// What is diverted, and when that may end; never while the connection lives.
     pub(crate) diverted: HashMap<FourTuple, Time>,
+    /// Connections to local programs that are over and that the kernel knows yet.
+    pub(crate) over: BTreeSet<FourTuple>,
+    /// A program waits for a packet that is due: it goes before bytes of other connections do.
+    pub(crate) is_urgent: bool,
+    /// Until when the answer of a peer near by is due, and what follows at once from it.
+    pub(crate) awake_until: Time,
     /// Connections whose bytes can flow.
     pub(crate) ready: BTreeSet<ConnectionId>,
     /// The connection that was served last.
@@ -159,8 +169,8 @@ pub(crate) struct Shard {
     pub(crate) confinement: control::Confinement,
     /// The queue may hold SYNs that were not taken yet.
     has_syns: bool,
-    /// Diverted connections may wait at the listeners.
-    has_arrivals: bool,
+    /// At which listeners diverted connections may wait.
+    has_arrivals: [bool; LISTENERS_MAX],
     clock: Clock,
     commands: Receiver<Command>,
     heartbeat: Option<io::Stdout>,
@@ -221,7 +231,11 @@ impl Shard {
             verdicts: Verdicts::default(),
             udp_peers: UdpPeers::default(),
             awaiting_init_ack: BTreeSet::new(),
+            asked: Vec::new(),
             diverted: HashMap::new(),
+            over: BTreeSet::new(),
+            is_urgent: false,
+            awake_until: Time::ZERO,
             ready: BTreeSet::new(),
             served: ConnectionId(0),
             kept: BTreeSet::new(),
@@ -232,7 +246,7 @@ impl Shard {
             draining: false,
             confinement: control::Confinement::default(),
             has_syns: true,
-            has_arrivals: true,
+            has_arrivals: [true; LISTENERS_MAX],
             clock,
             commands,
             heartbeat: heartbeat.then(io::stdout),
@@ -266,7 +280,21 @@ impl Shard {
     fn wait(&mut self, events: &mut Events, more: bool) -> Result<()> {
         self.now = self.clock.now();
         let next = self.engine.next_timeout().min(self.timers.next()).min(self.next_beat);
-        let pause = if more || !self.ready.is_empty() { Duration::ZERO } else { next.since(self.now) };
+        if more || !self.ready.is_empty() {
+            return self.poll_for(events, Duration::ZERO);
+        }
+        // To fall asleep and be woken takes longer than such an answer. Whoever else can use the processor has it.
+        while self.now < self.awake_until.min(next) {
+            self.poll_for(events, Duration::ZERO)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        self.poll_for(events, next.since(self.now))
+    }
+
+    fn poll_for(&mut self, events: &mut Events, pause: Duration) -> Result<()> {
         match self.poll.poll(events, Some(pause)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error).context("polling failed"),
             _ => {
@@ -305,7 +333,7 @@ impl Shard {
                 Token(n) if n >= CONNECTIONS => {
                     self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
                 }
-                Token(n) if n >= LISTENERS.0 => self.has_arrivals = true,
+                Token(n) if n >= LISTENERS.0 => self.has_arrivals[n - LISTENERS.0] = true,
                 Token(n) => self.outlet.on_ready(n - CARRIERS.0),
             }
         }
@@ -332,7 +360,7 @@ impl Shard {
         self.take_commands();
         self.take_syns()?;
         self.take_arrivals();
-        let mut more = self.take_packets() | self.has_syns | self.has_arrivals;
+        let mut more = self.take_packets() | self.has_syns | self.has_arrivals.contains(&true);
         self.outlet.report_errors(self.now, &mut self.engine);
         // What has arrived counts before any timer does.
         self.look_for_init_acks();
@@ -341,6 +369,10 @@ impl Shard {
         self.fire_timers();
         self.take_engine_events();
         more |= self.serve_trunks();
+        if std::mem::take(&mut self.is_urgent) {
+            self.transmit();
+        }
+        self.divert_asked();
         self.pump_all();
         self.flush_trunks();
         self.take_engine_events();
@@ -380,24 +412,23 @@ impl Shard {
     }
 
     fn take_arrivals(&mut self) {
-        for _ in 0..SYNS_PER_TURN {
-            if !self.has_arrivals {
-                break;
-            }
-            match self.next_arrival() {
-                Some(arrival) => self.on_arrival(arrival),
-                None => self.has_arrivals = false,
+        for place in 0..LISTENERS_MAX {
+            for _ in 0..SYNS_PER_TURN {
+                if !self.has_arrivals[place] {
+                    break;
+                }
+                match self.next_arrival(place) {
+                    Some(arrival) => self.on_arrival(arrival),
+                    None => self.has_arrivals[place] = false,
+                }
             }
         }
     }
 
-    fn next_arrival(&mut self) -> Option<intercept::Arrival> {
-        self.interceptor.listeners().iter().find_map(|listener| match listener.accept() {
-            Ok(arrival) => arrival,
-            Err(error) => {
-                tracing::warn!(%error, "a diverted connection could not be taken");
-                None
-            }
+    fn next_arrival(&mut self, place: usize) -> Option<intercept::Arrival> {
+        self.interceptor.listeners().get(place)?.accept().unwrap_or_else(|error| {
+            tracing::warn!(%error, "a diverted connection could not be taken");
+            None
         })
     }
 
@@ -439,6 +470,7 @@ impl Shard {
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
+                Timer::Forget => self.forget_all_served(),
                 Timer::Undivert(flow) => self.on_diversion_over(flow),
                 Timer::Carriers => self.open_carriers(),
                 Timer::Probes => self.begin_probes(),

@@ -25,20 +25,22 @@ pub(crate) fn delete_flow(owner: &mut Netlink, flow: &FourTuple) -> Result<(), R
     change(owner, FLOWS, flow, DELSETELEM, 0)
 }
 
-/// Takes `flow`, as the local program sees it, out of the set of those from the private namespace. ENOENT: it was not there.
-pub(crate) fn delete_served(owner: &mut Netlink, flow: &FourTuple) -> Result<(), Refusal> {
-    change(owner, SERVED, flow, DELSETELEM, 0)
+/// Takes `flows`, as the local programs see them, out of the sets of those from the private namespace. ENOENT: one was not
+/// there, and none was taken out.
+pub(crate) fn delete_served(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
+    flows.iter().for_each(|flow| add_change(&mut batch, SERVED, flow, DELSETELEM, 0));
+    batch.commit()
 }
 
-fn change(
-    owner: &mut Netlink,
-    [v4, v6]: Sets,
-    flow: &FourTuple,
-    kind: u16,
-    flags: u16,
-) -> Result<(), Refusal> {
-    let set = if flow.is_ipv4() { v4 } else { v6 };
+fn change(owner: &mut Netlink, sets: Sets, flow: &FourTuple, kind: u16, flags: u16) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
+    add_change(&mut batch, sets, flow, kind, flags);
+    batch.commit()
+}
+
+fn add_change(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple, kind: u16, flags: u16) {
+    let set = if flow.is_ipv4() { v4 } else { v6 };
     batch.add(PART, kind, flags, |message| {
         message.string(1, TABLE);
         message.string(2, set.name);
@@ -48,7 +50,6 @@ fn change(
             });
         });
     });
-    batch.commit()
 }
 
 /// Source address, source port, destination address, destination port, each filled up to a 4-byte register.

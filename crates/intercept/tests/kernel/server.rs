@@ -125,8 +125,9 @@ fn marked(client: SocketAddr, server: SocketAddr) {
     daemon.set_read_timeout(Some(PATIENCE)).expect("a limit");
     daemon.read_exact(&mut [0; 5]).expect("what the program wrote");
     let flow = FourTuple::new(server, client).expect("one family");
-    interceptor.forget_served(&flow).expect("it is known");
-    interceptor.forget_served(&flow).expect("forgetting twice is no error");
+    let unknown = FourTuple::new(server, SocketAddr::new(client.ip(), 9)).expect("one family");
+    interceptor.forget_served(&[unknown, flow]).expect("it is known");
+    interceptor.forget_served(&[flow]).expect("forgetting twice is no error");
     program.write_all(b"not heard").expect("a write");
     daemon.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a limit");
     let error = daemon.read(&mut [0]).expect_err("nothing, once it is forgotten");
@@ -214,7 +215,8 @@ fn what_it_would_meet() {
     };
     let met = [1001, 1002, 1003, 1004, PORT].map(&mut meet);
     use ListenerState::{Listening, Nobody};
-    assert_eq!(met, [Listening, Listening, Nobody, Nobody, Listening]);
+    let (all, one) = (Listening { on_all: true }, Listening { on_all: false });
+    assert_eq!(met, [all, all, Nobody, Nobody, one]);
     let _stream = finish(connect_as_beta(&mut interceptor)).expect("a connection");
     let flow = FourTuple::new(at(ALPHA4, PORT), at(BETA4, CLIENT_PORT)).expect("one family");
     let collision = interceptor.find_listener(&flow).expect("sock_diag");
