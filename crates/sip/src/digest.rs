@@ -80,23 +80,7 @@ impl<'a> Credentials<'a> {
     /// Takes the value of Authorization or Proxy-Authorization apart; `None` for schemes and algorithms unknown here
     /// (RFC 4475 section 3.3.7).
     pub fn parse(value: &'a [u8]) -> Option<Credentials<'a>> {
-        let mut cursor = Cursor::new(value);
-        if !cursor.token()?.eq_ignore_ascii_case(b"Digest") {
-            return None;
-        }
-        let mut found = Vec::new();
-        loop {
-            cursor.skip_space();
-            let name = cursor.token()?;
-            if !cursor.eat(b'=') || found.len() == crate::cursor::PARAMS_MAX {
-                return None;
-            }
-            let value = cursor.quoted().or_else(|| cursor.token())?;
-            found.push((name, unquoted(value)));
-            if !cursor.eat(b',') {
-                break;
-            }
-        }
+        let found = digest_params(value)?;
         let get =
             |name: &str| found.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| *v);
         let qop = match get("qop") {
@@ -132,6 +116,65 @@ impl<'a> Credentials<'a> {
         let given = self.response.to_ascii_lowercase();
         expected.as_bytes().ct_eq(&given).into()
     }
+}
+
+/// The parameters behind `Digest`; `None` for other schemes.
+fn digest_params(value: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    let mut cursor = Cursor::new(value);
+    if !cursor.token()?.eq_ignore_ascii_case(b"Digest") {
+        return None;
+    }
+    let mut found = Vec::new();
+    loop {
+        cursor.skip_space();
+        let name = cursor.token()?;
+        if !cursor.eat(b'=') || found.len() == crate::cursor::PARAMS_MAX {
+            return None;
+        }
+        let value = cursor.quoted().or_else(|| cursor.token())?;
+        found.push((name, unquoted(value)));
+        if !cursor.eat(b',') {
+            return Some(found);
+        }
+    }
+}
+
+/// The answer to a challenge, as the value of Authorization or Proxy-Authorization; `None` if the challenge is of a scheme,
+/// algorithm or protection that is unknown here: take the next one (RFC 8760 section 2.4).
+pub fn answer(
+    challenge: &[u8],
+    user: &str,
+    password: &str,
+    method: &[u8],
+    uri: &[u8],
+    cnonce: &str,
+) -> Option<String> {
+    let found = digest_params(challenge)?;
+    let get =
+        |name: &str| found.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, v)| *v);
+    let text = |name: &str| get(name).and_then(|value| std::str::from_utf8(value).ok());
+    let algorithm = get("algorithm").map_or(Some(Algorithm::Md5), Algorithm::from_bytes)?;
+    let (realm, nonce) = (text("realm")?, text("nonce")?);
+    let mut offered = get("qop").unwrap_or_default().split(|&b| b == b',').map(crate::cursor::trim);
+    let has_qop = get("qop").is_some();
+    if has_qop && !offered.any(|qop| qop.eq_ignore_ascii_case(b"auth")) {
+        return None;
+    }
+    let a1 = algorithm.hash(&[user.as_bytes(), realm.as_bytes(), password.as_bytes()]);
+    let a2 = algorithm.hash(&[method, uri]);
+    let (a1, a2, n) = (a1.as_bytes(), a2.as_bytes(), nonce.as_bytes());
+    let (response, qop) = if has_qop {
+        let qop = format!(",qop=auth,nc=00000001,cnonce=\"{cnonce}\"");
+        (algorithm.hash(&[a1, n, b"00000001", cnonce.as_bytes(), b"auth", a2]), qop)
+    } else {
+        (algorithm.hash(&[a1, n, a2]), String::new())
+    };
+    let opaque = text("opaque").map(|opaque| format!(",opaque=\"{opaque}\"")).unwrap_or_default();
+    let (uri, algorithm) = (std::str::from_utf8(uri).ok()?, algorithm.as_str());
+    Some(format!(
+        "Digest username=\"{user}\",realm=\"{realm}\",nonce=\"{nonce}\",uri=\"{uri}\",response=\"{response}\",\
+         algorithm={algorithm}{qop}{opaque}"
+    ))
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {
@@ -221,6 +264,23 @@ mod tests {
             assert!(!credentials.is_by(b"Circle of Life", b"PUT"), "{algorithm}");
             assert!(!credentials.is_by(b"circle of life", b"GET"), "{algorithm}");
         }
+    }
+
+    #[test]
+    fn what_we_answer_we_take() {
+        let nonces = Nonces::new([1; 32]);
+        for algorithm in Algorithm::ALL {
+            let challenge = nonces.challenge(Time::ZERO, "r", algorithm, false);
+            let value = answer(challenge.as_bytes(), "a", "secret", b"REGISTER", b"sip:r", "c").unwrap();
+            let credentials = Credentials::parse(value.as_bytes()).unwrap();
+            assert_eq!(credentials.algorithm(), algorithm);
+            assert_eq!(nonces.judge(Time::ZERO, &credentials), Nonce::Good);
+            assert!(credentials.is_by(b"secret", b"REGISTER") && !credentials.is_by(b"wrong", b"REGISTER"));
+        }
+        assert_eq!(
+            answer(b"Digest realm=\"r\",nonce=\"n\",algorithm=SHA-1", "a", "b", b"X", b"u", "c"),
+            None
+        );
     }
 
     #[test]

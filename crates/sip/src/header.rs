@@ -54,6 +54,7 @@ names! {
     Unsupported "Unsupported" ' ' "Section 20.40.",
     Allow "Allow" ' ' "Section 20.5.",
     MinExpires "Min-Expires" ' ' "Section 20.23.",
+    ContentType "Content-Type" 'c' "Section 20.15.",
 }
 
 /// One header field: a line, with the lines that continue it.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod agent;
 mod cursor;
 pub mod digest;
 mod essentials;

@@ -54,6 +54,12 @@ pub enum SipError {
         /// What SQLite says.
         source: rusqlite::Error,
     },
+    /// What the command line of the user agent says cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// The user agent's calls or registration did not all succeed.
+    #[error("{0}")]
+    Calls(String),
     /// The kernel refused something else.
     #[error("cannot {what}: {source}")]
     System {

@@ -1,4 +1,4 @@
-//! A SIP proxy and registrar: the core of `sip` with sockets, a clock and a store around it.
+//! A SIP proxy and registrar: the core of `sip` with sockets, a clock and a store around it. And a user agent (`ua`).
 //!
 //! One thread, one loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
 //! the thesis that added SCTP to Partysip (docs/sip.md has its functions beside ours). Decides nothing of SIP.
@@ -13,9 +13,11 @@ mod error;
 mod server;
 mod store;
 mod transport;
+mod ua;
 
 pub use args::SipArgs;
 pub use error::SipError;
+pub use ua::{UaArgs, run as run_ua};
 
 use clap::CommandFactory;
 

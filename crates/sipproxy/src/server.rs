@@ -7,17 +7,16 @@ use std::time::Duration;
 use base::Time;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
-use sip::Transport;
 use sip::proxy::{Listener, Output, Proxy};
 
 use crate::clock::Clock;
-use crate::config::{Config, SctpCarrier};
+use crate::config::Config;
 use crate::error::SipError;
 use crate::store::Store;
-use crate::transport::{Inbox, Place, Plugin, Sctp, Tcp, Udp};
+use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
 /// The token of the signals: no plug-in's.
-const SIGNALS: Token = Token(usize::MAX);
+pub(crate) const SIGNALS: Token = Token(usize::MAX);
 /// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
 const ROUNDS_MAX: usize = 64;
 
@@ -181,24 +180,12 @@ fn open_plugin(
     config: &Config,
     poll: &Poll,
 ) -> Result<Box<dyn Plugin>, SipError> {
-    let (address, registry) = (listener.address, poll.registry());
-    let opened: io::Result<Box<dyn Plugin>> = match listener.transport {
-        Transport::Udp => Udp::open(place, address, registry).map(|udp| Box::new(udp) as _),
-        Transport::Tcp => Tcp::open(place, address, config.proxy.messages, config.connections, registry)
-            .map(|tcp| Box::new(tcp) as _),
-        Transport::Sctp => {
-            if let Some(found) = netio::kernel_sctp().filter(|_| config.sctp.carrier == SctpCarrier::Ip) {
-                return Err(SipError::KernelSctp(found.to_string()));
-            }
-            Sctp::open(place, address, config, registry).map(|sctp| Box::new(sctp) as _)
-        }
-    };
-    let transport = listener.transport.as_lower_str();
-    opened.map_err(|source| SipError::Listen { transport, address, source })
+    let limits = Bounds { messages: config.proxy.messages, connections: config.connections };
+    transport::open(place, *listener, limits, &config.sctp, poll.registry())
 }
 
 /// A socket that can be read once SIGTERM or SIGINT has come.
-fn signals(poll: &Poll) -> io::Result<UnixStream> {
+pub(crate) fn signals(poll: &Poll) -> io::Result<UnixStream> {
     let (read, write) = StdUnixStream::pair()?;
     read.set_nonblocking(true)?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -210,7 +197,7 @@ fn signals(poll: &Poll) -> io::Result<UnixStream> {
 }
 
 /// Rounded up, the poll's grain: so no turn comes in which nothing is due yet.
-fn in_whole_milliseconds(wait: Duration) -> Duration {
+pub(crate) fn in_whole_milliseconds(wait: Duration) -> Duration {
     let wait = wait.min(Duration::from_secs(60));
     Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0))
 }

@@ -71,7 +71,7 @@ impl Proxy {
 
 /// CANCEL, or ACK for a refusal: Request-URI, first Via, Routes, From, Call-ID and CSeq's number of the request (sections
 /// 9.1 and 17.1.1.3).
-pub(super) fn hop_request(request: &Message, method: Method, to: Option<Header>) -> Message {
+pub(crate) fn hop_request(request: &Message, method: Method, to: Option<Header>) -> Message {
     let mut headers = Vec::with_capacity(8);
     for header in &request.headers {
         match header.name {

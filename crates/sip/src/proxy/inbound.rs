@@ -155,7 +155,7 @@ impl Proxy {
 }
 
 /// Where responses to a request go (section 18.2.2, RFC 3581 section 4), and the Via value with its source noted.
-fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
+pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     let value = via.with_source(from.address.ip(), from.address.port());
     let mut hop = from;
     if !(via.has_rport() && from.transport == Transport::Udp) {
@@ -165,7 +165,7 @@ fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
 }
 
 /// What tells server transactions apart (section 17.2.3). `method` is the request's; of ACK it is INVITE.
-fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, method: &Method) -> Box<[u8]> {
+pub(crate) fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, method: &Method) -> Box<[u8]> {
     let method = if *method == Method::Ack { Method::Invite } else { method.clone() };
     let parts: Vec<&[u8]> = match via.branch() {
         Some(branch) => vec![branch, via.sent_by(), method.as_bytes()],

@@ -6,10 +6,10 @@
 //! responses.
 
 mod auth;
-mod cancel;
+pub(crate) mod cancel;
 mod config;
 mod forward;
-mod inbound;
+pub(crate) mod inbound;
 mod loops;
 mod registrar;
 mod response;
@@ -255,6 +255,6 @@ impl Proxy {
 }
 
 /// The same for all messages of a dialog, from its Call-ID (FNV-1a).
-fn dialog_number(call_id: &[u8]) -> u32 {
+pub(crate) fn dialog_number(call_id: &[u8]) -> u32 {
     call_id.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

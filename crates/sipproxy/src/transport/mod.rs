@@ -8,15 +8,19 @@ mod sctp_host;
 mod tcp;
 mod udp;
 
-pub(crate) use sctp::Sctp;
-pub(crate) use tcp::Tcp;
-pub(crate) use udp::Udp;
+use std::io;
 
 use base::Time;
 use bytes::Bytes;
-use mio::Token;
-use sip::proxy::Outgoing;
-use sip::{ConnectionId, Hop};
+use mio::{Registry, Token};
+use sip::proxy::{Listener, Outgoing};
+use sip::{ConnectionId, Hop, Limits, Transport};
+
+use crate::config::{SctpCarrier, SctpConfig};
+use crate::error::SipError;
+use sctp::Sctp;
+use tcp::Tcp;
+use udp::Udp;
 
 /// Bits of a token or connection number below the plug-in's place.
 const PLACE_SHIFT: u32 = 48;
@@ -79,4 +83,39 @@ pub(crate) trait Plugin {
 
     /// When to call [`Plugin::handle_timeout`]; at once while more is to be read than one turn takes.
     fn next_timeout(&self) -> Time;
+}
+
+/// Bounds on what a plug-in keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of each message.
+    pub(crate) messages: Limits,
+    /// Connections or associations.
+    pub(crate) connections: usize,
+}
+
+/// Opens the plug-in of a listener.
+///
+/// # Errors
+/// When its address is not ours or taken, rights are missing, or the kernel's SCTP is in the way.
+pub(crate) fn open(
+    place: Place,
+    listener: Listener,
+    bounds: Bounds,
+    sctp: &SctpConfig,
+    registry: &Registry,
+) -> Result<Box<dyn Plugin>, SipError> {
+    let Listener { transport, address } = listener;
+    let opened: io::Result<Box<dyn Plugin>> = match transport {
+        Transport::Udp => Udp::open(place, address, registry).map(|udp| Box::new(udp) as _),
+        Transport::Tcp => Tcp::open(place, address, bounds.messages, bounds.connections, registry)
+            .map(|tcp| Box::new(tcp) as _),
+        Transport::Sctp => {
+            if let Some(found) = netio::kernel_sctp().filter(|_| sctp.carrier == SctpCarrier::Ip) {
+                return Err(SipError::KernelSctp(found.to_string()));
+            }
+            Sctp::open(place, address, sctp, bounds.connections, registry).map(|sctp| Box::new(sctp) as _)
+        }
+    };
+    opened.map_err(|source| SipError::Listen { transport: transport.as_lower_str(), address, source })
 }

@@ -20,7 +20,7 @@ use sip::{Hop, Transport};
 
 use super::sctp_host::{SctpHost, association_config, init_route};
 use super::{Inbox, Place, Plugin};
-use crate::config::{Config, SctpConfig, SctpOrder};
+use crate::config::{SctpConfig, SctpOrder};
 
 /// Bytes that may wait for one association, beside its send buffer.
 const UNSENT_MAX: usize = 1 << 20;
@@ -56,19 +56,20 @@ impl Sctp {
     pub(crate) fn open(
         place: Place,
         address: SocketAddr,
-        config: &Config,
+        config: &SctpConfig,
+        associations_max: usize,
         registry: &Registry,
     ) -> io::Result<Sctp> {
         let mut local_addresses = vec![address.ip()];
-        local_addresses.extend(config.sctp.addresses.iter().filter(|other| **other != address.ip()));
+        local_addresses.extend(config.addresses.iter().filter(|other| **other != address.ip()));
         let first = place.token(0);
-        let host = SctpHost::open(&config.sctp, address.port(), local_addresses.clone(), registry, first)?;
+        let host = SctpHost::open(config, address.port(), local_addresses.clone(), registry, first)?;
         Ok(Sctp {
             place,
             address,
             local_addresses,
-            config: config.sctp.clone(),
-            associations_max: config.connections,
+            config: config.clone(),
+            associations_max,
             host,
             associations: BTreeMap::new(),
             numbers: BTreeMap::new(),

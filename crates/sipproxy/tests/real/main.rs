@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod association;
 mod phones;
 mod world;

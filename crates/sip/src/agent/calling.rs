@@ -1,0 +1,150 @@
+//! Calls of ours: INVITE, ACK, BYE (RFC 3261 sections 13.2 and 15).
+
+use base::Time;
+use bytes::Bytes;
+
+use super::dialog::{Call, State};
+use super::{Agent, AgentEvent, CallId, Purpose, audio_address, audio_session, request};
+use crate::address::Address;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method};
+use crate::transport::{Hop, Transport};
+use crate::uri::Uri;
+use crate::via::parse_ip;
+
+impl Agent {
+    /// Calls a URI such as `sip:bob@example.com`; `None` if there are too many calls already.
+    pub fn call(&mut self, now: Time, uri: &str) -> Option<CallId> {
+        if self.calls.len() >= self.config.calls_max {
+            return None;
+        }
+        let id = self.new_id();
+        let (call_id, tag) = (Bytes::from(self.token()), Bytes::from(self.token()));
+        let (user, domain) = (&self.config.user, &self.config.domain);
+        let local = format!("<sip:{user}@{domain}>;tag={}", String::from_utf8_lossy(&tag));
+        let call = Call {
+            call_id: call_id.clone(),
+            tag: tag.clone(),
+            local: local.into(),
+            remote: format!("<{uri}>").into(),
+            target: Bytes::copy_from_slice(uri.as_bytes()),
+            routes: Vec::new(),
+            cseq: 1,
+            ack: None,
+            hop: self.config.proxy,
+            state: State::Calling { since: now, hang_up: false },
+        };
+        let headers = vec![
+            Header::of_bytes(Name::From, &call.local),
+            Header::of_bytes(Name::To, &call.remote),
+            Header::of_bytes(Name::CallId, &call_id),
+            Header::new(Name::CSeq, "1 INVITE"),
+            Header::new(Name::Contact, &self.contact()),
+            Header::new(Name::ContentType, "application/sdp"),
+        ];
+        let body = audio_session(self.config.rtp);
+        let invite = request(Method::Invite, call.target.clone(), headers, body);
+        self.dialogs.insert((call_id, tag), id);
+        self.calls.insert(id, call);
+        let hop = self.config.proxy;
+        self.start_client(now, Purpose::Invite(id), hop, invite, false);
+        Some(id)
+    }
+
+    /// Ends a call; one that is not up yet is ended as soon as it is.
+    pub fn hang_up(&mut self, now: Time, id: CallId) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        match &mut call.state {
+            State::Calling { hang_up, .. } => *hang_up = true,
+            State::Up => {
+                call.state = State::Leaving { since: now };
+                let cseq = call.next_cseq();
+                let (bye, hop) = (call.request(Method::Bye, cseq), call.hop);
+                self.start_client(now, Purpose::Bye(id), hop, bye, false);
+            }
+            State::Ringing { .. } | State::Answered { .. } | State::Leaving { .. } => {}
+        }
+    }
+
+    pub(super) fn on_invite_final(&mut self, now: Time, id: CallId, status: u16, response: Option<&Message>) {
+        let Some(response) = response.filter(|_| (200..300).contains(&status)) else {
+            self.forget_call(id);
+            self.tell(AgentEvent::Failed { call: id, status });
+            return;
+        };
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        // A 2xx that comes again, for its ACK was lost.
+        let is_first = call.ack.is_none();
+        if is_first {
+            call.learn(response, true);
+            if let Some(to) = response.first(Name::To) {
+                call.remote = Bytes::copy_from_slice(to);
+            }
+            self.acknowledge(id);
+        }
+        let Some(call) = self.calls.get(&id) else { return };
+        let (hop, ack, call_id) = (call.hop, call.ack.clone(), call.call_id.clone());
+        if let Some(ack) = ack {
+            self.send(hop, ack, None, &call_id);
+        }
+        if is_first {
+            self.come_up(now, id, response);
+        }
+    }
+
+    /// Makes the ACK for the 2xx (section 13.2.2.4), and finds out where requests of the dialog go.
+    fn acknowledge(&mut self, id: CallId) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let hop = self.hop_in_dialog(call);
+        let mut ack = call.request(Method::Ack, call.cseq);
+        let branch = format!("z9hG4bK0.{}", self.token());
+        self.push_via(&mut ack, &branch);
+        if let Some(call) = self.calls.get_mut(&id) {
+            (call.hop, call.ack) = (hop, Some(ack.to_bytes()));
+        }
+    }
+
+    fn come_up(&mut self, now: Time, id: CallId, response: &Message) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let State::Calling { since, hang_up } = call.state else { return };
+        call.state = State::Up;
+        let (rtp, took) = (audio_address(&response.body), now.since(since));
+        self.tell(AgentEvent::Answered { call: id, is_caller: true, took, rtp });
+        if hang_up {
+            self.hang_up(now, id);
+        }
+    }
+
+    /// BYE was answered, in whatever way: the dialog is over (section 15.1.1).
+    pub(super) fn on_bye_final(&mut self, now: Time, id: CallId) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let took = match call.state {
+            State::Leaving { since } => Some(now.since(since)),
+            _ => None,
+        };
+        self.forget_call(id);
+        self.tell(AgentEvent::Ended { call: id, took });
+    }
+
+    pub(super) fn forget_call(&mut self, id: CallId) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.dialogs.remove(&(call.call_id, call.tag));
+        }
+    }
+
+    /// The first Route or the remote target, if that is an address our transport reaches; the proxy otherwise.
+    pub(super) fn hop_in_dialog(&self, call: &Call) -> Hop {
+        let route = call.routes.first().and_then(|route| Address::parse(route).ok());
+        let uri = route.map_or(&call.target[..], |address| address.uri);
+        let proxy = self.config.proxy;
+        let Ok(uri) = Uri::parse(uri) else { return proxy };
+        let transport = uri.transport().map_or(Some(Transport::Udp), Transport::from_bytes);
+        match (transport, parse_ip(uri.host)) {
+            (Some(transport), Some(ip)) if transport == proxy.transport => {
+                let address = (ip, uri.port.unwrap_or(crate::proxy::inbound::SIP_PORT)).into();
+                Hop { address, connection: None, ..proxy }
+            }
+            _ => proxy,
+        }
+    }
+}

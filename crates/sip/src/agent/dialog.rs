@@ -1,0 +1,100 @@
+//! One call and its dialog (RFC 3261 section 12).
+
+use std::time::Duration;
+
+use base::Time;
+use bytes::Bytes;
+
+use crate::address::Address;
+use crate::cursor::trim;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method};
+use crate::transport::Hop;
+
+/// How far a call is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// We called.
+    Calling {
+        since: Time,
+        hang_up: bool,
+    },
+    /// We are called.
+    Ringing {
+        since: Time,
+        answer_at: Time,
+        server: u64,
+    },
+    /// We have answered: the 200 goes again until ACK comes (section 13.3.1.4).
+    Answered {
+        since: Time,
+        resend: Time,
+        interval: Duration,
+        give_up: Time,
+        bytes: Bytes,
+        hop: Hop,
+    },
+    Up,
+    /// We have sent BYE.
+    Leaving {
+        since: Time,
+    },
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) call_id: Bytes,
+    /// Our tag.
+    pub(super) tag: Bytes,
+    /// From of our requests.
+    pub(super) local: Bytes,
+    /// To of our requests.
+    pub(super) remote: Bytes,
+    /// Request-URI of our requests.
+    pub(super) target: Bytes,
+    /// In the order that our requests visit them.
+    pub(super) routes: Vec<Bytes>,
+    pub(super) cseq: u32,
+    /// The ACK for the 2xx, which goes again with each of its repetitions.
+    pub(super) ack: Option<Bytes>,
+    pub(super) hop: Hop,
+    pub(super) state: State,
+}
+
+impl Call {
+    pub(super) fn next_cseq(&mut self) -> u32 {
+        self.cseq += 1;
+        self.cseq
+    }
+
+    /// From, To, Call-ID, CSeq and Routes of a request within the dialog (section 12.2.1.1).
+    pub(super) fn request(&self, method: Method, cseq: u32) -> Message {
+        let line = [cseq.to_string().as_bytes(), b" ", method.as_bytes()].concat();
+        let mut headers = vec![
+            Header::of_bytes(Name::From, &self.local),
+            Header::of_bytes(Name::To, &self.remote),
+            Header::of_bytes(Name::CallId, &self.call_id),
+            Header::of_bytes(Name::CSeq, &line),
+        ];
+        headers.extend(self.routes.iter().map(|route| Header::of_bytes(Name::Route, route)));
+        super::request(method, self.target.clone(), headers, Bytes::new())
+    }
+
+    /// Takes the remote target and route set over; `backwards` where we called (sections 12.1.1 and 12.1.2).
+    pub(super) fn learn(&mut self, message: &Message, backwards: bool) {
+        if let Some(uri) = contact_of(message) {
+            self.target = uri;
+        }
+        self.routes = message.elements(Name::RecordRoute).map(Bytes::copy_from_slice).collect();
+        if backwards {
+            self.routes.reverse();
+        }
+    }
+}
+
+/// The URI of the first Contact.
+pub(super) fn contact_of(message: &Message) -> Option<Bytes> {
+    let value = message.elements(Name::Contact).next()?;
+    Address::parse(trim(value)).ok().map(|contact| Bytes::copy_from_slice(contact.uri))
+}

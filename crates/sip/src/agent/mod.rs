@@ -1,0 +1,395 @@
+//! A user agent (RFC 3261 sections 8, 10, 12 to 15): registers, calls, answers. One user, any number of calls.
+//!
+//! Commands and messages in, [`AgentOutput`] out, as with the proxy. All requests outside of dialogs go to one proxy. It refuses
+//! what it does not know: re-INVITE with 488, other methods with 405. Invariants: a call ends once, by [`AgentEvent::Ended`]
+//! or [`AgentEvent::Failed`]; there are no more calls than [`AgentConfig::calls_max`]. Begin with [`Agent::call`].
+
+mod answering;
+mod calling;
+mod dialog;
+mod registering;
+mod sdp;
+mod timers;
+
+pub use sdp::{audio_address, audio_session};
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+use bytes::Bytes;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::essentials::Essentials;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method, Start};
+use crate::parse::Limits;
+use crate::proxy::inbound::{response_hop, server_key};
+use crate::proxy::{Listener, Outgoing, dialog_number};
+use crate::transaction::{self, Kind, Timers};
+use crate::transport::Hop;
+use crate::via::Via;
+use dialog::Call;
+
+/// What an agent is.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The user's name.
+    pub user: String,
+    /// The user's domain.
+    pub domain: String,
+    /// For digest; `None`: challenges end what was tried.
+    pub password: Option<String>,
+    /// Where it is.
+    pub listener: Listener,
+    /// Where requests outside of dialogs go.
+    pub proxy: Hop,
+    /// Where it takes sound.
+    pub rtp: SocketAddr,
+    /// How long it rings before it answers.
+    pub ring: Duration,
+    /// Calls at once at most; more are answered with 486.
+    pub calls_max: usize,
+    /// Transactions' timers.
+    pub timers: Timers,
+}
+
+/// A call's number; not used again.
+pub type CallId = u64;
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AgentEvent {
+    /// The registrar has answered with 200.
+    Registered {
+        /// Since [`Agent::register`].
+        took: Duration,
+    },
+    /// The registrar refused, or did not answer (408).
+    NotRegistered {
+        /// Its status.
+        status: u16,
+    },
+    /// A call is up.
+    Answered {
+        /// Which.
+        call: CallId,
+        /// Whether we called.
+        is_caller: bool,
+        /// From INVITE to 2xx, or from INVITE to ACK where we were called.
+        took: Duration,
+        /// Where the peer takes sound.
+        rtp: Option<SocketAddr>,
+    },
+    /// A call that was up is over.
+    Ended {
+        /// Which.
+        call: CallId,
+        /// From BYE to its answer, where we hung up.
+        took: Option<Duration>,
+    },
+    /// A call did not come about, or was lost.
+    Failed {
+        /// Which.
+        call: CallId,
+        /// The status that ended it.
+        status: u16,
+    },
+}
+
+/// What the agent wants done, or tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AgentOutput {
+    /// Send this.
+    Send(Outgoing),
+    /// This has happened.
+    Event(AgentEvent),
+}
+
+/// What a request of ours is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Register { since: Time },
+    Invite(CallId),
+    Bye(CallId),
+}
+
+#[derive(Debug)]
+struct Client {
+    machine: transaction::Client,
+    purpose: Purpose,
+    hop: Hop,
+    request: Message,
+    /// The request, later the ACK for a refusal.
+    bytes: Bytes,
+    branch: String,
+    has_credentials: bool,
+}
+
+#[derive(Debug)]
+struct Server {
+    machine: transaction::Server,
+    key: Box<[u8]>,
+    hop: Hop,
+    last: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Sleeper {
+    Client(u64),
+    Server(u64),
+    Call(CallId),
+    Register,
+}
+
+/// A user agent.
+#[derive(Debug)]
+pub struct Agent {
+    config: AgentConfig,
+    rng: ChaCha12Rng,
+    next_id: u64,
+    clients: HashMap<u64, Client>,
+    servers: HashMap<u64, Server>,
+    server_keys: HashMap<Box<[u8]>, u64>,
+    calls: BTreeMap<CallId, Call>,
+    /// INVITEs that were not answered, or their ACK has not come.
+    ringing: BTreeMap<CallId, Message>,
+    /// Calls by Call-ID and our tag.
+    dialogs: HashMap<(Bytes, Bytes), CallId>,
+    registration: registering::Registration,
+    wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
+    outputs: VecDeque<AgentOutput>,
+}
+
+impl Agent {
+    /// An agent that has done nothing yet; `seed` must be unpredictable.
+    pub fn new(config: AgentConfig, seed: [u8; 32]) -> Agent {
+        let mut rng = ChaCha12Rng::from_seed(seed);
+        let registration = registering::Registration::new(format!("{:016x}", rng.next_u64()));
+        Agent {
+            config,
+            rng,
+            next_id: 0,
+            clients: HashMap::new(),
+            servers: HashMap::new(),
+            server_keys: HashMap::new(),
+            calls: BTreeMap::new(),
+            ringing: BTreeMap::new(),
+            dialogs: HashMap::new(),
+            registration,
+            wakes: BinaryHeap::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// What is to be done, or has happened, next.
+    pub fn poll_output(&mut self) -> Option<AgentOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Calls that have begun and are not over.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Takes a message that came whole; `from` says how. What is no message of an agreed form is dropped.
+    pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
+        let Ok(message) = Message::parse(bytes, &Limits::default()) else { return };
+        let Ok(known) = Essentials::of(&message) else { return };
+        if message.method().is_some() {
+            self.handle_request(now, from, message, &known);
+        } else {
+            self.handle_response(now, message, &known);
+        }
+    }
+
+    /// The request of this number could not be sent: as if 503 had come.
+    pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
+        let Some(client) = self.clients.remove(&on_failure) else { return };
+        self.on_final(now, client.purpose, 503, None);
+    }
+
+    fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: &Essentials) {
+        let Ok(via) = Via::parse(&known.via) else { return };
+        let key = server_key(&request, known, &via, &known.cseq.method);
+        let is_ack = known.cseq.method == Method::Ack;
+        if let Some(&id) = self.server_keys.get(&key) {
+            self.handle_again(now, id, is_ack);
+            return;
+        }
+        if is_ack {
+            self.on_ack(now, known);
+            return;
+        }
+        let (hop, value) = response_hop(from, &via);
+        let invite_key = server_key(&request, known, &via, &Method::Invite);
+        request.replace_first(Name::Via, &value);
+        let id = self.new_id();
+        let kind =
+            Kind { is_invite: known.cseq.method == Method::Invite, is_reliable: hop.transport.is_reliable() };
+        let machine = transaction::Server::start(kind, self.config.timers);
+        self.server_keys.insert(key.clone(), id);
+        self.servers.insert(id, Server { machine, key, hop, last: None });
+        self.serve(now, id, &request, known, &invite_key);
+    }
+
+    fn handle_again(&mut self, now: Time, id: u64, is_ack: bool) {
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        if is_ack {
+            server.machine.on_ack(now);
+            self.schedule_server(id);
+        } else if server.machine.on_request() {
+            self.resend_response(id);
+        }
+    }
+
+    fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
+        let Some((id, branch)) = branch_of(known) else { return };
+        let Some(client) = self.clients.get_mut(&id).filter(|client| client.branch == branch) else { return };
+        let status = response.status();
+        let verdict = client.machine.on_response(now, status);
+        if verdict.ack {
+            let to = response.all(Name::To).next().cloned();
+            let ack = crate::proxy::cancel::hop_request(&client.request, Method::Ack, to).to_bytes();
+            let hop = client.hop;
+            self.send(hop, ack, None, &known.call_id);
+        }
+        let Some(client) = self.clients.get(&id).filter(|_| verdict.pass) else { return };
+        let purpose = client.purpose;
+        self.schedule_client(id);
+        match status {
+            100..=199 => {}
+            401 | 407 if self.try_with_password(now, id, &response) => {}
+            _ => self.on_final(now, purpose, status, Some(&response)),
+        }
+    }
+
+    fn on_final(&mut self, now: Time, purpose: Purpose, status: u16, response: Option<&Message>) {
+        match purpose {
+            Purpose::Register { since } => self.on_registered(now, since, status, response),
+            Purpose::Invite(call) => self.on_invite_final(now, call, status, response),
+            Purpose::Bye(call) => self.on_bye_final(now, call),
+        }
+    }
+
+    /// Sends the request once more with an answer to the challenge (section 22.2), if there was none with it yet.
+    fn try_with_password(&mut self, now: Time, id: u64, response: &Message) -> bool {
+        let cnonce = self.token();
+        let Some(client) = self.clients.get(&id).filter(|client| !client.has_credentials) else {
+            return false;
+        };
+        let Some(password) = self.config.password.clone() else { return false };
+        let mut request = client.request.clone();
+        let (asked, answered) = match response.status() {
+            401 => (Name::WwwAuthenticate, Name::Authorization),
+            _ => (Name::ProxyAuthenticate, Name::ProxyAuthorization),
+        };
+        let Some(method) = request.method().cloned() else { return false };
+        let (user, uri) = (self.config.user.clone(), request.request_uri().to_vec());
+        let answer = |header: &Header| {
+            crate::digest::answer(&header.value, &user, &password, method.as_bytes(), &uri, &cnonce)
+        };
+        let Some(value) = response.all(asked).find_map(answer) else { return false };
+        let (purpose, hop) = (client.purpose, client.hop);
+        let cseq = self.next_cseq(purpose);
+        request.pop_first(Name::Via);
+        let method = String::from_utf8_lossy(method.as_bytes()).into_owned();
+        request.set(Header::new(Name::CSeq, &format!("{cseq} {method}")));
+        request.set(Header::new(answered, &value));
+        self.start_client(now, purpose, hop, request, true);
+        true
+    }
+
+    fn next_cseq(&mut self, purpose: Purpose) -> u32 {
+        match purpose {
+            Purpose::Register { .. } => self.registration.next_cseq(),
+            Purpose::Invite(call) | Purpose::Bye(call) => {
+                self.calls.get_mut(&call).map_or(1, Call::next_cseq)
+            }
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn token(&mut self) -> String {
+        format!("{:016x}", self.rng.next_u64())
+    }
+
+    fn send(&mut self, hop: Hop, bytes: Bytes, on_failure: Option<u64>, call_id: &[u8]) {
+        let dialog = dialog_number(call_id);
+        self.outputs.push_back(AgentOutput::Send(Outgoing { hop, bytes, on_failure, dialog }));
+    }
+
+    fn tell(&mut self, event: AgentEvent) {
+        self.outputs.push_back(AgentOutput::Event(event));
+    }
+
+    /// Sends a request in a transaction of its own.
+    fn start_client(
+        &mut self,
+        now: Time,
+        purpose: Purpose,
+        hop: Hop,
+        mut request: Message,
+        has_credentials: bool,
+    ) {
+        let id = self.new_id();
+        let branch = format!("z9hG4bK{id:x}.{}", self.token());
+        self.push_via(&mut request, &branch);
+        let is_invite = matches!(purpose, Purpose::Invite(_));
+        let kind = Kind { is_invite, is_reliable: hop.transport.is_reliable() };
+        let machine = transaction::Client::start(kind, self.config.timers, now);
+        let (bytes, call_id) = (request.to_bytes(), request.first(Name::CallId).cloned().unwrap_or_default());
+        let client = Client { machine, purpose, hop, request, bytes: bytes.clone(), branch, has_credentials };
+        self.clients.insert(id, client);
+        self.send(hop, bytes, Some(id), &call_id);
+        self.schedule_client(id);
+    }
+
+    fn push_via(&self, request: &mut Message, branch: &str) {
+        let Listener { transport, address } = self.config.listener;
+        let value = format!("SIP/2.0/{} {address};rport;branch={branch}", transport.as_str());
+        request.push_front(Header::new(Name::Via, &value));
+    }
+
+    /// Our contact's URI.
+    fn contact(&self) -> String {
+        let Listener { transport, address } = self.config.listener;
+        format!("<sip:{}@{address};transport={}>", self.config.user, transport.as_lower_str())
+    }
+
+    fn respond(&mut self, now: Time, id: u64, response: &Message) {
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        if !server.machine.on_response(now, response.status()) {
+            return;
+        }
+        let bytes = response.to_bytes();
+        server.last = Some(bytes.clone());
+        let hop = server.hop;
+        let call_id = response.first(Name::CallId).cloned().unwrap_or_default();
+        self.send(hop, bytes, None, &call_id);
+        self.schedule_server(id);
+    }
+}
+
+/// A request from scratch, without Via.
+fn request(method: Method, uri: Bytes, headers: Vec<Header>, body: Bytes) -> Message {
+    let mut headers = headers;
+    headers.push(Header::new(Name::MaxForwards, "70"));
+    headers.push(Header::new(Name::ContentLength, &body.len().to_string()));
+    Message { start: Start::Request { method, uri }, headers, body, fault: None }
+}
+
+/// The transaction that a response's first Via names, and its branch.
+fn branch_of(known: &Essentials) -> Option<(u64, String)> {
+    let branch = Via::parse(&known.via).ok()?.branch()?;
+    let hex = branch.strip_prefix(b"z9hG4bK")?.split(|&b| b == b'.').next()?;
+    let id = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
+    Some((id, String::from_utf8_lossy(branch).into_owned()))
+}

@@ -1,0 +1,56 @@
+//! As much of SDP (RFC 4566, RFC 3264) as a tone by PCMU takes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+
+/// A session with one audio stream: PCMU to this address, both ways.
+pub fn audio_session(rtp: SocketAddr) -> Bytes {
+    let (family, ip, port) = (if rtp.is_ipv4() { "IP4" } else { "IP6" }, rtp.ip(), rtp.port());
+    let text = format!(
+        "v=0\r\no=- 1 1 IN {family} {ip}\r\ns=-\r\nc=IN {family} {ip}\r\nt=0 0\r\nm=audio {port} RTP/AVP 0\r\n\
+         a=rtpmap:0 PCMU/8000\r\na=sendrecv\r\n"
+    );
+    Bytes::from(text)
+}
+
+/// Where a session's first audio stream is to be sent; `None` if it has none, or one that was refused (port 0).
+pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(session).ok()?;
+    let (mut ip, mut port) = (None, None);
+    for line in text.lines() {
+        if let Some(media) = line.strip_prefix("m=") {
+            if port.is_some() {
+                break;
+            }
+            let mut words = media.split(' ');
+            port = words.next().filter(|kind| *kind == "audio").and(words.next());
+        } else if let Some(connection) = line.strip_prefix("c=IN ") {
+            // The stream's own goes before the session's.
+            ip = connection.split(' ').nth(1).and_then(|ip| ip.parse::<IpAddr>().ok());
+        }
+    }
+    let port = port?.parse().ok().filter(|port| *port > 0)?;
+    Some(SocketAddr::new(ip?, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_is_understood() {
+        for address in ["192.0.2.1:4000", "[2001:db8::1]:4000"] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(audio_address(&audio_session(address)), Some(address));
+        }
+    }
+
+    #[test]
+    fn the_streams_own_address_goes_before_the_sessions() {
+        let text = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 7 RTP/AVP 0\r\nc=IN IP4 192.0.2.2\r\nm=video 8 RTP/AVP 31\r\n";
+        assert_eq!(audio_address(text.as_bytes()), "192.0.2.2:7".parse().ok());
+        assert_eq!(audio_address(text.replace("audio 7", "audio 0").as_bytes()), None);
+        assert_eq!(audio_address(b"\xff"), None);
+    }
+}

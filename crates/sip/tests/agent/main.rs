@@ -1,0 +1,221 @@
+//! Two agents and a proxy in virtual time, over links that delay and lose: what users see.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+use bytes::Bytes;
+use sip::agent::{Agent, AgentConfig, AgentEvent, AgentOutput};
+use sip::digest::Algorithm;
+use sip::proxy::{Authentication, Listener, Outgoing, Output, Proxy, ProxyConfig};
+use sip::transaction::Timers;
+use sip::{Hop, Transport};
+
+const PROXY: &str = "192.0.2.100:5060";
+const ALICE: &str = "192.0.2.1:5060";
+const BOB: &str = "192.0.2.2:5060";
+/// One way.
+const DELAY: Duration = Duration::from_millis(10);
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn agent(user: &str, at: &str, calls_max: usize, password: &str) -> Agent {
+    let config = AgentConfig {
+        user: user.to_owned(),
+        domain: "example.com".to_owned(),
+        password: Some(password.to_owned()),
+        listener: Listener { transport: Transport::Udp, address: address(at) },
+        proxy: Hop { listener: 0, transport: Transport::Udp, address: address(PROXY), connection: None },
+        rtp: "192.0.2.1:4000".parse().unwrap(),
+        ring: Duration::from_secs(1),
+        calls_max,
+        timers: Timers::default(),
+    };
+    Agent::new(config, [at.as_bytes()[8]; 32])
+}
+
+/// When it arrives, its number, from whom, for whom, and what.
+type Flying = (Time, u64, SocketAddr, SocketAddr, Bytes);
+
+/// Registered agents, a proxy that asks for passwords, and what is under way between them.
+struct World {
+    now: Time,
+    alice: Agent,
+    bob: Agent,
+    proxy: Proxy,
+    rng: fastrand::Rng,
+    /// Of 100 messages.
+    lost: u32,
+    flying: BinaryHeap<Reverse<Flying>>,
+    sent: u64,
+    events: Vec<(&'static str, AgentEvent)>,
+}
+
+impl World {
+    fn new(lost: u32, seed: u64, bobs_calls: usize) -> World {
+        let passwords =
+            [("alice", "secret"), ("bob", "geheim")].map(|(user, word)| (user.to_owned(), word.to_owned()));
+        let authentication = Authentication {
+            realm: "example.com".to_owned(),
+            passwords: BTreeMap::from(passwords),
+            algorithms: Algorithm::ALL.to_vec(),
+        };
+        let config = ProxyConfig {
+            domains: vec!["example.com".to_owned()],
+            listeners: vec![Listener { transport: Transport::Udp, address: address(PROXY) }],
+            authentication: Some(authentication),
+            ..ProxyConfig::default()
+        };
+        let mut world = World {
+            now: Time::ZERO,
+            alice: agent("alice", ALICE, 1000, "secret"),
+            bob: agent("bob", BOB, bobs_calls, "geheim"),
+            proxy: Proxy::new(Time::ZERO, config, [9; 32]),
+            rng: fastrand::Rng::with_seed(seed),
+            lost,
+            flying: BinaryHeap::new(),
+            sent: 0,
+            events: Vec::new(),
+        };
+        world.alice.register(world.now, Duration::from_secs(3600));
+        world.bob.register(world.now, Duration::from_secs(3600));
+        world.pass(Duration::from_secs(40));
+        world
+    }
+
+    fn put(&mut self, from: &str, out: Outgoing) {
+        if self.rng.u32(0..100) >= self.lost {
+            self.sent += 1;
+            let flying = (self.now + DELAY, self.sent, address(from), out.hop.address, out.bytes);
+            self.flying.push(Reverse(flying));
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Some(output) = self.proxy.poll_output() {
+            if let Output::Send(out) = output {
+                self.put(PROXY, out);
+            }
+        }
+        for (name, at) in [("alice", ALICE), ("bob", BOB)] {
+            while let Some(output) =
+                if name == "alice" { &mut self.alice } else { &mut self.bob }.poll_output()
+            {
+                match output {
+                    AgentOutput::Send(out) => self.put(at, out),
+                    AgentOutput::Event(event) => self.events.push((name, event)),
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.collect();
+        loop {
+            let arrival = self.flying.peek().map_or(Time::NEVER, |Reverse(flying)| flying.0);
+            let timers =
+                [self.alice.next_timeout(), self.bob.next_timeout(), self.proxy.next_timeout(), arrival];
+            let next = timers.into_iter().min().unwrap_or(end);
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            let now = self.now;
+            self.alice.handle_timeout(now);
+            self.bob.handle_timeout(now);
+            self.proxy.handle_timeout(now);
+            while let Some(Reverse((_, _, from, to, bytes))) =
+                self.flying.peek().is_some_and(|Reverse(f)| f.0 <= now).then(|| self.flying.pop()).flatten()
+            {
+                let hop = Hop { listener: 0, transport: Transport::Udp, address: from, connection: None };
+                match to.to_string().as_str() {
+                    ALICE => self.alice.handle_message(now, hop, bytes),
+                    BOB => self.bob.handle_message(now, hop, bytes),
+                    _ => self.proxy.handle_message(now, hop, bytes),
+                }
+            }
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    fn count(&self, name: &str, is_it: impl Fn(&AgentEvent) -> bool) -> usize {
+        self.events.iter().filter(|(who, event)| *who == name && is_it(event)).count()
+    }
+}
+
+fn is_answered(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::Answered { .. })
+}
+
+fn is_ended(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::Ended { .. })
+}
+
+#[test]
+fn a_call_takes_its_round_trips_and_its_ring_and_both_ends_learn_of_its_end() {
+    let mut world = World::new(0, 1, 10);
+    let call = world.alice.call(world.now, "sip:bob@example.com").unwrap();
+    world.pass(Duration::from_secs(3));
+    let took = world.events.iter().find_map(|(who, event)| match event {
+        AgentEvent::Answered { took, rtp, .. } if *who == "alice" => Some((*took, rtp.is_some())),
+        _ => None,
+    });
+    // A round trip to the proxy for the challenge, two links each way, a second of ring.
+    assert_eq!(took, Some((Duration::from_millis(20 + 40 + 1000), true)));
+    assert_eq!(world.count("bob", is_answered), 1);
+    world.alice.hang_up(world.now, call);
+    world.pass(Duration::from_secs(1));
+    assert_eq!((world.count("alice", is_ended), world.count("bob", is_ended)), (1, 1));
+    assert_eq!((world.alice.calls(), world.bob.calls()), (0, 0));
+}
+
+#[test]
+fn who_calls_too_many_at_once_is_told_that_the_callee_is_busy() {
+    let mut world = World::new(0, 1, 1);
+    let first = world.alice.call(world.now, "sip:bob@example.com").unwrap();
+    let second = world.alice.call(world.now, "sip:bob@example.com").unwrap();
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.count("alice", |e| *e == AgentEvent::Failed { call: second, status: 486 }), 1);
+    assert_eq!(world.count("alice", |e| matches!(e, AgentEvent::Answered { call, .. } if *call == first)), 1);
+}
+
+#[test]
+fn a_call_for_nobody_fails_with_the_proxys_word() {
+    let mut world = World::new(0, 1, 1);
+    let call = world.alice.call(world.now, "sip:carol@example.com").unwrap();
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.count("alice", |e| *e == AgentEvent::Failed { call, status: 404 }), 1);
+}
+
+#[test]
+fn registrations_are_renewed_before_they_end() {
+    let mut world = World::new(0, 1, 1);
+    world.pass(Duration::from_secs(7200));
+    assert!(world.count("bob", |e| matches!(e, AgentEvent::Registered { .. })) >= 4);
+    world.alice.call(world.now, "sip:bob@example.com").unwrap();
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.count("alice", is_answered), 1);
+}
+
+#[test]
+fn calls_come_about_and_end_on_links_that_lose_a_tenth() {
+    for seed in 1..=5 {
+        let mut world = World::new(10, seed, 1000);
+        let calls: Vec<_> =
+            (0..20).map(|_| world.alice.call(world.now, "sip:bob@example.com").unwrap()).collect();
+        world.pass(Duration::from_secs(40));
+        assert_eq!(world.count("alice", is_answered), 20, "seed {seed}");
+        calls.into_iter().for_each(|call| world.alice.hang_up(world.now, call));
+        world.pass(Duration::from_secs(80));
+        assert_eq!((world.count("alice", is_ended), world.count("bob", is_ended)), (20, 20), "seed {seed}");
+        assert_eq!((world.alice.calls(), world.bob.calls()), (0, 0), "seed {seed}");
+        world.pass(Duration::from_secs(200));
+        assert_eq!(world.proxy.transactions(), (0, 0), "seed {seed}");
+    }
+}

@@ -1,0 +1,333 @@
+//! The loop of the user agent: transport, sound, timers, and when to call whom.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+use mio::net::{UdpSocket, UnixStream};
+use mio::{Events, Interest, Poll, Token};
+use sip::agent::{Agent, AgentConfig, AgentEvent, AgentOutput, CallId};
+use sip::proxy::Listener;
+use sip::transaction::Timers;
+use sip::{Hop, Limits};
+
+use super::args::UaArgs;
+use super::rtp::{self, Sender};
+use super::statistics::Statistics;
+use crate::clock::Clock;
+use crate::config::{SctpCarrier, SctpConfig};
+use crate::error::SipError;
+use crate::server::{SIGNALS, in_whole_milliseconds, signals};
+use crate::transport::{self, Bounds, Inbox, Place, Plugin};
+
+/// The token of the socket for sound.
+const SOUND: Token = Token(usize::MAX - 1);
+/// Packets of sound read in one turn at most.
+const PACKETS_PER_TURN: usize = 256;
+/// How long a registration is asked for.
+const EXPIRES: Duration = Duration::from_secs(300);
+/// How long the end may take: hanging up, unregistering, taking leave.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// What the program is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Waits for the registration.
+    Registering,
+    Working,
+    /// Nothing new is begun; what goes on ends.
+    HangingUp,
+    Unregistering,
+    Closing,
+}
+
+/// A running user agent.
+pub(super) struct Driver<'a> {
+    args: &'a UaArgs,
+    clock: Clock,
+    poll: Poll,
+    _signals: UnixStream,
+    agent: Agent,
+    plugin: Box<dyn Plugin>,
+    inbox: Inbox,
+    sound: UdpSocket,
+    senders: BTreeMap<CallId, Sender>,
+    tone: [u8; 160],
+    /// Calls of ours that are up, and when they are hung up.
+    up: BTreeMap<CallId, Time>,
+    next_call: Time,
+    phase: Phase,
+    /// When the end must have come, once it has begun.
+    end_at: Time,
+    statistics: Statistics,
+}
+
+impl<'a> Driver<'a> {
+    pub(super) fn open(args: &'a UaArgs) -> Result<Driver<'a>, SipError> {
+        let (clock, poll) = (Clock::start(), Poll::new().map_err(SipError::system("make a poll"))?);
+        let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
+        let listener = Listener { transport: args.transport, address: args.local };
+        let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
+        let plugin = transport::open(Place(0), listener, bounds, &sctp(args), poll.registry())?;
+        let rtp = SocketAddr::new(args.local.ip(), args.rtp_port);
+        let sound = open_sound(rtp, &poll).map_err(|source| SipError::Listen {
+            transport: "RTP",
+            address: rtp,
+            source,
+        })?;
+        let now = clock.now();
+        let mut agent = Agent::new(agent_config(args, listener, rtp)?, rand::random());
+        if !args.no_register {
+            agent.register(now, EXPIRES);
+        }
+        Ok(Driver {
+            args,
+            clock,
+            poll,
+            _signals: signals,
+            agent,
+            plugin,
+            inbox: Inbox::default(),
+            sound,
+            senders: BTreeMap::new(),
+            tone: rtp::tone(),
+            up: BTreeMap::new(),
+            next_call: now,
+            phase: if args.no_register { Phase::Working } else { Phase::Registering },
+            end_at: Time::NEVER,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Runs until all is done, the time is up, or a signal comes.
+    pub(super) fn run(mut self) -> Result<Statistics, SipError> {
+        let mut ready = Events::with_capacity(256);
+        let stop_at = self.args.stop_after.map_or(Time::NEVER, |after| self.clock.now() + after);
+        self.turn(self.clock.now());
+        while self.phase != Phase::Closing || !self.plugin.is_closed() {
+            let wait = self.next_timeout().min(stop_at).since(self.clock.now());
+            match self.poll.poll(&mut ready, Some(in_whole_milliseconds(wait))) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(SipError::System { what: "wait for messages", source: error });
+                }
+                _ => {}
+            }
+            let now = self.clock.now();
+            let is_told = ready.iter().any(|event| event.token() == SIGNALS);
+            for event in &ready {
+                match event.token() {
+                    SIGNALS => {}
+                    SOUND => self.hear(now),
+                    token => self.plugin.handle_ready(now, Place::of_token(token).1, &mut self.inbox),
+                }
+            }
+            if (is_told || now >= stop_at) && self.end_at == Time::NEVER {
+                self.begin_end(now);
+            }
+            if now >= self.end_at {
+                break;
+            }
+            self.turn(now);
+        }
+        Ok(self.statistics)
+    }
+
+    fn next_timeout(&self) -> Time {
+        let call = if self.may_call() { self.next_call } else { Time::NEVER };
+        let sound = self.senders.values().map(|sender| sender.next).min().unwrap_or(Time::NEVER);
+        let hang_up = self.up.values().copied().min().unwrap_or(Time::NEVER);
+        let all = [self.agent.next_timeout(), self.plugin.next_timeout(), call, sound, hang_up, self.end_at];
+        all.into_iter().min().unwrap_or(Time::NEVER)
+    }
+
+    fn turn(&mut self, now: Time) {
+        if self.plugin.next_timeout() <= now {
+            self.plugin.handle_timeout(now, &mut self.inbox);
+        }
+        self.agent.handle_timeout(now);
+        self.begin_calls(now);
+        self.hang_up_calls(now);
+        self.speak(now);
+        self.exchange(now);
+        self.go_on(now);
+        self.exchange(now);
+    }
+
+    /// What came in goes to the agent, what it wants goes out.
+    fn exchange(&mut self, now: Time) {
+        loop {
+            for (hop, bytes) in std::mem::take(&mut self.inbox.messages) {
+                self.agent.handle_message(now, hop, bytes);
+            }
+            for failure in std::mem::take(&mut self.inbox.failures) {
+                self.agent.handle_send_failure(now, failure);
+            }
+            let mut is_done = true;
+            while let Some(output) = self.agent.poll_output() {
+                is_done = false;
+                match output {
+                    AgentOutput::Send(message) => self.plugin.send(now, message, &mut self.inbox),
+                    AgentOutput::Event(event) => self.on_event(now, event),
+                }
+            }
+            self.plugin.finish_turn(now, &mut self.inbox);
+            if is_done && self.inbox.messages.is_empty() && self.inbox.failures.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn on_event(&mut self, now: Time, event: AgentEvent) {
+        tracing::info!(?event);
+        // The end of a registration is none.
+        if self.phase != Phase::Unregistering {
+            self.statistics.note(&event);
+        }
+        match event {
+            AgentEvent::Registered { .. } if self.phase == Phase::Registering => {
+                (self.phase, self.next_call) = (Phase::Working, now);
+            }
+            AgentEvent::Registered { .. } | AgentEvent::NotRegistered { .. } => {
+                if matches!(self.phase, Phase::Registering | Phase::Unregistering) {
+                    self.close(now);
+                }
+            }
+            AgentEvent::Answered { call, is_caller, rtp, .. } => {
+                if is_caller {
+                    self.up.insert(call, now + self.args.duration);
+                }
+                if let Some(peer) = rtp.filter(|_| self.args.tone) {
+                    self.senders.insert(call, Sender::new(now, peer, rand::random()));
+                }
+            }
+            AgentEvent::Ended { call, .. } | AgentEvent::Failed { call, .. } => {
+                self.up.remove(&call);
+                self.senders.remove(&call);
+            }
+        }
+    }
+
+    fn may_call(&self) -> bool {
+        let is_left = self.statistics.begun < self.args.calls;
+        self.phase == Phase::Working && self.args.call.is_some() && is_left
+    }
+
+    fn begin_calls(&mut self, now: Time) {
+        while self.may_call() && self.next_call <= now {
+            let Some(uri) = &self.args.call else { return };
+            self.next_call += Duration::from_secs_f64(1.0 / self.args.rate);
+            // Where there are too many calls already this one waits for its next turn.
+            if self.agent.call(now, uri).is_some() {
+                self.statistics.begun += 1;
+            }
+        }
+    }
+
+    fn hang_up_calls(&mut self, now: Time) {
+        let due: Vec<CallId> = self.up.iter().filter(|(_, at)| **at <= now).map(|(call, _)| *call).collect();
+        for call in due {
+            self.up.remove(&call);
+            self.senders.remove(&call);
+            self.agent.hang_up(now, call);
+        }
+    }
+
+    /// From one phase to the next, when it is over.
+    fn go_on(&mut self, now: Time) {
+        let has_called = self.args.call.is_some() && self.statistics.begun >= self.args.calls;
+        if self.phase == Phase::Working && has_called && self.agent.calls() == 0 {
+            self.begin_end(now);
+        }
+        if self.phase == Phase::HangingUp && self.agent.calls() == 0 {
+            if self.args.no_register {
+                self.close(now);
+            } else {
+                self.phase = Phase::Unregistering;
+                self.agent.register(now, Duration::ZERO);
+            }
+        }
+    }
+
+    fn begin_end(&mut self, now: Time) {
+        (self.phase, self.end_at) = (Phase::HangingUp, now + END_LIMIT);
+        self.up.values_mut().for_each(|at| *at = now);
+        self.hang_up_calls(now);
+    }
+
+    fn close(&mut self, now: Time) {
+        self.phase = Phase::Closing;
+        self.end_at = self.end_at.min(now + END_LIMIT);
+        self.plugin.begin_close(now);
+    }
+
+    fn speak(&mut self, now: Time) {
+        for sender in self.senders.values_mut() {
+            while sender.next <= now {
+                let packet = sender.packet(&self.tone);
+                // What the kernel does not take is lost, as on the wire.
+                if self.sound.send_to(&packet, sender.peer).is_ok() {
+                    self.statistics.sent += 1;
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Time) {
+        let mut buffer = [0; 2048];
+        for _ in 0..PACKETS_PER_TURN {
+            match self.sound.recv_from(&mut buffer) {
+                Ok((length, _)) => self.statistics.receiver.handle(now, &buffer[..length]),
+                Err(_) => return,
+            }
+        }
+        // Edges are reported once: what is left must be asked for.
+        let _ = self.poll.registry().reregister(&mut self.sound, SOUND, Interest::READABLE);
+    }
+}
+
+fn open_sound(address: SocketAddr, poll: &Poll) -> io::Result<UdpSocket> {
+    let mut socket = UdpSocket::bind(address)?;
+    poll.registry().register(&mut socket, SOUND, Interest::READABLE)?;
+    Ok(socket)
+}
+
+fn sctp(args: &UaArgs) -> SctpConfig {
+    match args.sctp_udp_port {
+        None => SctpConfig::default(),
+        Some(port) => SctpConfig {
+            carrier: SctpCarrier::Udp,
+            udp_port: port,
+            peer_udp_port: port,
+            ..SctpConfig::default()
+        },
+    }
+}
+
+fn agent_config(args: &UaArgs, listener: Listener, rtp: SocketAddr) -> Result<AgentConfig, SipError> {
+    let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'>');
+    let parts = args.user.split_once('@').filter(|(user, domain)| is_word(user) && is_word(domain));
+    let Some((user, domain)) = parts else {
+        return Err(SipError::Usage(format!("`{}` is no user: say --user USER@DOMAIN", args.user)));
+    };
+    if let Some(uri) = args.call.as_deref().filter(|uri| sip::Uri::parse(uri.as_bytes()).is_err()) {
+        return Err(SipError::Usage(format!("`{uri}` is no URI: say --call sip:USER@DOMAIN")));
+    }
+    if listener.address.ip().is_unspecified() || listener.address.is_ipv4() != args.proxy.is_ipv4() {
+        let problem = "--local must be one address of this host, of the same family as --proxy";
+        return Err(SipError::Usage(problem.to_owned()));
+    }
+    let proxy = Hop { listener: 0, transport: args.transport, address: args.proxy, connection: None };
+    Ok(AgentConfig {
+        user: user.to_owned(),
+        domain: domain.to_owned(),
+        password: args.password.clone(),
+        listener,
+        proxy,
+        rtp,
+        ring: args.ring,
+        calls_max: args.calls_max,
+        timers: Timers::default(),
+    })
+}

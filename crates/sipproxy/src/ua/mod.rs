@@ -1,0 +1,31 @@
+//! `sctpify-ua`: the agent of `sip` with a transport, a clock and sound. Registers, calls at a rate, answers, and tells what it
+//! took, as JSON.
+//!
+//! Begin with [`run`]; `driver` has the loop, `rtp` the sound, `statistics` what is told.
+
+mod args;
+mod driver;
+mod rtp;
+mod statistics;
+
+pub use args::UaArgs;
+
+use clap::CommandFactory;
+
+use crate::error::SipError;
+
+/// Does what the command line says; prints statistics at its end.
+///
+/// # Errors
+/// When the command line cannot be, an address cannot be used, or a registration or call failed.
+pub fn run(args: &UaArgs) -> Result<(), SipError> {
+    if args.man {
+        let page = clap_mangen::Man::new(UaArgs::command()).section("8").manual("sctpify");
+        return page.render(&mut std::io::stdout()).map_err(SipError::system("write the manual page"));
+    }
+    let filter = tracing_subscriber::EnvFilter::new(&args.log);
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let statistics = driver::Driver::open(args)?.run()?;
+    println!("{}", statistics.to_json());
+    statistics.verdict(args).map_or(Ok(()), |fault| Err(SipError::Calls(fault)))
+}

@@ -1,0 +1,180 @@
+//! Sound as RTP (RFC 3550) carries it: a tone by PCMU, 20 ms a packet; what arrives is counted, not played.
+//!
+//! Invariant: no more than [`SOURCES_MAX`] sources are kept apart.
+
+use std::collections::BTreeMap;
+use std::f64::consts::TAU;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+
+/// Between two packets.
+pub(super) const PACKET: Duration = Duration::from_millis(20);
+/// Samples of a packet, at 8,000 a second.
+const SAMPLES: usize = 160;
+/// Of the tone, in Hz: eight periods in a packet, so that all packets have the same payload.
+const PITCH: f64 = 400.0;
+/// Bytes of the fixed header (RFC 3550 section 5.1).
+const HEADER: usize = 12;
+/// Sources that are kept apart; packets of others are counted alone.
+const SOURCES_MAX: usize = 100_000;
+
+/// A G.711 µ-law octet: sign, exponent and mantissa of the sample plus a bias, all inverted.
+fn mu_law(sample: i16) -> u8 {
+    let magnitude = u32::from(sample.unsigned_abs()).min(32_635) + 132;
+    let exponent = magnitude.ilog2().saturating_sub(7);
+    let mantissa = (magnitude >> (exponent + 3)) & 0xf;
+    let sign = if sample < 0 { 0x80 } else { 0 };
+    !(sign | u8::try_from(exponent << 4 | mantissa).unwrap_or(0x7f))
+}
+
+/// A packet of the tone.
+pub(super) fn tone() -> [u8; SAMPLES] {
+    std::array::from_fn(|at| {
+        let angle = TAU * PITCH * at as f64 / 8000.0;
+        mu_law((8000.0 * angle.sin()) as i16)
+    })
+}
+
+/// One call's outgoing stream.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    pub(super) peer: SocketAddr,
+    /// When the next packet is due.
+    pub(super) next: Time,
+    source: u32,
+    sequence: u16,
+    timestamp: u32,
+}
+
+impl Sender {
+    pub(super) fn new(now: Time, peer: SocketAddr, source: u32) -> Sender {
+        Sender { peer, next: now, source, sequence: 0, timestamp: 0 }
+    }
+
+    /// The packet that is due, and the time of the next.
+    pub(super) fn packet(&mut self, payload: &[u8; SAMPLES]) -> [u8; HEADER + SAMPLES] {
+        let mut packet = [0; HEADER + SAMPLES];
+        // Version 2, no padding, extension or sources; the first packet is marked (RFC 3551 section 4.1). PCMU is type 0.
+        packet[0] = 0x80;
+        packet[1] = if self.sequence == 0 && self.timestamp == 0 { 0x80 } else { 0 };
+        packet[2..4].copy_from_slice(&self.sequence.to_be_bytes());
+        packet[4..8].copy_from_slice(&self.timestamp.to_be_bytes());
+        packet[8..12].copy_from_slice(&self.source.to_be_bytes());
+        packet[12..].copy_from_slice(payload);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.timestamp = self.timestamp.wrapping_add(SAMPLES as u32);
+        self.next += PACKET;
+        packet
+    }
+}
+
+/// What arrives of one source (RFC 3550 appendix A).
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    first: u32,
+    highest: u32,
+    received: u64,
+    /// Arrival less timestamp of the last packet, in samples.
+    transit: i64,
+    /// In samples.
+    jitter: f64,
+}
+
+/// What arrives of all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Receiver {
+    sources: BTreeMap<u32, Source>,
+    /// Packets of RTP.
+    pub(super) received: u64,
+}
+
+impl Receiver {
+    /// Counts a packet; what is no RTP is ignored.
+    pub(super) fn handle(&mut self, now: Time, packet: &[u8]) {
+        if packet.len() < HEADER || packet[0] >> 6 != 2 {
+            return;
+        }
+        let word =
+            |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+        let (sequence, timestamp, source) = (u16::from_be_bytes([packet[2], packet[3]]), word(4), word(8));
+        self.received += 1;
+        if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&source) {
+            return;
+        }
+        let arrival = i64::try_from(now.as_nanos() / 125_000).unwrap_or(i64::MAX);
+        let transit = arrival - i64::from(timestamp);
+        let known = self.sources.entry(source).or_insert(Source {
+            first: u32::from(sequence),
+            highest: u32::from(sequence),
+            received: 0,
+            transit,
+            jitter: 0.0,
+        });
+        known.note(sequence, transit);
+    }
+
+    /// Packets that are missing between the first and the last of each source.
+    pub(super) fn lost(&self) -> u64 {
+        let lost = |s: &Source| u64::from(s.highest - s.first + 1).saturating_sub(s.received);
+        self.sources.values().map(lost).sum()
+    }
+
+    /// The greatest jitter of a source, in ms.
+    pub(super) fn jitter_ms_max(&self) -> f64 {
+        self.sources.values().map(|source| source.jitter / 8.0).fold(0.0, f64::max)
+    }
+}
+
+impl Source {
+    fn note(&mut self, sequence: u16, transit: i64) {
+        self.received += 1;
+        let ahead = sequence.wrapping_sub(self.highest as u16);
+        if ahead < 0x8000 {
+            self.highest += u32::from(ahead);
+        }
+        // "J(i) = J(i-1) + (|D(i-1,i)| - J(i-1))/16" (section 6.4.1).
+        let difference = (transit - self.transit).unsigned_abs() as f64;
+        self.transit = transit;
+        self.jitter += (difference - self.jitter) / 16.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_become_the_octets_of_g_711() {
+        // Zero, the greatest, the least, and one of each segment's beginning.
+        for (sample, octet) in
+            [(0, 0xff), (-1, 0x7f), (32_767, 0x80), (-32_768, 0x00), (124, 0xef), (380, 0xdf)]
+        {
+            assert_eq!(mu_law(sample), octet, "{sample}");
+        }
+    }
+
+    #[test]
+    fn lost_packets_are_counted_over_the_wrap_and_jitter_is_none_where_there_is_none() {
+        let mut sender = Sender::new(Time::ZERO, "127.0.0.1:1".parse().unwrap(), 7);
+        sender.sequence = 0xfffe;
+        let (mut receiver, payload) = (Receiver::default(), tone());
+        for number in 0..10 {
+            let (due, packet) = (sender.next, sender.packet(&payload));
+            if number != 3 && number != 5 {
+                receiver.handle(due, &packet);
+            }
+        }
+        assert_eq!((receiver.received, receiver.lost()), (8, 2));
+        assert!(receiver.jitter_ms_max() < 0.001);
+    }
+
+    #[test]
+    fn what_is_no_rtp_is_not_counted() {
+        let mut receiver = Receiver::default();
+        receiver.handle(Time::ZERO, b"");
+        receiver.handle(Time::ZERO, &[0; 172]);
+        assert_eq!(receiver.received, 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! What happened, for people and for experiments.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sip::agent::AgentEvent;
+
+use super::args::UaArgs;
+use super::rtp::Receiver;
+
+/// Times of one kind that are kept; later ones are counted alone.
+const TIMES_MAX: usize = 1_000_000;
+
+/// Counts and times.
+#[derive(Debug, Default)]
+pub(super) struct Statistics {
+    registered: Vec<Duration>,
+    not_registered: Vec<u16>,
+    /// Calls that we began.
+    pub(super) begun: u64,
+    answered: Vec<Duration>,
+    taken: u64,
+    ended: u64,
+    hung_up: Vec<Duration>,
+    failed: u64,
+    last_failure: Option<u16>,
+    pub(super) sent: u64,
+    pub(super) receiver: Receiver,
+}
+
+fn keep(times: &mut Vec<Duration>, time: Duration) {
+    if times.len() < TIMES_MAX {
+        times.push(time);
+    }
+}
+
+impl Statistics {
+    pub(super) fn note(&mut self, event: &AgentEvent) {
+        match *event {
+            AgentEvent::Registered { took } => keep(&mut self.registered, took),
+            AgentEvent::NotRegistered { status } => self.not_registered.push(status),
+            AgentEvent::Answered { is_caller: true, took, .. } => keep(&mut self.answered, took),
+            AgentEvent::Answered { is_caller: false, .. } => self.taken += 1,
+            AgentEvent::Ended { took, .. } => {
+                self.ended += 1;
+                if let Some(took) = took {
+                    keep(&mut self.hung_up, took);
+                }
+            }
+            AgentEvent::Failed { status, .. } => {
+                self.failed += 1;
+                self.last_failure = Some(status);
+            }
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "registrations": times(&self.registered),
+            "registrations_refused": self.not_registered,
+            "calls_begun": self.begun,
+            "calls_answered": times(&self.answered),
+            "calls_taken": self.taken,
+            "calls_ended": self.ended,
+            "calls_hung_up": times(&self.hung_up),
+            "calls_failed": self.failed,
+            "last_failure": self.last_failure,
+            "rtp": {
+                "sent": self.sent,
+                "received": self.receiver.received,
+                "lost": self.receiver.lost(),
+                "jitter_ms_max": self.receiver.jitter_ms_max(),
+            },
+        })
+    }
+
+    /// What did not succeed of what the command line asked for.
+    pub(super) fn verdict(&self, args: &UaArgs) -> Option<String> {
+        if !args.no_register && self.registered.is_empty() {
+            return Some(match self.not_registered.last() {
+                Some(status) => format!("not registered: {status}"),
+                None => "not registered: no answer yet".to_owned(),
+            });
+        }
+        let wanted = args.call.as_ref().map_or(0, |_| args.calls);
+        let answered = self.answered.len() as u64;
+        if answered < wanted || self.failed > 0 {
+            let last = self.last_failure.map(|status| format!(", last by {status}")).unwrap_or_default();
+            return Some(format!("{answered} of {wanted} calls were answered; {} failed{last}", self.failed));
+        }
+        None
+    }
+}
+
+/// How many, and how long they took in ms.
+fn times(times: &[Duration]) -> Value {
+    let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    ms.sort_by(f64::total_cmp);
+    let at = |part: f64| ms.get(((ms.len() as f64 * part) as usize).min(ms.len().saturating_sub(1))).copied();
+    json!({ "count": ms.len(), "ms_p50": at(0.5), "ms_p99": at(0.99), "ms_max": ms.last() })
+}

@@ -1,0 +1,114 @@
+//! Our user agent, with the proxy and with SIPp at the other end.
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use testbed::{Host, Lab, Offloads, Process};
+
+use crate::world::{LIMIT, Site};
+
+const USERS: &str = "[authentication]\nusers = { alice = \"secret\", bob = \"geheim\" }\n";
+
+/// A proxy with all transports at alpha, and another host.
+struct World {
+    site: Site,
+    far: Host,
+    _proxy: Process,
+    _lab: Lab,
+}
+
+impl World {
+    fn new(users: &str) -> World {
+        let lab = Lab::new().unwrap();
+        let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
+        let far = lab.host("beta").unwrap();
+        lab.join(&site.host, &far, 1, Offloads::On).unwrap();
+        let listeners = ["udp", "tcp", "sctp"].map(|transport| site.listen(transport));
+        let proxy = site.proxy(&[&listeners[..], &[users.to_owned()]].concat());
+        World { site, far, _proxy: proxy, _lab: lab }
+    }
+
+    fn agent(&self, host: &Host, address: &str, user: &str, words: &[&str]) -> std::process::Command {
+        let mut command = host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+        command.args(["--local", address, "--proxy", "10.77.1.1:5060", "--log", "info"]);
+        command.args(["--user", &format!("{user}@a.example")]).args(words);
+        command
+    }
+
+    /// Bob, who answers at the other host.
+    fn bob(&self, transport: &str) -> Process {
+        let words = ["--transport", transport, "--ring", "0.05", "--tone"];
+        let mut command = self.agent(&self.far, "10.77.1.2:5070", "bob", &words);
+        command.env("SCTPIFY_UA_PASSWORD", "geheim");
+        let mut bob = self.far.spawn("bob", command).unwrap();
+        bob.wait_until("registered", LIMIT, |bob| bob.stderr().contains("Registered")).unwrap();
+        bob
+    }
+}
+
+/// Tells an agent to stop; what it says then.
+fn stop(agent: Process) -> Value {
+    agent.signal(Signal::SIGTERM).unwrap();
+    let told = agent.finish(LIMIT).unwrap().good().unwrap();
+    serde_json::from_str(&told.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn agents_call_and_hear_each_other_by_each_transport() {
+    let world = World::new(USERS);
+    for transport in ["udp", "tcp", "sctp"] {
+        let bob = world.bob(transport);
+        let words =
+            ["--call", "sip:bob@a.example", "--calls", "20", "--rate", "20", "--duration", "0.5", "--tone"];
+        let mut alice = world.agent(&world.site.host, "10.77.1.1:5070", "alice", &words);
+        alice.env("SCTPIFY_UA_PASSWORD", "secret");
+        let told = world.site.host.run("alice", alice, LIMIT).unwrap().good().unwrap();
+        let (alice, bob): (Value, Value) = (serde_json::from_str(&told.stdout).unwrap(), stop(bob));
+        assert_eq!(
+            (&alice["calls_answered"]["count"], &bob["calls_taken"]),
+            (&20.into(), &20.into()),
+            "{transport}"
+        );
+        assert_eq!(alice["calls_hung_up"]["count"], 20, "{transport}");
+        for (hears, speaks) in [(&alice, &bob), (&bob, &alice)] {
+            let (heard, spoken) = (&hears["rtp"]["received"], &speaks["rtp"]["sent"]);
+            assert!(heard.as_u64() > Some(100) && heard.as_u64() <= spoken.as_u64(), "{heard} of {spoken}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn sipp_and_the_agent_call_each_other() {
+    let world = World::new("");
+    let bob = world.bob("sctp");
+    world.site.call("bob", "a.example", "udp", 50);
+    assert_eq!(stop(bob)["calls_taken"], 50);
+    let _callee = world.site.callee("udp");
+    world.site.register("carol", "udp");
+    let words = [
+        "--transport",
+        "sctp",
+        "--call",
+        "sip:carol@a.example",
+        "--calls",
+        "50",
+        "--rate",
+        "50",
+        "--duration",
+        "0",
+    ];
+    let command = world.agent(&world.far, "10.77.1.2:5070", "bob", &words);
+    world.far.run("bob", command, LIMIT).unwrap().good().unwrap();
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_agent_with_a_wrong_password_says_so() {
+    let world = World::new(USERS);
+    let mut command = world.agent(&world.far, "10.77.1.2:5070", "bob", &[]);
+    command.env("SCTPIFY_UA_PASSWORD", "wrong");
+    let told = world.far.run("bob", command, LIMIT).unwrap();
+    assert!(!told.status.success());
+    assert!(told.stderr.contains("not registered: 401"), "{}", told.stderr);
+}
