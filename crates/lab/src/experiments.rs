@@ -6,6 +6,7 @@ mod exchange;
 mod failover;
 mod handshake;
 mod icecast;
+mod sba;
 mod shim_loss;
 mod shim_overhead;
 mod streams;
@@ -26,6 +27,12 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/failover.toml"), made::<failover::Failover>),
     (include_str!("../experiments/handshake.toml"), made::<handshake::Handshake>),
     (include_str!("../experiments/icecast.toml"), made::<icecast::IcecastStream>),
+    (include_str!("../experiments/sba-bandwidth.toml"), made::<sba::bandwidth::Bandwidth>),
+    (include_str!("../experiments/sba-completion.toml"), made::<sba::completion::Completion>),
+    (include_str!("../experiments/sba-cost.toml"), made::<sba::cost::Cost>),
+    (include_str!("../experiments/sba-lies.toml"), made::<sba::lies::Lies>),
+    (include_str!("../experiments/sba-messages.toml"), made::<sba::messages::Messages>),
+    (include_str!("../experiments/sba-occupancy.toml"), made::<sba::occupancy::Occupancy>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
     (include_str!("../experiments/streams.toml"), made::<streams::Streams>),

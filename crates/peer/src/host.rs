@@ -321,6 +321,7 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
         auth: options.auth.map(auth_config).unwrap_or_default(),
         reconfig: ReconfigPolicy::default().everything(),
         multipath: options.multipath.into(),
+        advertisement: options.sba.map(Into::into),
         ..AssociationConfig::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sctp::{Multipath, PathScheduler};
+use sctp::{Multipath, PathScheduler, SendBufferCadence, SendBufferConfig, SendBufferForm};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
@@ -46,6 +46,9 @@ pub struct Options {
     /// Offer I-DATA.
     #[arg(long)]
     pub idata: bool,
+    /// Tell routers how full our send buffer is (chunk type 150), and take notice of what the peer tells.
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub sba: Option<SbaKind>,
     /// Write what the engine does, and why, into this file, as JSON lines. Not with shards.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -74,6 +77,7 @@ impl Options {
             auth: None,
             reconf: false,
             idata: false,
+            sba: None,
             trace: None,
             partial: false,
             buffer: BUFFER,
@@ -103,6 +107,35 @@ impl From<MultipathKind> for Multipath {
             MultipathKind::LowestRtt => concurrent(PathScheduler::LowestRtt),
             MultipathKind::Weighted => concurrent(PathScheduler::Weighted),
             MultipathKind::Redundant => concurrent(PathScheduler::Redundant),
+        }
+    }
+}
+
+/// How the send buffer is advertised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SbaKind {
+    /// Percent, in every packet with DATA.
+    Percent,
+    /// Tens of percent, when they change and in every 8th packet.
+    Economical,
+    /// Percent and bytes, in every packet with DATA.
+    Backlog,
+    /// Percent and bytes, every 5 seconds.
+    Timer,
+    /// Tenths of what is used, in every packet with DATA: as the patch of 2016 has it.
+    Seed,
+}
+
+impl From<SbaKind> for SendBufferConfig {
+    fn from(kind: SbaKind) -> SendBufferConfig {
+        let exact = SendBufferConfig { precision: 1, ..SendBufferConfig::default() };
+        let cadence = SendBufferCadence::EveryPacket;
+        match kind {
+            SbaKind::Percent => SendBufferConfig { cadence, ..exact },
+            SbaKind::Economical => SendBufferConfig::default(),
+            SbaKind::Backlog => SendBufferConfig { form: SendBufferForm::Backlog, cadence, ..exact },
+            SbaKind::Timer => SendBufferConfig::backlog(),
+            SbaKind::Seed => SendBufferConfig::seed(),
         }
     }
 }

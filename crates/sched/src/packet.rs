@@ -39,7 +39,8 @@ pub struct Flow {
 pub struct View {
     /// Whose it is.
     pub flow: Flow,
-    /// Whether there is user data in it; if not, it sets up, acknowledges or ends.
+    /// Whether there is user data in it, or padding (RFC 4820) that makes it as long: a probe of the path's MTU can wait and be lost
+    /// as data can. If not, it sets up, acknowledges, asks or ends.
     pub has_data: bool,
     /// What its sender says of its send buffer.
     pub said: Option<Said>,
@@ -68,7 +69,9 @@ impl View {
                 view.said = SendBuffer::parse(&chunk)
                     .map(|said| Said { occupancy: said.occupancy, backlog: said.backlog });
             }
-            if matches!(chunk.chunk_type, ChunkType::DATA | ChunkType::I_DATA) || place == CHUNKS_READ {
+            if matches!(chunk.chunk_type, ChunkType::DATA | ChunkType::I_DATA | ChunkType::PAD)
+                || place == CHUNKS_READ
+            {
                 view.has_data = true;
                 break;
             }
@@ -110,6 +113,13 @@ mod tests {
         for wrong in [[150, 101, 0, 4], [150, 255, 0, 4], [150, 7, 0, 3], [149, 7, 0, 4]] {
             assert_eq!(read(&[&wrong, DATA]).unwrap().said, None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_probe_that_is_padded_to_a_datas_length_is_not_protected_and_what_asks_is() {
+        let heartbeat: &[u8] = &[4, 0, 0, 8, 0, 1, 0, 4];
+        assert!(!read(&[heartbeat]).unwrap().has_data);
+        assert!(read(&[heartbeat, &[0x84, 0, 0, 4]]).unwrap().has_data);
     }
 
     #[test]

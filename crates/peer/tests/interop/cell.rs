@@ -48,6 +48,8 @@ pub(crate) enum Paths {
     SecondAdded,
     /// One, silent for a while; the client gives messages up, and the server goes on behind them.
     GivenUp(Limit),
+    /// One; ours advertises its send buffer in every packet with DATA, which the other does not know.
+    Advertised(Form),
     /// One, on which routers mark packets in both directions as having met congestion.
     Marked,
 }
@@ -59,6 +61,15 @@ pub(crate) enum Sharing {
     Weighted,
     /// Both carry everything.
     Redundant,
+}
+
+/// How the send buffer is advertised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// In percent: 4 octets.
+    Percent,
+    /// With the backlog: 8 octets.
+    Backlog,
 }
 
 /// When messages are given up.
@@ -162,6 +173,14 @@ impl Cell {
             Paths::GivenUp(Limit::Priority) => "goes_on_behind_messages_of_less_priority_of",
             Paths::Shared(Sharing::Weighted) => "takes_data_by_two_paths_at_once_from",
             Paths::Shared(Sharing::Redundant) => "takes_all_data_twice_from",
+            Paths::Advertised(Form::Percent) if self.server == Stack::Ours => {
+                "advertises_a_percentage_that_is_skipped_by"
+            }
+            Paths::Advertised(Form::Backlog) if self.server == Stack::Ours => {
+                "advertises_a_backlog_that_is_skipped_by"
+            }
+            Paths::Advertised(Form::Percent) => "skips_the_percentage_advertised_by",
+            Paths::Advertised(Form::Backlog) => "skips_the_backlog_advertised_by",
             Paths::Marked => "hears_and_tells_of_congestion_marks_with",
         };
         format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
@@ -174,7 +193,7 @@ impl Cell {
         let first = world.capture(port[0])?;
         let second = world.capture(port[1])?;
         let remark = match self.paths {
-            Paths::One => self.every_load(world)?,
+            Paths::One | Paths::Advertised(_) => self.every_load(world)?,
             Paths::FirstOfTwoCut => self.cut_in_transfer(world, mended.0)?,
             Paths::StreamsReset => self.transfer(world, &RESET, "with RE-CONFIG")?,
             Paths::Interleaved => {
@@ -208,6 +227,8 @@ impl Cell {
             Paths::SecondAdded => (&["15", "128", "193"], &[]),
             Paths::GivenUp(Limit::InterleavedLifetime) => (&["64", "194"], &["0", "192"]),
             Paths::GivenUp(_) => (&["0", "192"], &["64", "194"]),
+            // Type 9 is ERROR.
+            Paths::Advertised(_) => (&["0", "150"], &["9"]),
             Paths::Marked => (&["12", "13"], &[]),
         };
         for kind in wanted {
@@ -228,6 +249,7 @@ impl Cell {
             | Paths::Interleaved
             | Paths::SecondAdded
             | Paths::Shared(_)
+            | Paths::Advertised(_)
             | Paths::Marked => "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000",
             Paths::FirstOfTwoCut | Paths::GivenUp(_) => {
                 "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500"

@@ -1,6 +1,6 @@
 //! How each stack's program is called for a cell: the same wishes in three languages. Begin with [`Cell::command`].
 
-use crate::cell::{Carrier, Cell, LIMIT, Limit, Load, Paths, Sharing, Stack};
+use crate::cell::{Carrier, Cell, Form, LIMIT, Limit, Load, Paths, Sharing, Stack};
 use crate::world::World;
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,7 @@ impl Cell {
         let is_client = words.len() > 2;
         let locals = match self.paths {
             Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
-            Paths::GivenUp(_) | Paths::Marked => 1,
+            Paths::GivenUp(_) | Paths::Advertised(_) | Paths::Marked => 1,
             Paths::SecondAdded if is_client => 1,
             Paths::SecondAdded | Paths::FirstOfTwoCut | Paths::Shared(_) => 2,
         };
@@ -78,6 +78,9 @@ impl Cell {
         command.args(self.gives_up().then_some("--partial"));
         command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
         command.args(self.is_interleaved().then_some("--idata"));
+        if let Paths::Advertised(form) = self.paths {
+            command.args(["--sba", if form == Form::Percent { "percent" } else { "backlog" }]);
+        }
         if let Paths::Shared(sharing) = self.paths {
             let word = if sharing == Sharing::Weighted { "weighted" } else { "redundant" };
             command.args(["--multipath", word]);

@@ -14,11 +14,10 @@ mod commands;
 mod run;
 mod world;
 
-use cell::{Carrier, Cell, Limit, Paths, Sharing, Stack};
+use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 
 /// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, with I-DATA, by two paths
-/// at once, with messages that are given up, and (the kernel) with ECN; and
-/// two controls without ours.
+/// at once, with messages that are given up, with advertised send buffers, and (the kernel) with ECN; and two controls without ours.
 fn matrix() -> Vec<Cell> {
     use Stack::{Kernel, Ours, Usrsctp};
     let mut cells = Vec::new();
@@ -45,6 +44,11 @@ fn matrix() -> Vec<Cell> {
         // Linux does not say that it takes I-FORWARD TSN: nothing that we send in I-DATA is given up for it.
         cells
             .retain(|cell| cell.server != Kernel || cell.paths != Paths::GivenUp(Limit::InterleavedLifetime));
+        for form in [Form::Percent, Form::Backlog] {
+            let paths = Paths::Advertised(form);
+            cells.push(Cell { client: Ours, server: other, carrier: Carrier::Udp, paths });
+            cells.push(Cell { client: other, server: Ours, carrier: Carrier::Raw, paths });
+        }
         let paths = Paths::GivenUp(Limit::Priority);
         cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
     }

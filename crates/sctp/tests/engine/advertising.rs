@@ -195,6 +195,37 @@ fn another_type_can_be_agreed_on() {
     assert!(t.info(t.b).counters.advertisements_received > 20);
 }
 
+/// What a host in a state sends when its program has handed over a message: the table of section 3.1 of the 2016 report, "the
+/// states in which the chunk should be generated and sent".
+#[test]
+fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
+    for state in STATES {
+        let mut subject = Subject::in_state_with(state, &config(every_packet(SendBufferForm::Percent)));
+        let records = |subject: &mut Subject| -> Vec<String> {
+            subject.world().world.records.iter().map(|r| chunk_names(&r.packet)).collect()
+        };
+        let before = records(&mut subject).len();
+        if !matches!(state, StateName::Closed | StateName::CookieWait) {
+            // Refused where the program has said that it has no more to say.
+            let _ = subject.send();
+        }
+        subject.world().world.run_for(seconds(10));
+        let after: Vec<_> = records(&mut subject).split_off(before);
+        let expected = match state {
+            // What waits leaves now; what was sent before is sent again.
+            StateName::Established | StateName::ShutdownPending | StateName::ShutdownReceived => true,
+            StateName::Closed
+            | StateName::CookieWait
+            | StateName::CookieEchoed
+            | StateName::Accepting
+            | StateName::ShutdownSent
+            | StateName::ShutdownAckSent => false,
+        };
+        assert_eq!(after.iter().any(|names| names.contains(NAME)), expected, "{state:?}: {after:?}");
+        assert_eq!(after.iter().any(|names| names.contains("DATA")), expected, "{state:?}: {after:?}");
+    }
+}
+
 #[test]
 fn in_every_state_the_chunk_changes_nothing() {
     for state in STATES {

@@ -1,0 +1,119 @@
+//! `sba-bandwidth`: the seed's Tables 4.1 and 4.2: how alike are the rates of many flows, and how large?
+
+use super::{Dice, Setup, Sum, kbit_per_s};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, run};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use testbed::process::now;
+
+/// A flow whose set-up took longer, in seconds, is late.
+const LATE_S: f64 = 5.0;
+/// How much longer than its own time a run may take: late ones wait up to four minutes.
+const PATIENCE_S: f64 = 400.0;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Bandwidth {
+    repetitions: u32,
+    rate: u64,
+    /// Panels, with their least and greatest round trips.
+    round_trips_ms: BTreeMap<String, [f64; 2]>,
+    flows: Vec<usize>,
+    series: Vec<String>,
+    /// Within how many seconds flows begin, and how long they last.
+    spread_s: f64,
+    lasting_s: f64,
+    /// What a program writes at once, with what still unacknowledged, and the send buffer.
+    write: usize,
+    low: usize,
+    buffer: usize,
+    /// Packets of queues without a customary length.
+    packets: usize,
+}
+
+impl Experiment for Bandwidth {
+    fn points(&self) -> Vec<Planned> {
+        let mut points = Vec::new();
+        for panel in self.round_trips_ms.keys() {
+            for flows in &self.flows {
+                for series in &self.series {
+                    let point = Point::new(panel, series, *flows as f64);
+                    let seconds = self.lasting_s / 15.0;
+                    points.push(Planned { point, repetitions: self.repetitions, seconds });
+                }
+            }
+        }
+        points
+    }
+
+    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+        let setup = Setup::named(&cell.point.series, self.packets)?;
+        let round_trips = self.round_trips_ms.get(&cell.point.panel).context("no such panel")?;
+        let plan = self.plan(setup, cell.point.x as usize, *round_trips, cell.seed);
+        let began = now();
+        let report = run(&plan);
+        let mut measures = self.measures(&plan, &report)?;
+        measures.insert("simulated_in_s".to_owned(), began.elapsed().as_secs_f64());
+        Ok(measures)
+    }
+}
+
+impl Bandwidth {
+    fn plan(&self, setup: Setup, flows: usize, round_trips: [f64; 2], seed: u64) -> Dumbbell {
+        let mut dice = Dice::new(seed);
+        let lasting = Duration::from_secs_f64(self.lasting_s);
+        let load = Load::Bulk { lasting, write: self.write, low: self.low };
+        let flow = |_| FlowPlan {
+            start: Duration::from_secs_f64(dice.between(0.0, self.spread_s)),
+            round_trip: Duration::from_secs_f64(dice.between(round_trips[0], round_trips[1]) / 1000.0),
+            load,
+            lie: None,
+        };
+        Dumbbell {
+            rate: self.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: setup.association(self.buffer),
+            flows: (0..flows).map(flow).collect(),
+            window: (Duration::from_secs_f64(self.spread_s), lasting),
+            sampling: None,
+            limit: Duration::from_secs_f64(self.spread_s + self.lasting_s + PATIENCE_S),
+            seed,
+        }
+    }
+
+    fn measures(&self, plan: &Dumbbell, report: &DumbbellReport) -> Result<Measures> {
+        let window_s = (plan.window.1 - plan.window.0).as_secs_f64();
+        let common: Vec<_> = report.flows.iter().map(|it| kbit_per_s(it.in_window, window_s)).collect();
+        let own = report.flows.iter().filter(|it| it.established.is_some());
+        let own: Vec<_> = own.map(|it| kbit_per_s(it.in_own_time, self.lasting_s)).collect();
+        let (common, own) = (Sum::of(&common)?, Sum::of(&own)?);
+        let is_late = |(flow, plan): &(&sim::dumbbell::FlowReport, &FlowPlan)| {
+            let after = flow.established.map(|at| at.since(base::Time::ZERO + plan.start).as_secs_f64());
+            after.is_none_or(|after| after > LATE_S)
+        };
+        let late = report.flows.iter().zip(&plan.flows).filter(is_late).count();
+        let data: u64 = report.flows.iter().map(|it| it.data).sum();
+        let duplicates: u64 = report.flows.iter().map(|it| it.duplicates).sum();
+        let all_kbit = common.mean * common.count;
+        Ok([
+            ("own_mean_kbit", own.mean),
+            ("own_deviation_kbit", own.deviation),
+            ("mean_kbit", common.mean),
+            ("deviation_kbit", common.deviation),
+            ("cv", common.deviation / common.mean),
+            ("jain", common.jain),
+            ("late", late as f64),
+            ("duplicates_percent", 100.0 * duplicates as f64 / data.max(1) as f64),
+            ("lost_percent", 100.0 * report.queue.dropped as f64 / report.queue.offered.max(1) as f64),
+            ("used", all_kbit * 1000.0 / plan.rate as f64),
+            ("packets", report.packets as f64),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
+    }
+}

@@ -1,0 +1,165 @@
+//! `sba-completion`: how long files take, beside long flows and alone.
+
+use super::{Dice, Setup, Sum, kbit_per_s, p99};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result};
+use base::Time;
+use sctp::SendBufferConfig;
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, run};
+use std::time::Duration;
+
+const PANEL: &str = "completion";
+/// When long flows are measured from.
+const WARM_S: f64 = 10.0;
+/// How much longer files are waited for.
+const PATIENCE_S: f64 = 60.0;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Completion {
+    repetitions: u32,
+    #[serde(flatten)]
+    traffic: Traffic,
+    series: Vec<String>,
+    chosen: Vec<usize>,
+    scenarios: Vec<Scenario>,
+}
+
+/// The bottleneck, and for how long files come.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Traffic {
+    pub(super) rate: u64,
+    pub(super) round_trip_ms: u64,
+    pub(super) seconds: f64,
+    /// Packets of queues without a customary length.
+    pub(super) packets: usize,
+    pub(super) buffer: usize,
+}
+
+/// Who sends.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scenario {
+    /// Flows that go on for ever.
+    long: usize,
+    /// What files ask of the link.
+    load: f64,
+    /// Sizes of files, in bytes.
+    least: f64,
+    most: f64,
+    /// Exponent of the power law; uniform without.
+    power: Option<f64>,
+}
+
+impl Scenario {
+    /// Size at a share of all.
+    fn size(&self, share: f64) -> f64 {
+        match self.power {
+            None => self.least + share * (self.most - self.least),
+            Some(power) => {
+                let tail = (self.least / self.most).powf(power);
+                self.least / (1.0 - share * (1.0 - tail)).powf(1.0 / power)
+            }
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        let steps = 100_000;
+        (0..steps).map(|n| self.size((f64::from(n) + 0.5) / f64::from(steps))).sum::<f64>() / f64::from(steps)
+    }
+
+    /// Long flows first, then the files.
+    pub(super) fn plan(&self, traffic: &Traffic, setup: Setup, seed: u64) -> Dumbbell {
+        let mut dice = Dice::new(seed);
+        let round_trip = Duration::from_millis(traffic.round_trip_ms);
+        let limit = Duration::from_secs_f64(traffic.seconds + PATIENCE_S);
+        let long = Load::Bulk { lasting: limit, write: 0, low: 0 };
+        let flow = |start, load| FlowPlan { start, round_trip, load, lie: None };
+        let mut flows: Vec<_> =
+            (0..self.long).map(|_| flow(Duration::from_secs_f64(dice.share()), long)).collect();
+        let per_second = self.load * traffic.rate as f64 / 8.0 / self.mean();
+        let mut at = dice.pause(per_second);
+        while at.as_secs_f64() < traffic.seconds {
+            flows.push(flow(at, Load::File(self.size(dice.share()) as u64)));
+            at += dice.pause(per_second);
+        }
+        Dumbbell {
+            rate: traffic.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: setup.association(traffic.buffer),
+            flows,
+            window: (Duration::from_secs_f64(WARM_S), Duration::from_secs_f64(traffic.seconds)),
+            sampling: None,
+            limit,
+            seed,
+        }
+    }
+}
+
+/// How long each file took, in seconds, from its first packet to the receiver's program; those that were not through count until the
+/// end of all.
+pub(super) fn seconds_of_files(plan: &Dumbbell, report: &DumbbellReport) -> Vec<(FlowPlan, f64)> {
+    let flows = plan.flows.iter().zip(&report.flows);
+    let files = flows.filter(|(plan, _)| matches!(plan.load, Load::File(_)));
+    let limit = Time::ZERO + plan.limit;
+    files
+        .map(|(plan, report)| {
+            let took = report.finished.unwrap_or(limit).since(Time::ZERO + plan.start);
+            (plan.clone(), took.as_secs_f64())
+        })
+        .collect()
+}
+
+/// Mean and 99th percentile of files' times, and the mean rate of long flows where there are any.
+pub(super) fn measures(plan: &Dumbbell, report: &DumbbellReport) -> Result<Measures> {
+    let mut seconds: Vec<f64> = seconds_of_files(plan, report).into_iter().map(|it| it.1).collect();
+    let unfinished = report.flows.iter().zip(&plan.flows);
+    let unfinished =
+        unfinished.filter(|(it, plan)| matches!(plan.load, Load::File(_)) && it.finished.is_none());
+    let mut measures = Measures::from([
+        ("unfinished".to_owned(), unfinished.count() as f64),
+        ("files".to_owned(), seconds.len() as f64),
+        ("mean_s".to_owned(), Sum::of(&seconds)?.mean),
+        ("p99_s".to_owned(), p99(&mut seconds)?),
+    ]);
+    let window_s = (plan.window.1 - plan.window.0).as_secs_f64();
+    let long = plan.flows.iter().zip(&report.flows).filter(|(plan, _)| !matches!(plan.load, Load::File(_)));
+    let long: Vec<f64> = long.map(|(_, report)| kbit_per_s(report.in_window, window_s)).collect();
+    if !long.is_empty() {
+        measures.insert("long_kbit".to_owned(), long.iter().sum::<f64>() / long.len() as f64);
+    }
+    Ok(measures)
+}
+
+/// A run of a scenario with another advertisement than the policy's own, if one is given.
+pub(super) fn measured(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    setup: Setup,
+    advertisement: Option<SendBufferConfig>,
+    seed: u64,
+) -> Result<Measures> {
+    let setup = Setup { advertisement: advertisement.or(setup.advertisement), ..setup };
+    let plan = scenario.plan(traffic, setup, seed);
+    measures(&plan, &run(&plan))
+}
+
+impl Experiment for Completion {
+    fn points(&self) -> Vec<Planned> {
+        let point = |x: usize, series: &String| Planned {
+            point: Point::new(PANEL, series, x as f64),
+            repetitions: self.repetitions,
+            seconds: self.traffic.seconds / 10.0,
+        };
+        self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
+    }
+
+    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+        let scenario = self.scenarios.get(cell.point.x as usize).context("no such scenario")?;
+        let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
+        measured(scenario, &self.traffic, setup, None, cell.seed)
+    }
+}

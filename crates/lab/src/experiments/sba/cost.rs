@@ -1,0 +1,104 @@
+//! `sba-cost`: what each form of the advertisement costs the flows that send it, and what it is still good for.
+
+use super::completion::{Scenario, Traffic, measured};
+use super::{BACKLOG, Setup, Sum, kbit_per_s};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result, bail};
+use sctp::{SendBufferCadence, SendBufferConfig, SendBufferForm};
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, FlowPlan, Load, run};
+use std::time::Duration;
+
+const COST: &str = "cost";
+const USE: &str = "use";
+const SERIES: &str = "least left first";
+/// When flows are measured from.
+const WARM_S: u64 = 5;
+/// Flows that share the link for the cost.
+const FLOWS: u64 = 20;
+
+/// The forms, in the order of the manifest's names.
+const FORMS: [Option<SendBufferConfig>; 8] = [
+    None,
+    Some(SendBufferConfig { form: SendBufferForm::Percent, ..BACKLOG }),
+    Some(SendBufferConfig {
+        form: SendBufferForm::Percent,
+        cadence: SendBufferCadence::Economical,
+        precision: 10,
+        ..BACKLOG
+    }),
+    Some(SendBufferConfig { form: SendBufferForm::SeedTenths, ..BACKLOG }),
+    Some(BACKLOG),
+    Some(SendBufferConfig { cadence: SendBufferCadence::Economical, ..BACKLOG }),
+    Some(SendBufferConfig { cadence: SendBufferCadence::Every(Duration::from_millis(100)), ..BACKLOG }),
+    Some(SendBufferConfig { cadence: SendBufferCadence::Every(Duration::from_secs(5)), ..BACKLOG }),
+];
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Cost {
+    repetitions: u32,
+    traffic: Traffic,
+    scenario: Scenario,
+}
+
+impl Experiment for Cost {
+    fn points(&self) -> Vec<Planned> {
+        let point = |panel: &str, x: usize| Planned {
+            point: Point::new(panel, SERIES, x as f64),
+            repetitions: self.repetitions,
+            seconds: self.traffic.seconds / 10.0,
+        };
+        let used = (0..FORMS.len())
+            .filter(|x| FORMS[*x] != Some(SendBufferConfig { form: SendBufferForm::SeedTenths, ..BACKLOG }));
+        (0..FORMS.len()).map(|x| point(COST, x)).chain(used.map(|x| point(USE, x))).collect()
+    }
+
+    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+        let form = *FORMS.get(cell.point.x as usize).context("no such form")?;
+        match &*cell.point.panel {
+            COST => self.cost(form, cell.seed),
+            USE => {
+                let setup = Setup { advertisement: None, ..Setup::named("finish", self.traffic.packets)? };
+                measured(&self.scenario, &self.traffic, setup, form, cell.seed)
+            }
+            other => bail!("there is no panel {other:?}"),
+        }
+    }
+}
+
+impl Cost {
+    fn cost(&self, form: Option<SendBufferConfig>, seed: u64) -> Result<Measures> {
+        let setup = Setup { advertisement: form, ..Setup::named("LTF", self.traffic.packets)? };
+        let seconds = Duration::from_secs_f64(self.traffic.seconds);
+        let flow = |n| FlowPlan {
+            start: Duration::from_millis(50 * n),
+            round_trip: Duration::from_millis(self.traffic.round_trip_ms),
+            load: Load::Bulk { lasting: seconds, write: 0, low: 0 },
+            lie: None,
+        };
+        let plan = Dumbbell {
+            rate: self.traffic.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: setup.association(self.traffic.buffer),
+            flows: (0..FLOWS).map(flow).collect(),
+            window: (Duration::from_secs(WARM_S), seconds),
+            sampling: None,
+            limit: seconds,
+            seed,
+        };
+        let report = run(&plan);
+        let window_s = (plan.window.1 - plan.window.0).as_secs_f64();
+        let rates: Vec<f64> = report.flows.iter().map(|it| kbit_per_s(it.in_window, window_s)).collect();
+        let all = Sum::of(&rates)?;
+        Ok(Measures::from([
+            ("mbit_per_s".to_owned(), all.mean * all.count / 1000.0),
+            (
+                "packets_with_percent".to_owned(),
+                100.0 * report.advertisements as f64 / report.queue.offered as f64,
+            ),
+        ]))
+    }
+}

@@ -1,0 +1,141 @@
+//! `sba-lies`: what a sender gains that advertises what is not so.
+
+use super::completion::{Scenario, Traffic, seconds_of_files};
+use super::{Setup, kbit_per_s};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result};
+use sched::Said;
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, FlowPlan, FlowReport, Load, run};
+use std::time::Duration;
+
+const PANEL: &str = "lies";
+/// When flows are measured from, in seconds.
+const WARM_S: u64 = 20;
+/// Always full, and always almost done.
+const FULL: Said = Said { occupancy: 100, backlog: Some(u32::MAX) };
+const DONE: Said = Said { occupancy: 1, backlog: Some(1) };
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Lies {
+    repetitions: u32,
+    traffic: Traffic,
+    series: Vec<String>,
+    kinds: Vec<Kind>,
+    chosen: Vec<usize>,
+    /// Files, some of which lie.
+    files: Scenario,
+}
+
+/// Who lies, and how.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kind {
+    /// Long flows; 0: the files.
+    flows: usize,
+    /// Every how many lies.
+    one_in: usize,
+    lie: Lie,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Lie {
+    Full,
+    Done,
+    /// Nobody lies: the same flows are compared.
+    None,
+}
+
+impl Lie {
+    fn said(self) -> Option<Said> {
+        match self {
+            Lie::Full => Some(FULL),
+            Lie::Done => Some(DONE),
+            Lie::None => None,
+        }
+    }
+}
+
+impl Experiment for Lies {
+    fn points(&self) -> Vec<Planned> {
+        let point = |x: usize, series: &String| Planned {
+            point: Point::new(PANEL, series, x as f64),
+            repetitions: self.repetitions,
+            seconds: self.traffic.seconds / 10.0,
+        };
+        self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
+    }
+
+    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+        let kind = self.kinds.get(cell.point.x as usize).context("no such lie")?;
+        let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
+        let gain = match kind.flows {
+            0 => self.among_files(setup, kind, cell.seed),
+            _ => self.among_long_flows(setup, kind, cell.seed),
+        };
+        Ok(Measures::from([("gain".to_owned(), gain?)]))
+    }
+}
+
+/// The means of those that lie and of those that do not.
+fn means(values: impl Iterator<Item = (bool, f64)>) -> Result<(f64, f64)> {
+    let (liars, honest): (Vec<_>, Vec<_>) = values.partition(|it| it.0);
+    let mean = |of: &[(bool, f64)]| of.iter().map(|it| it.1).sum::<f64>() / of.len() as f64;
+    anyhow::ensure!(!liars.is_empty() && !honest.is_empty(), "all lie, or none does");
+    Ok((mean(&liars), mean(&honest)))
+}
+
+impl Lies {
+    /// Rate of those that lie, by that of the others.
+    fn among_long_flows(&self, setup: Setup, kind: &Kind, seed: u64) -> Result<f64> {
+        let seconds = Duration::from_secs_f64(self.traffic.seconds);
+        let is_liar = |n: usize| n % kind.one_in == kind.one_in / 2;
+        let flow = |n| FlowPlan {
+            start: Duration::from_millis(10_000 * n as u64 / kind.flows as u64),
+            round_trip: Duration::from_millis(self.traffic.round_trip_ms),
+            load: Load::Bulk { lasting: seconds, write: 0, low: 0 },
+            lie: kind.lie.said().filter(|_| is_liar(n)),
+        };
+        let plan = Dumbbell {
+            rate: self.traffic.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: setup.association(self.traffic.buffer),
+            flows: (0..kind.flows).map(flow).collect(),
+            window: (Duration::from_secs(WARM_S), seconds),
+            sampling: None,
+            limit: seconds,
+            seed,
+        };
+        let report = run(&plan);
+        let rate = |flow: &FlowReport| kbit_per_s(flow.in_window, (seconds.as_secs_f64()) - WARM_S as f64);
+        let (liars, honest) =
+            means(report.flows.iter().enumerate().map(|(n, flow)| (is_liar(n), rate(flow))))?;
+        Ok(liars / honest)
+    }
+
+    /// By how much files that lie are less slowed down than the others: the times that they take, by those that they would take
+    /// alone.
+    fn among_files(&self, setup: Setup, kind: &Kind, seed: u64) -> Result<f64> {
+        let mut plan = self.files.plan(&self.traffic, setup, seed);
+        let is_file = |flow: &FlowPlan| matches!(flow.load, Load::File(_));
+        let first = plan.flows.iter().position(is_file).context("no files")?;
+        let is_liar = |n: usize| n % kind.one_in == kind.one_in / 2;
+        for (n, flow) in plan.flows.iter_mut().skip(first).enumerate() {
+            flow.lie = kind.lie.said().filter(|_| is_liar(n));
+        }
+        let report = run(&plan);
+        let rate = self.traffic.rate as f64 / 8.0;
+        let slowdown = |(flow, took): (FlowPlan, f64)| {
+            let bytes = if let Load::File(bytes) = flow.load { bytes as f64 } else { 0.0 };
+            // Two round trips before the first byte leaves, and half of one until it arrives.
+            took / (bytes / rate + 2.5 * flow.round_trip.as_secs_f64())
+        };
+        let files = seconds_of_files(&plan, &report).into_iter().map(slowdown).enumerate();
+        let (liars, honest) = means(files.map(|(n, slowdown)| (is_liar(n), slowdown)))?;
+        Ok(honest / liars)
+    }
+}

@@ -1,0 +1,80 @@
+//! `sba-messages`: how long messages of programs take that send less than their share, beside flows that send all they can.
+
+use super::completion::Traffic;
+use super::{Setup, Sum, kbit_per_s, p99};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::Result;
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, FlowPlan, Load, run};
+use std::time::Duration;
+
+const PANEL: &str = "messages";
+/// When flows are measured from, in seconds.
+const WARM_S: u64 = 5;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Messages {
+    repetitions: u32,
+    traffic: Traffic,
+    series: Vec<String>,
+    /// Flows of each kind.
+    flows: usize,
+    /// Bytes of a message, and the pause between two.
+    length: usize,
+    every_ms: u64,
+}
+
+impl Experiment for Messages {
+    fn points(&self) -> Vec<Planned> {
+        let point = |series: &String| Planned {
+            point: Point::new(PANEL, series, 0.0),
+            repetitions: self.repetitions,
+            seconds: self.traffic.seconds / 10.0,
+        };
+        self.series.iter().map(point).collect()
+    }
+
+    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+        let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
+        let seconds = Duration::from_secs_f64(self.traffic.seconds);
+        let messages = Load::Messages {
+            length: self.length,
+            every: Duration::from_millis(self.every_ms),
+            until: seconds,
+        };
+        let bulk = Load::Bulk { lasting: seconds, write: 0, low: 0 };
+        let flow = |n: usize| FlowPlan {
+            start: Duration::from_millis(4000 * n as u64 / self.flows as u64 / 2),
+            round_trip: Duration::from_millis(self.traffic.round_trip_ms),
+            load: if n.is_multiple_of(2) { messages } else { bulk },
+            lie: None,
+        };
+        let plan = Dumbbell {
+            rate: self.traffic.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: setup.association(self.traffic.buffer),
+            flows: (0..2 * self.flows).map(flow).collect(),
+            window: (Duration::from_secs(WARM_S), seconds),
+            sampling: None,
+            limit: seconds,
+            seed: cell.seed,
+        };
+        let report = run(&plan);
+        let mut latencies: Vec<f64> = report
+            .flows
+            .iter()
+            .flat_map(|it| it.latencies.iter().map(|it| it.as_secs_f64() * 1000.0))
+            .collect();
+        let window_s = (plan.window.1 - plan.window.0).as_secs_f64();
+        let bulk: Vec<f64> =
+            report.flows.iter().skip(1).step_by(2).map(|it| kbit_per_s(it.in_window, window_s)).collect();
+        Ok(Measures::from([
+            ("mean_ms".to_owned(), Sum::of(&latencies)?.mean),
+            ("p99_ms".to_owned(), p99(&mut latencies)?),
+            ("bulk_kbit".to_owned(), Sum::of(&bulk)?.mean),
+        ]))
+    }
+}

@@ -1,0 +1,128 @@
+//! `sba-occupancy`: the seed's Figures 4.1 and 4.2: the send buffers of two flows over a slow link.
+
+use super::Setup;
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result, bail};
+use sched::Policy;
+use sctp::SendBufferConfig;
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, Sample, run};
+use std::time::Duration;
+
+const TBF: &str = "token bucket";
+const SFQ: &str = "SFQ";
+const SUMMARY: &str = "summary";
+/// What the kernel of the seed's time counts for a byte that waits: its own bookkeeping included.
+const KERNEL_FACTOR: f64 = 1.36;
+/// How often buffers are looked at for the summary.
+const STEP: Duration = Duration::from_millis(100);
+/// When flows are measured from, in seconds.
+const WARM_S: u64 = 10;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Occupancy {
+    repetitions: u32,
+    rate: u64,
+    round_trip_ms: u64,
+    seconds: u64,
+    /// What a program writes at once, with what still unacknowledged, and the send buffer.
+    write: usize,
+    low: usize,
+    buffer: usize,
+    /// The token bucket's bytes, and its queue.
+    burst: usize,
+    packets: usize,
+    /// At which seconds the buffers are shown.
+    every: usize,
+}
+
+impl Experiment for Occupancy {
+    fn points(&self) -> Vec<Planned> {
+        let planned = |point| Planned { point, repetitions: self.repetitions, seconds: 0.5 };
+        let mut points: Vec<_> =
+            [TBF, SFQ].map(|series| planned(Point::new(SUMMARY, series, 0.0))).into_iter().collect();
+        for panel in [TBF, SFQ] {
+            for second in (1..self.seconds).step_by(self.every) {
+                for flow in ["flow 1", "flow 2"] {
+                    points.push(planned(Point::new(panel, flow, second as f64)));
+                }
+            }
+        }
+        points
+    }
+
+    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+        let Point { panel, series, x } = &cell.point;
+        if panel == SUMMARY {
+            let report = self.run(series, self.seed_of_all())?;
+            return self.summary(&report);
+        }
+        let report = self.run(panel, self.seed_of_all())?;
+        let flow = usize::from(series == "flow 2");
+        let at = (*x * 1000.0) as u64;
+        let sample = report.flows[flow].samples.iter().find(|it| it.at.as_millis() >= at);
+        Ok(Measures::from([("percent".to_owned(), percent(sample.context("no sample")?))]))
+    }
+}
+
+/// By the seed's formula: what the windows hold back, of all that the kernel counts as used.
+fn percent(sample: &Sample) -> f64 {
+    100.0 * sample.held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
+}
+
+impl Occupancy {
+    /// All points of a plot are of one run.
+    fn seed_of_all(&self) -> u64 {
+        self.rate
+    }
+
+    fn run(&self, policy: &str, seed: u64) -> Result<DumbbellReport> {
+        let setup = match policy {
+            TBF => Setup { policy: Policy::Fifo(self.packets), advertisement: None, ecn: false },
+            SFQ => Setup::named("SFQ", self.packets)?,
+            other => bail!("there is no policy {other:?}"),
+        };
+        let setup = Setup { advertisement: Some(SendBufferConfig::seed()), ..setup };
+        let lasting = Duration::from_secs(self.seconds);
+        let flow = |n: u32| FlowPlan {
+            start: Duration::from_millis(300 * u64::from(n)),
+            round_trip: Duration::from_millis(self.round_trip_ms),
+            load: Load::Bulk { lasting, write: self.write, low: self.low },
+            lie: None,
+        };
+        Ok(run(&Dumbbell {
+            rate: self.rate,
+            burst: if policy == TBF { self.burst } else { 0 },
+            policy: setup.policy,
+            association: setup.association(self.buffer),
+            flows: (0..2_u32).map(flow).collect(),
+            window: (Duration::from_secs(WARM_S), lasting),
+            sampling: Some(STEP),
+            limit: lasting,
+            seed,
+        }))
+    }
+
+    /// Ratio of the rates; least, greatest and mean percent; and how long one write lasts.
+    fn summary(&self, report: &DumbbellReport) -> Result<Measures> {
+        let mut percents = Vec::new();
+        let mut writes = 0;
+        for flow in &report.flows {
+            let late: Vec<_> = flow.samples.iter().filter(|it| it.at.as_millis() >= WARM_S * 1000).collect();
+            percents.extend(late.iter().map(|it| percent(it)));
+            writes += late.windows(2).filter(|it| it[1].buffered > it[0].buffered + self.write / 2).count();
+        }
+        anyhow::ensure!(!percents.is_empty() && writes > 0, "nothing was sampled");
+        let [one, other] = [0, 1].map(|n| report.flows[n].in_window as f64);
+        let flow_seconds = 2.0 * (self.seconds - WARM_S) as f64;
+        Ok(Measures::from([
+            ("rates_ratio".to_owned(), one.max(other) / one.min(other)),
+            ("least_percent".to_owned(), percents.iter().copied().fold(f64::MAX, f64::min)),
+            ("most_percent".to_owned(), percents.iter().copied().fold(0.0, f64::max)),
+            ("mean_percent".to_owned(), percents.iter().sum::<f64>() / percents.len() as f64),
+            ("write_s".to_owned(), flow_seconds / writes as f64),
+        ]))
+    }
+}
