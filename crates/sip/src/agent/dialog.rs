@@ -98,3 +98,35 @@ pub(super) fn contact_of(message: &Message) -> Option<Bytes> {
     let value = message.elements(Name::Contact).next()?;
     Address::parse(trim(value)).ok().map(|contact| Bytes::copy_from_slice(contact.uri))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::Limits;
+
+    #[test]
+    fn a_caller_visits_the_recorded_routes_backwards_and_a_callee_as_they_stand() {
+        let text =
+            "SIP/2.0 200 OK\r\nContact: <sip:bob@192.0.2.2>\r\nRecord-Route: <sip:b;lr>, <sip:a;lr>\r\n\r\n";
+        let message = Message::parse(Bytes::from_static(text.as_bytes()), &Limits::default()).unwrap();
+        let address = "192.0.2.1:5060".parse().unwrap();
+        let hop = Hop { listener: 0, transport: crate::Transport::Udp, address, connection: None };
+        let mut call = Call {
+            call_id: Bytes::new(),
+            tag: Bytes::new(),
+            local: Bytes::new(),
+            remote: Bytes::new(),
+            target: Bytes::new(),
+            routes: Vec::new(),
+            cseq: 1,
+            ack: None,
+            hop,
+            state: State::Up,
+        };
+        call.learn(&message, true);
+        assert_eq!(call.routes, [&b"<sip:a;lr>"[..], b"<sip:b;lr>"]);
+        assert_eq!(call.target, &b"sip:bob@192.0.2.2"[..]);
+        call.learn(&message, false);
+        assert_eq!(call.routes, [&b"<sip:b;lr>"[..], b"<sip:a;lr>"]);
+    }
+}
