@@ -14,7 +14,7 @@ use crate::Outcome;
 use crate::tools::{has, output, root, succeeds};
 
 /// The targets: the names of `fuzzing::TARGETS`.
-const TARGETS: &[&str] = &["packet", "endpoint", "pair", "operations", "trunk"];
+const TARGETS: &[&str] = &["packet", "endpoint", "pair", "operations", "trunk", "sip"];
 
 /// The version of cargo-fuzz that is installed where there is none.
 const CARGO_FUZZ: &str = "0.13.2";

@@ -4,7 +4,8 @@
 //! with engines in virtual time, and panics where something is wrong. It lies here and not beside the fuzzer so that the
 //! committed inputs are replayed by plain tests. The targets: [`packet`] (reading and writing packets), [`endpoint`] (a
 //! hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in order), [`operations`] (calls
-//! in any order), [`trunk`] (a hostile peer of a relay). Refuses nothing: every byte string means something. Begin at [`TARGETS`].
+//! in any order), [`trunk`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP from
+//! strangers). Refuses nothing: every byte string means something. Begin at [`TARGETS`].
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod operations;
 pub mod packet;
 pub mod pair;
 mod side;
+pub mod sip;
 pub mod trunk;
 
 /// What a target does with an input.
@@ -26,4 +28,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pair", pair::run),
     ("operations", operations::run),
     ("trunk", trunk::run),
+    ("sip", self::sip::run),
 ];

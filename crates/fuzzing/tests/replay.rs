@@ -58,3 +58,8 @@ fn the_kept_inputs_are_few_bytes() {
     let bytes: u64 = all.map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!(bytes <= CORPUS_MAX, "{bytes} bytes");
 }
+
+#[test]
+fn sip_messages_of_rfc_4475_and_what_the_fuzzer_made_of_them_do_no_harm() {
+    replay("sip");
+}
