@@ -41,6 +41,8 @@ pub(crate) struct Tcp {
     buffer: Box<[u8]>,
     /// Connections with more to read than a turn took.
     unread: VecDeque<usize>,
+    /// Connections of ours, and when they must have come about; the earliest first, as all have the same time.
+    deadlines: VecDeque<(Time, usize)>,
 }
 
 #[derive(Debug)]
@@ -50,8 +52,8 @@ struct Connection {
     framer: Framer,
     unsent: VecDeque<(Bytes, Option<u64>)>,
     unsent_bytes: usize,
-    /// Until when it has to be there; `None`: it is.
-    connecting: Option<Time>,
+    /// Whether it has yet to come about.
+    is_connecting: bool,
 }
 
 impl Tcp {
@@ -80,6 +82,7 @@ impl Tcp {
             next_number: 1,
             buffer: vec![0; 64 * 1024].into(),
             unread: VecDeque::new(),
+            deadlines: VecDeque::new(),
         })
     }
 
@@ -93,19 +96,14 @@ impl Tcp {
                         "a TCP connection was refused: limits.connections"
                     );
                 }
-                Ok((stream, peer)) => drop(self.add(stream, peer, None)),
+                Ok((stream, peer)) => drop(self.add(stream, peer, false)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
         }
     }
 
-    fn add(
-        &mut self,
-        mut stream: TcpStream,
-        peer: SocketAddr,
-        connecting: Option<Time>,
-    ) -> io::Result<usize> {
+    fn add(&mut self, mut stream: TcpStream, peer: SocketAddr, is_connecting: bool) -> io::Result<usize> {
         let _ = stream.set_nodelay(true);
         let number = self.next_number;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -113,7 +111,7 @@ impl Tcp {
         self.next_number += 1;
         let framer = Framer::new(self.limits);
         let connection =
-            Connection { stream, peer, framer, unsent: VecDeque::new(), unsent_bytes: 0, connecting };
+            Connection { stream, peer, framer, unsent: VecDeque::new(), unsent_bytes: 0, is_connecting };
         self.connections.insert(number, connection);
         self.by_address.insert(peer, number);
         Ok(number)
@@ -132,7 +130,11 @@ impl Tcp {
         socket.bind(&SocketAddr::new(self.address.ip(), 0).into())?;
         match socket.connect(&peer.into()) {
             Err(error) if !is_in_progress(&error) => Err(error),
-            _ => self.add(TcpStream::from_std(socket.into()), peer, Some(now + CONNECT_TIMEOUT)),
+            _ => {
+                let number = self.add(TcpStream::from_std(socket.into()), peer, true)?;
+                self.deadlines.push_back((now + CONNECT_TIMEOUT, number));
+                Ok(number)
+            }
         }
     }
 
@@ -188,7 +190,7 @@ impl Connection {
         while let Some((bytes, _)) = self.unsent.front_mut() {
             match self.stream.write(bytes) {
                 Ok(written) => {
-                    self.connecting = None;
+                    self.is_connecting = false;
                     self.unsent_bytes -= written;
                     bytes.advance(written);
                     if bytes.is_empty() {
@@ -283,11 +285,10 @@ impl Plugin for Tcp {
         for number in std::mem::take(&mut self.unread) {
             self.read(number, inbox);
         }
-        let is_late = |connection: &Connection| connection.connecting.is_some_and(|until| until <= now);
-        let late: Vec<_> =
-            self.connections.iter().filter(|(_, connection)| is_late(connection)).map(|(n, _)| *n).collect();
-        for number in late {
-            self.close(number, inbox);
+        while let Some((_, number)) = self.deadlines.pop_front_if(|(until, _)| *until <= now) {
+            if self.connections.get(&number).is_some_and(|connection| connection.is_connecting) {
+                self.close(number, inbox);
+            }
         }
     }
 
@@ -295,7 +296,6 @@ impl Plugin for Tcp {
         if !self.unread.is_empty() {
             return Time::ZERO;
         }
-        let waits = self.connections.values().filter_map(|connection| connection.connecting);
-        waits.min().unwrap_or(Time::NEVER)
+        self.deadlines.front().map_or(Time::NEVER, |(until, _)| *until)
     }
 }
