@@ -39,8 +39,9 @@ pub struct Flow {
 pub struct View {
     /// Whose it is.
     pub flow: Flow,
-    /// Whether there is user data in it, or padding (RFC 4820) that makes it as long: a probe of the path's MTU can wait and be lost
-    /// as data can. If not, it sets up, acknowledges, asks or ends.
+    /// Whether it is to wait and be lost as data is: it has user data, or asks how the path is (HEARTBEAT). Probes of the path's MTU
+    /// come in pairs, a long and a short one: where only the short one is protected, congestion looks like a smaller
+    /// MTU. What is left sets up, acknowledges or ends.
     pub has_data: bool,
     /// What its sender says of its send buffer.
     pub said: Option<Said>,
@@ -69,9 +70,9 @@ impl View {
                 view.said = SendBuffer::parse(&chunk)
                     .map(|said| Said { occupancy: said.occupancy, backlog: said.backlog });
             }
-            if matches!(chunk.chunk_type, ChunkType::DATA | ChunkType::I_DATA | ChunkType::PAD)
-                || place == CHUNKS_READ
-            {
+            let waits =
+                matches!(chunk.chunk_type, ChunkType::DATA | ChunkType::I_DATA | ChunkType::HEARTBEAT);
+            if waits || place == CHUNKS_READ {
                 view.has_data = true;
                 break;
             }
@@ -116,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_padded_to_a_datas_length_is_not_protected_and_what_asks_is() {
+    fn what_asks_how_the_path_is_waits_as_data_does() {
         let heartbeat: &[u8] = &[4, 0, 0, 8, 0, 1, 0, 4];
-        assert!(!read(&[heartbeat]).unwrap().has_data);
-        assert!(read(&[heartbeat, &[0x84, 0, 0, 4]]).unwrap().has_data);
+        assert!(read(&[heartbeat]).unwrap().has_data);
+        assert!(!read(&[&[5, 0, 0, 8, 0, 1, 0, 4]]).unwrap().has_data, "an answer does not");
     }
 
     #[test]
