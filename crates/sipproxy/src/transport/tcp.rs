@@ -2,7 +2,7 @@
 //!
 //! A message for a connection that is gone goes by another one to the same address, which is opened if there is none.
 //! Invariants: no more than the configured number of connections; no connection has more than [`UNSENT_MAX`] bytes waiting; one
-//! that does not come about is given up after [`CONNECT_TIMEOUT`].
+//! that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says nothing for [`SILENCE_MAX`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
@@ -22,6 +22,8 @@ use super::{Inbox, Place, Plugin};
 const UNSENT_MAX: usize = 1 << 20;
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client may be connected without a whole message: the time in which a transaction would have given up (64 × T1).
+const SILENCE_MAX: Duration = Duration::from_secs(32);
 /// Bytes read off one connection in one turn at most.
 const READ_PER_TURN: usize = 256 * 1024;
 
@@ -43,6 +45,8 @@ pub(crate) struct Tcp {
     unread: VecDeque<usize>,
     /// Connections of ours, and when they must have come about; the earliest first, as all have the same time.
     deadlines: VecDeque<(Time, usize)>,
+    /// Connections of others, and when a message must have come by them, the same way.
+    silent: VecDeque<(Time, usize)>,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,8 @@ struct Connection {
     unsent_bytes: usize,
     /// Whether it has yet to come about.
     is_connecting: bool,
+    /// Whether a whole message has come.
+    has_spoken: bool,
 }
 
 impl Tcp {
@@ -83,10 +89,11 @@ impl Tcp {
             buffer: vec![0; 64 * 1024].into(),
             unread: VecDeque::new(),
             deadlines: VecDeque::new(),
+            silent: VecDeque::new(),
         })
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, now: Time) {
         loop {
             match self.listener.accept() {
                 // Beyond the limit a connection is closed at once: the client sees it and tries elsewhere.
@@ -96,7 +103,11 @@ impl Tcp {
                         "a TCP connection was refused: limits.connections"
                     );
                 }
-                Ok((stream, peer)) => drop(self.add(stream, peer, false)),
+                Ok((stream, peer)) => {
+                    if let Ok(number) = self.add(stream, peer, false) {
+                        self.silent.push_back((now + SILENCE_MAX, number));
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
@@ -110,8 +121,15 @@ impl Tcp {
         self.registry.register(&mut stream, self.place.token(number), interest)?;
         self.next_number += 1;
         let framer = Framer::new(self.limits);
-        let connection =
-            Connection { stream, peer, framer, unsent: VecDeque::new(), unsent_bytes: 0, is_connecting };
+        let connection = Connection {
+            stream,
+            peer,
+            framer,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            is_connecting,
+            has_spoken: false,
+        };
         self.connections.insert(number, connection);
         self.by_address.insert(peer, number);
         Ok(number)
@@ -235,7 +253,10 @@ impl Connection {
                 continue;
             }
             match self.framer.next_message() {
-                Ok(Some(message)) => take(message),
+                Ok(Some(message)) => {
+                    self.has_spoken = true;
+                    take(message);
+                }
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
             }
@@ -249,9 +270,9 @@ fn is_in_progress(error: &io::Error) -> bool {
 }
 
 impl Plugin for Tcp {
-    fn handle_ready(&mut self, _: Time, number: usize, inbox: &mut Inbox) {
+    fn handle_ready(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         if number == 0 {
-            self.accept();
+            self.accept(now);
             return;
         }
         self.write(number, inbox);
@@ -290,12 +311,18 @@ impl Plugin for Tcp {
                 self.close(number, inbox);
             }
         }
+        while let Some((_, number)) = self.silent.pop_front_if(|(until, _)| *until <= now) {
+            if self.connections.get(&number).is_some_and(|connection| !connection.has_spoken) {
+                self.close(number, inbox);
+            }
+        }
     }
 
     fn next_timeout(&self) -> Time {
         if !self.unread.is_empty() {
             return Time::ZERO;
         }
-        self.deadlines.front().map_or(Time::NEVER, |(until, _)| *until)
+        let fronts = [self.deadlines.front(), self.silent.front()];
+        fronts.into_iter().flatten().map(|(until, _)| *until).min().unwrap_or(Time::NEVER)
     }
 }
