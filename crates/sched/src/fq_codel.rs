@@ -224,6 +224,17 @@ mod tests {
     }
 
     #[test]
+    fn a_new_flow_that_ran_empty_waits_for_the_old_ones() {
+        let mut queue = queue(FqCodelConfig::default());
+        (10..16).for_each(|n| queue.enqueue(MS(0), data(n, 1, 500)));
+        queue.enqueue(MS(0), data(20, 2, 100));
+        let mut order: Vec<_> = (0..5).map(|_| queue.dequeue(MS(0)).unwrap().body).collect();
+        queue.enqueue(MS(0), data(21, 2, 100));
+        order.extend(drained(&mut queue));
+        assert_eq!(order, [10, 11, 12, 20, 13, 14, 15, 21]);
+    }
+
+    #[test]
     fn the_longest_queue_loses_half_from_its_head() {
         let mut queue = queue(FqCodelConfig { packets: 10, ..FqCodelConfig::default() });
         queue.enqueue(MS(0), data(20, 2, 1000));
