@@ -34,7 +34,7 @@ impl Shard {
             return;
         }
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.asked_elsewhere = true;
+            connection.asked_later = true;
         }
         let known = self.learned.lock().others(remote).to_vec();
         let settings = self.rules.settings();

@@ -138,7 +138,7 @@ impl Shard {
         if self.ride_trunk(syn, &settings, shim) {
             return Ok(());
         }
-        self.begin_alone(syn, &settings, shim)
+        self.begin_alone(syn, &settings, shim, Held { since: self.now, round_trip: Duration::ZERO })
     }
 
     /// Asks for an association of the connection's own; `shim` is the state it was looked at in.
@@ -147,16 +147,19 @@ impl Shard {
         syn: &HeldSyn,
         settings: &Settings,
         shim: ShimState,
+        held: Held,
     ) -> Result<(), Plain> {
         let association = self.connect(syn, settings)?;
         let (patience, _) = timing::init_patience(settings);
-        let others = self.now + birth::head_start(settings);
         let stage = Stage::Init(*syn);
-        let connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
+        let mut connection = Connection::new(association, Role::Client, syn.flow, held.since, stage, shim);
+        connection.asked_later = held.since < self.now;
         let id = self.connections.insert(connection);
         self.awaiting_init_ack.insert(id);
-        self.timers.set(self.now + patience, Timer::Race(id));
-        self.timers.set(others, Timer::HeadStart(id));
+        // An answer that is on its way is waited for.
+        let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
+        self.timers.set(race, Timer::Race(id));
+        self.timers.set(held.since + birth::head_start(settings), Timer::HeadStart(id));
         Ok(())
     }
 
@@ -266,9 +269,9 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         connection.stage = Stage::Cookie(syn);
-        // Of an INIT that went out later the time is not known.
+        // Of an INIT that went out later than the SYN came the time is not known.
         connection.rtt_us =
-            Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_elsewhere);
+            Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_later);
         if self.still_waits(id, &syn) {
             let has_key = self.rules.keys().whose(syn.flow.remote().ip()).is_some();
             let limit = if has_key { KEYED_COOKIE_LIMIT } else { COOKIE_LIMIT };
@@ -508,6 +511,13 @@ impl Shard {
 pub(crate) enum Waiting {
     Yes,
     No,
+}
+
+/// Since when a SYN is held, and the round-trip time to its destination where that is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) since: Time,
+    pub(crate) round_trip: Duration,
 }
 
 /// What was done before a SYN goes on as plain TCP.

@@ -29,8 +29,8 @@ pub(crate) struct Connection {
     pub(crate) began: Time,
     /// From INIT to INIT ACK, in microseconds, once that came.
     pub(crate) rtt_us: Option<u64>,
-    /// Whether INITs went by other paths too, later than the first.
-    pub(crate) asked_elsewhere: bool,
+    /// Whether INITs went later than it began, by other paths or after a trunk was asked: what is answered first is not known.
+    pub(crate) asked_later: bool,
     pub(crate) stage: Stage,
     /// Its state in the papers' words.
     shim: ShimState,
@@ -96,7 +96,7 @@ impl Connection {
             flow,
             began,
             rtt_us: None,
-            asked_elsewhere: false,
+            asked_later: false,
             stage,
             shim,
             peer: Peer::Native,

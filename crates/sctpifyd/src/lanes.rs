@@ -16,7 +16,7 @@ use relay::{Closed, Peer};
 use rules::{Failure, Settings};
 use sctp::AssociationId;
 
-use crate::client::COOKIE_LIMIT;
+use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
 use crate::server::Offer;
 use crate::shard::{Shard, Timer};
@@ -56,7 +56,8 @@ impl Shard {
         self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
         let (round_trip, sacks) = self.vital_signs(association);
-        self.timers.set(self.now + patience + round_trip, Timer::Lane(id, sacks));
+        // Half of the time is left for an association of its own, which asks by other paths, too.
+        self.timers.set(self.now + patience / 2 + round_trip, Timer::Lane(id, sacks));
         if round_trip < NEAR {
             self.awake_until = self.now + NEAR;
         }
@@ -154,10 +155,12 @@ impl Shard {
     /// A connection that waits for the peer's word has an association of its own instead.
     pub(crate) fn leave_trunk(&mut self, id: ConnectionId) {
         let Some(syn) = self.asking(id) else { return };
-        let Some(shim) = self.connections.get(id).map(Connection::shim) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
+        let (shim, began) = (connection.shim(), connection.began);
+        let (round_trip, _) = self.vital_signs(connection.association);
         self.drop_connection(id);
         let settings = self.rules.settings();
-        if let Err(plain) = self.begin_alone(&syn, &settings, shim) {
+        if let Err(plain) = self.begin_alone(&syn, &settings, shim, Held { since: began, round_trip }) {
             self.go_plain(&syn, plain);
         }
     }

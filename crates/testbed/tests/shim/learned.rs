@@ -1,6 +1,7 @@
 //! Destinations without SCTP are learned: the first connection finds out, later ones are TCP at once and cost no packet,
 //! and a probe in the background finds SCTP again.
 
+use crate::streams::warm_up;
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;
 use testbed::process::{now, wait_for};
@@ -68,6 +69,17 @@ fn a_host_that_drops_sctp_costs_the_race_timer_once_and_after_that_no_packet() {
     assert!(told.contains("learned to have no SCTP (no answer)") && told.contains("probed in "), "{told}");
     let row = listed(&world);
     assert!(row.contains("disable  no answer"), "{row}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_connect_after_a_host_with_a_shared_association_lost_sctp_waits_for_the_race_timer_and_no_longer() {
+    let world = World::new();
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    warm_up(&world, world.client(BULK, &["connect", &world.target(), "1"]));
+    drop_sctp(&world.beta);
+    let first = connect(&world);
+    assert!(first >= RACE && first < RACE + RACE, "once: {first:?}: {}", world.fallbacks());
 }
 
 #[test]
