@@ -88,6 +88,7 @@ struct File {
     #[serde(default)]
     next_hop: Vec<Way>,
     store: Option<PathBuf>,
+    dialog_key: Option<String>,
     authentication: Option<Users>,
     #[serde(default)]
     registration: Registration,
@@ -253,6 +254,7 @@ impl File {
             messages: sip::Limits { message: self.limits.message_bytes, headers: self.limits.headers },
             location: sip::LocationLimits { contacts: self.limits.contacts, users: self.limits.users },
             limits: self.limits.check()?,
+            dialog_secret: self.dialog_key.as_deref().map(dialog_key).transpose()?,
         };
         Ok(Config { proxy, store: self.store, connections: self.limits.connections, sctp: self.sctp })
     }
@@ -312,6 +314,20 @@ fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
         return Err((key, format!("`{name}` is no domain: use letters, digits, `-` and `.`")));
     }
     Ok(name.to_ascii_lowercase())
+}
+
+/// 64 hexadecimal digits: a password would be guessed by whoever sees a mark made with it.
+fn dialog_key(text: &str) -> Result<[u8; 32], Wrong> {
+    let wrong =
+        || ("dialog_key", "must be 64 hexadecimal digits: `openssl rand -hex 32` makes some".to_owned());
+    if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut key = [0; 32];
+    for (at, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(key)
 }
 
 fn check_sctp(sctp: &SctpConfig) -> Result<(), Wrong> {
@@ -390,7 +406,13 @@ mod tests {
         let config = parse(LEAST).unwrap();
         assert_eq!(config.proxy.domains, ["example.com"]);
         assert_eq!(config.proxy.listeners[0].transport, Transport::Udp);
-        assert_eq!(config.store, None);
+        assert_eq!((config.store, config.proxy.dialog_secret), (None, None));
+    }
+
+    #[test]
+    fn a_dialog_key_is_read_as_hexadecimal_digits() {
+        let config = parse(&format!("dialog_key = \"{}\"\n{LEAST}", "0a".repeat(32))).unwrap();
+        assert_eq!(config.proxy.dialog_secret, Some([10; 32]));
     }
 
     #[test]
@@ -398,6 +420,10 @@ mod tests {
         for (text, words) in [
             ("domains = []", "sip.toml: domains: is empty: name the domain"),
             ("domains = [\"a\"]", "sip.toml: listen: is missing: add [[listen]]"),
+            (
+                "domains = [\"a\"]\ndialog_key = \"geheim\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+                "dialog_key: must be 64 hexadecimal digits",
+            ),
             ("domains = [\"a b\"]", "sip.toml: domains: `a b` is no domain"),
             (
                 "[[listen]]\ntransport = \"tls\"\naddress = \"127.0.0.1:1\"",

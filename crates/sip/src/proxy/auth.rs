@@ -21,10 +21,9 @@ impl Proxy {
         id: Id,
         request: &mut Message,
         known: &Essentials,
-        is_routed: bool,
+        is_in_dialog: bool,
     ) -> Result<bool, Fault> {
         let is_register = known.cseq.method == Method::Register;
-        let is_in_dialog = known.to_tag.is_some() && is_routed;
         if self.config.authentication.is_none() || is_in_dialog {
             return Ok(true);
         }
@@ -49,7 +48,7 @@ impl Proxy {
         }
     }
 
-    fn check(&self, now: Time, request: &Message, known: &Essentials, is_register: bool) -> Check {
+    fn check(&mut self, now: Time, request: &Message, known: &Essentials, is_register: bool) -> Check {
         let field = if is_register { Name::Authorization } else { Name::ProxyAuthorization };
         let Some(authentication) = &self.config.authentication else { return Check::Not { is_stale: false } };
         let mut is_stale = false;
@@ -68,6 +67,7 @@ impl Proxy {
                 continue;
             }
             if nonce == Nonce::Good {
+                self.nonces.use_up(now, &credentials);
                 return Check::By(name);
             }
             is_stale = true;
@@ -78,7 +78,8 @@ impl Proxy {
     fn challenge(&mut self, now: Time, id: Id, status: u16, reason: &str, is_register: bool, is_stale: bool) {
         let field = if is_register { Name::WwwAuthenticate } else { Name::ProxyAuthenticate };
         let Some(authentication) = &self.config.authentication else { return };
-        let challenge = |a: &Algorithm| self.nonces.challenge(now, &authentication.realm, *a, is_stale);
+        let nonces = &mut self.nonces;
+        let challenge = |a: &Algorithm| nonces.challenge(now, &authentication.realm, *a, is_stale);
         let values: Vec<_> = authentication.algorithms.iter().map(challenge).collect();
         self.reply(now, id, status, reason, |response| {
             values.iter().for_each(|value| response.push(Header::new(field, value)));

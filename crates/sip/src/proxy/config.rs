@@ -84,6 +84,9 @@ pub struct ProxyConfig {
     pub location: LocationLimits,
     /// Bounds on what is going on.
     pub limits: ProxyLimits,
+    /// The key of the marks that requests within dialogs are known by; `None`: one of its own, so that no dialog goes on through the
+    /// next proxy.
+    pub dialog_secret: Option<[u8; 32]>,
 }
 
 /// Bounds on what is going on at once.

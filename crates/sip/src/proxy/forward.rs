@@ -3,8 +3,8 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::route::Target;
-use super::{Client, Id, Proxy, dialog_number};
+use super::route::{RELAYING_DENIED, Target};
+use super::{Client, Id, Proxy, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -97,7 +97,7 @@ impl Proxy {
         let hops = known.max_forwards.saturating_sub(1).to_string();
         copy.set(Header::new(Name::MaxForwards, &hops));
         if may_make_dialog(&known.cseq.method) {
-            self.record_route(&mut copy, from, target.hop);
+            self.record_route(&mut copy, from, target.hop, &self.dialog_mark(known));
         }
         for route in target.routes.iter().rev() {
             copy.push_front(Header::of_bytes(Name::Route, route));
@@ -119,23 +119,24 @@ impl Proxy {
     }
 
     /// Our address on the side that the request goes to, and on the side it came from if that is another one (RFC 5658).
-    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop) {
+    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop, mark: &str) {
         if from.listener != to.listener {
-            copy.push_front(self.record_of(from.listener));
+            copy.push_front(self.record_of(from.listener, mark));
         }
-        copy.push_front(self.record_of(to.listener));
+        copy.push_front(self.record_of(to.listener, mark));
     }
 
-    fn record_of(&self, listener: usize) -> Header {
+    fn record_of(&self, listener: usize, mark: &str) -> Header {
         let listener = self.config.listeners[listener];
         let (address, transport) = (listener.address, listener.transport.as_lower_str());
-        Header::new(Name::RecordRoute, &format!("<sip:{address};transport={transport};lr>"))
+        let value = format!("<sip:{address};transport={transport};lr;{}={mark}>", marks::PARAM);
+        Header::new(Name::RecordRoute, &value)
     }
 
     /// ACK for a 2xx has no transaction; it goes where its Routes and Request-URI say (section 16.11).
     pub(super) fn forward_ack(&mut self, now: Time, mut request: Message, known: &Essentials) {
         let mark = self.loop_mark(&request, known);
-        let targets = match self.ack_targets(now, &mut request) {
+        let targets = match self.ack_targets(now, &mut request, known) {
             Ok(targets) if known.max_forwards > 0 && !self.is_loop(&request, &mark) => targets,
             _ => Vec::new(),
         };
@@ -150,11 +151,20 @@ impl Proxy {
         }
     }
 
-    fn ack_targets(&self, now: Time, request: &mut Message) -> Result<Vec<Target>, Fault> {
-        self.take_own_routes(request)?;
+    fn ack_targets(
+        &self,
+        now: Time,
+        request: &mut Message,
+        known: &Essentials,
+    ) -> Result<Vec<Target>, Fault> {
+        let is_in_dialog = self.take_own_routes(request, known)?;
         let uri = Uri::parse(request.request_uri())?;
         if request.first(Name::Route).is_none() && self.is_ours(&uri) {
             return Ok(self.registered_targets(&self.user_of(&uri), now));
+        }
+        // Nobody can be asked for a password with an ACK, so there is no other way out than the dialog's.
+        if !is_in_dialog {
+            return Err(RELAYING_DENIED);
         }
         Ok(vec![self.target_outside(request, &uri)?])
     }

@@ -139,11 +139,11 @@ impl Proxy {
             return Ok(());
         }
         let mut request = request.clone();
-        let is_routed = self.take_own_routes(&mut request)?;
-        if !self.authenticate(now, id, &mut request, known, is_routed)? {
+        let is_in_dialog = self.take_own_routes(&mut request, known)?;
+        if !self.authenticate(now, id, &mut request, known, is_in_dialog)? {
             return Ok(());
         }
-        self.route(now, id, from, request, known, is_routed, &mark)
+        self.route(now, id, from, request, known, is_in_dialog, &mark)
     }
 
     /// No extension is supported that a proxy would have to know (section 16.3, step 5).

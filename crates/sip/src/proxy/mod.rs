@@ -11,6 +11,7 @@ mod config;
 mod forward;
 pub(crate) mod inbound;
 mod loops;
+mod marks;
 mod registrar;
 mod response;
 mod route;
@@ -136,6 +137,7 @@ pub struct Proxy {
     config: ProxyConfig,
     nonces: Nonces,
     loop_secret: [u8; 32],
+    dialog_secret: [u8; 32],
     rng: ChaCha12Rng,
     next_id: Id,
     servers: HashMap<Id, Server>,
@@ -156,12 +158,14 @@ impl Proxy {
             rng.fill_bytes(&mut bytes);
             bytes
         };
-        let (nonces, loop_secret) = (Nonces::new(secret()), secret());
+        let (nonces, loop_secret, own) = (Nonces::new(secret()), secret(), secret());
+        let dialog_secret = config.dialog_secret.unwrap_or(own);
         let location = Location::new(config.location);
         Proxy {
             config,
             nonces,
             loop_secret,
+            dialog_secret,
             rng,
             next_id: 0,
             servers: HashMap::new(),

@@ -17,6 +17,9 @@ use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
+/// Whose request is none of our business.
+pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
+
 /// One place to forward a request to.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -29,19 +32,21 @@ pub(super) struct Target {
 }
 
 impl Proxy {
-    /// Takes the Routes off that lead here (section 16.4); whether there was one.
-    pub(super) fn take_own_routes(&self, request: &mut Message) -> Result<bool, Fault> {
+    /// Takes the Routes off that lead here (section 16.4); whether one was marked for this request's dialog.
+    pub(super) fn take_own_routes(&self, request: &mut Message, known: &Essentials) -> Result<bool, Fault> {
+        let is_dialog = |uri: &Uri<'_>| known.to_tag.is_some() && self.is_marked(uri, known);
+        let mut found = Uri::parse(request.request_uri()).is_ok_and(|uri| is_dialog(&uri));
         self.undo_strict_routing(request)?;
-        let mut found = false;
         // Two of ours follow each other where transports differ (RFC 5658); more than that is a loop of somebody's.
         for _ in 0..2 {
             let Some(first) = request.elements(Name::Route).next() else { break };
             let address = Address::parse(first)?;
-            if !self.is_ours(&Uri::parse(address.uri)?) {
+            let uri = Uri::parse(address.uri)?;
+            if !self.is_ours(&uri) {
                 break;
             }
+            found |= is_dialog(&uri);
             request.pop_first(Name::Route);
-            found = true;
         }
         Ok(found)
     }
@@ -90,7 +95,7 @@ impl Proxy {
         from: Hop,
         request: Message,
         known: &Essentials,
-        is_routed: bool,
+        is_in_dialog: bool,
         mark: &str,
     ) -> Result<(), Fault> {
         let uri = Uri::parse(request.request_uri())?;
@@ -98,9 +103,8 @@ impl Proxy {
         if !has_route && self.is_ours(&uri) {
             return self.serve(now, id, from, request, known, mark);
         }
-        let is_in_dialog = known.to_tag.is_some() && is_routed;
         if !is_in_dialog && !self.may_relay(&request, &uri) {
-            return Err(Fault { status: 403, reason: "Relaying Denied" });
+            return Err(RELAYING_DENIED);
         }
         let target = self.target_outside(&request, &uri)?;
         self.forward(now, id, from, &request, known, vec![target], mark);

@@ -3,5 +3,6 @@
 mod world;
 
 mod calls;
+mod dialogs;
 mod judging;
 mod registering;

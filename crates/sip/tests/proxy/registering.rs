@@ -161,6 +161,7 @@ fn only_the_right_password_registers() {
         let more = authorization(&challenge, user, password);
         assert_eq!(world.register("alice", udp(ALICE), &more).what(), status, "{user} {password}");
     }
+    let challenge = world.register("alice", udp(ALICE), "");
     let more = authorization(&challenge, "alice", "secret");
     assert_eq!(world.register("bob", udp(BOB), &more).what(), "403");
 }
@@ -174,6 +175,18 @@ fn an_old_nonce_is_stale() {
     let again = world.register("alice", udp(ALICE), &more);
     assert_eq!(again.what(), "401");
     assert!(again.value(Name::WwwAuthenticate).ends_with("stale=true"));
+}
+
+#[test]
+fn an_answer_that_somebody_read_on_the_wire_is_stale() {
+    let mut world = World::new(with_password());
+    let challenge = world.register("alice", udp(ALICE), "");
+    let more = authorization(&challenge, "alice", "secret");
+    assert_eq!(world.register("alice", udp(ALICE), &more).what(), "200");
+    let replayed = world.register("alice", udp(CAROL), &more);
+    assert_eq!(replayed.what(), "401");
+    assert!(replayed.value(Name::WwwAuthenticate).ends_with("stale=true"));
+    assert_eq!(world.proxy.location().contacts(), 1);
 }
 
 #[test]

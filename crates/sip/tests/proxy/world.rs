@@ -179,6 +179,12 @@ pub(crate) fn invite(from: Hop, more: &str) -> String {
     request("INVITE", "sip:bob@example.com", "alice", "bob", "i1", from, &(contact + more))
 }
 
+/// `Route` fields as a user agent in the dialog of a request through the proxy sends them: of the caller, so in reverse.
+pub(crate) fn callers_routes(forwarded: &Sent) -> String {
+    let routes: Vec<_> = forwarded.message.elements(Name::RecordRoute).collect();
+    routes.iter().rev().map(|route| format!("Route: {}\n", String::from_utf8_lossy(route))).collect()
+}
+
 /// What was sent to whom, in short.
 pub(crate) fn summary(sent: &[Sent]) -> Vec<(String, String)> {
     sent.iter().map(|sent| (sent.what(), sent.to())).collect()

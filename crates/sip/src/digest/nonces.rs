@@ -1,0 +1,169 @@
+//! Nonces: made, known again, and used once for each count (RFC 7616 section 3.3, `nc`).
+//!
+//! A nonce is its time and number with a keyed hash of both, so nothing is kept of who was asked. What is kept is the highest count
+//! of each nonce that was used with the right password, for [`NONCE_LIFETIME`] and [`NONCES_MAX`] nonces at most; where one had to be
+//! forgotten, all that are as old are stale. So an answer that somebody reads on the wire is worth nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Time;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{Algorithm, Credentials, hex};
+
+/// How long a nonce is good for.
+pub const NONCE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Used nonces that are remembered.
+pub const NONCES_MAX: usize = 200_000;
+
+/// When a nonce was made, in milliseconds, and which it is.
+type Stamp = (u64, u64);
+
+/// How good a nonce is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nonce {
+    /// Ours, and young.
+    Good,
+    /// Ours, and too old or used already: the client need not ask its user again.
+    Stale,
+    /// Not ours.
+    Foreign,
+}
+
+/// Makes nonces and knows them again.
+#[derive(Debug)]
+pub struct Nonces {
+    secret: [u8; 32],
+    made: u64,
+    /// The highest count that each was used with.
+    used: BTreeMap<Stamp, u32>,
+    /// What is not newer than this may have been forgotten.
+    forgotten: Option<Stamp>,
+}
+
+impl Nonces {
+    /// With a secret that nobody else knows.
+    pub fn new(secret: [u8; 32]) -> Nonces {
+        Nonces { secret, made: 0, used: BTreeMap::new(), forgotten: None }
+    }
+
+    /// A nonce of this moment; no other is the same.
+    pub fn make(&mut self, now: Time) -> String {
+        self.made += 1;
+        let stamp = format!("{:016x}{:016x}", now.as_millis(), self.made);
+        let tag = self.tag(stamp.as_bytes());
+        stamp + &tag
+    }
+
+    fn tag(&self, stamp: &[u8]) -> String {
+        let hash =
+            Sha256::new().chain_update(self.secret).chain_update(stamp).chain_update(self.secret).finalize();
+        hex(&hash[..16])
+    }
+
+    fn stamp_of(&self, nonce: &[u8]) -> Option<Stamp> {
+        let (stamp, tag) = nonce.split_at_checked(32)?;
+        if !bool::from(self.tag(stamp).as_bytes().ct_eq(tag)) {
+            return None;
+        }
+        let number = |hex: &[u8]| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok();
+        Some((number(&stamp[..16])?, number(&stamp[16..])?))
+    }
+
+    /// What a client's answer was made for.
+    pub fn judge(&self, now: Time, credentials: &Credentials<'_>) -> Nonce {
+        let Some(stamp) = self.stamp_of(credentials.nonce) else { return Nonce::Foreign };
+        let is_young = now.since(Time::from_millis(stamp.0)) <= NONCE_LIFETIME;
+        let highest = match self.used.get(&stamp) {
+            Some(highest) => *highest,
+            None if self.forgotten.is_some_and(|forgotten| stamp <= forgotten) => return Nonce::Stale,
+            None => 0,
+        };
+        // "If the server detects a replay" (RFC 7616 section 3.3): the same count again, or one before it.
+        if is_young && credentials.nonce_count() > highest { Nonce::Good } else { Nonce::Stale }
+    }
+
+    /// Notes that an answer with the right password was taken: its count, and those before it, are not good again.
+    pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
+        let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
+        while let Some(oldest) = self.used.first_entry() {
+            if now.since(Time::from_millis(oldest.key().0)) <= NONCE_LIFETIME {
+                break;
+            }
+            oldest.remove();
+        }
+        self.used.insert(stamp, credentials.nonce_count());
+        if self.used.len() > NONCES_MAX {
+            self.forgotten = self.used.pop_first().map(|(stamp, _)| stamp).max(self.forgotten);
+        }
+    }
+
+    /// The value of WWW-Authenticate or Proxy-Authenticate.
+    pub fn challenge(&mut self, now: Time, realm: &str, algorithm: Algorithm, is_stale: bool) -> String {
+        let stale = if is_stale { ",stale=true" } else { "" };
+        let (nonce, algorithm) = (self.make(now), algorithm.as_str());
+        format!("Digest realm=\"{realm}\",nonce=\"{nonce}\",qop=\"auth\",algorithm={algorithm}{stale}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(nonce: &str, count: u32) -> String {
+        format!(
+            "Digest username=\"a\",realm=\"r\",nonce=\"{nonce}\",uri=\"sip:r\",response=\"00\",qop=auth,\
+             cnonce=\"c\",nc={count:08x}"
+        )
+    }
+
+    fn judge(nonces: &Nonces, now: Time, nonce: &str, count: u32) -> Nonce {
+        nonces.judge(now, &Credentials::parse(value(nonce, count).as_bytes()).unwrap())
+    }
+
+    fn use_up(nonces: &mut Nonces, nonce: &str, count: u32) {
+        nonces.use_up(Time::ZERO, &Credentials::parse(value(nonce, count).as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn a_nonce_is_good_for_its_lifetime_and_ours_alone() {
+        let mut nonces = Nonces::new([1; 32]);
+        let nonce = nonces.make(Time::from_millis(5));
+        let end = Time::from_millis(5) + NONCE_LIFETIME;
+        assert_eq!(judge(&nonces, end, &nonce, 1), Nonce::Good);
+        assert_eq!(judge(&nonces, end + Duration::from_millis(1), &nonce, 1), Nonce::Stale);
+        assert_eq!(judge(&Nonces::new([2; 32]), end, &nonce, 1), Nonce::Foreign);
+    }
+
+    #[test]
+    fn a_count_is_good_once_and_only_after_those_before_it() {
+        let mut nonces = Nonces::new([1; 32]);
+        let (one, other) = (nonces.make(Time::ZERO), nonces.make(Time::ZERO));
+        assert_eq!(judge(&nonces, Time::ZERO, &one, 0), Nonce::Stale);
+        use_up(&mut nonces, &one, 2);
+        for (count, verdict) in [(1, Nonce::Stale), (2, Nonce::Stale), (3, Nonce::Good)] {
+            assert_eq!(judge(&nonces, Time::ZERO, &one, count), verdict, "{count}");
+        }
+        assert_eq!(judge(&nonces, Time::ZERO, &other, 1), Nonce::Good);
+    }
+
+    #[test]
+    fn what_had_to_be_forgotten_is_stale() {
+        let mut nonces = Nonces::new([1; 32]);
+        let unused = nonces.make(Time::ZERO);
+        let first = nonces.make(Time::ZERO);
+        use_up(&mut nonces, &first, 1);
+        for _ in 0..NONCES_MAX {
+            let nonce = nonces.make(Time::ZERO);
+            use_up(&mut nonces, &nonce, 1);
+        }
+        assert_eq!(nonces.used.len(), NONCES_MAX);
+        assert_eq!(judge(&nonces, Time::ZERO, &first, 2), Nonce::Stale);
+        assert_eq!(judge(&nonces, Time::ZERO, &unused, 1), Nonce::Stale);
+        let young = nonces.make(Time::ZERO);
+        assert_eq!(judge(&nonces, Time::ZERO, &young, 1), Nonce::Good);
+    }
+}

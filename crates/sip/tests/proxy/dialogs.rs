@@ -1,0 +1,123 @@
+//! Requests within dialogs: who may send them through the proxy, and by which way (RFC 3261 sections 12.2 and 16.4).
+
+use sip::proxy::ProxyConfig;
+use sip::{Name, Transport};
+
+use crate::world::*;
+
+/// Alice has called bob, who is at this hop; the INVITE that bob got.
+fn called(world: &mut World, bob: sip::Hop) -> Sent {
+    world.register("bob", bob, "");
+    world.put(udp(ALICE), &invite(udp(ALICE), "")).pop().unwrap()
+}
+
+/// A request of alice's in the dialog, to bob's own address.
+fn within(method: &str, uri: &str, routes: &str) -> String {
+    let text = request(method, uri, "alice", "bob", &format!("{method}2"), udp(ALICE), routes);
+    text.replace("bob@example.com>", "bob@example.com>;tag=t")
+}
+
+#[test]
+fn requests_of_a_dialog_follow_the_record_route() {
+    let mut world = World::new(config());
+    let routes = callers_routes(&called(&mut world, udp(BOB)));
+    for method in ["ACK", "BYE"] {
+        let sent = world.put(udp(ALICE), &within(method, &format!("sip:bob@{BOB}"), &routes));
+        assert_eq!(summary(&sent), pairs(&[(method, BOB)]));
+        assert_eq!(sent[0].message.all(Name::Route).count(), 0);
+    }
+}
+
+#[test]
+fn the_callee_sends_within_the_dialog_without_a_password() {
+    for (dialog_secret, what) in [(Some([9; 32]), "BYE"), (None, "407")] {
+        let mut world = World::new(ProxyConfig { dialog_secret: Some([9; 32]), ..config() });
+        let routes = callers_routes(&called(&mut world, udp(BOB)));
+        let bye = request("BYE", &format!("sip:alice@{ALICE}"), "bob", "alice", "b9", udp(BOB), &routes);
+        let bye = bye.replace(";tag=f", ";tag=t").replace("alice@example.com>", "alice@example.com>;tag=f");
+        let mut asking = World::new(ProxyConfig { dialog_secret, ..with_password() });
+        assert_eq!(asking.put(udp(BOB), &bye)[0].what(), what);
+    }
+}
+
+#[test]
+fn where_transports_differ_both_sides_are_recorded() {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, tcp(BOB, 9));
+    let routes: Vec<_> = forwarded.message.elements(Name::RecordRoute).collect();
+    assert!(routes[0].starts_with(b"<sip:192.0.2.100:5060;transport=tcp;lr;"));
+    assert!(routes[1].starts_with(b"<sip:192.0.2.100:5060;transport=udp;lr;"));
+    assert_eq!((forwarded.hop.transport, forwarded.hop.connection), (Transport::Tcp, tcp(BOB, 9).connection));
+    // Both are taken off again.
+    let bye = within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &callers_routes(&forwarded));
+    let sent = world.put(udp(ALICE), &bye);
+    assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
+    assert_eq!(sent[0].message.all(Name::Route).count(), 0);
+}
+
+/// A stranger's request to somebody who has nothing to do with us.
+fn strangers(method: &str, route: &str, tag: &str) -> String {
+    let text = request(method, "sip:victim@198.51.100.7", "m", "v", "m7", udp(ALICE), route);
+    let text = text.replace("sip:v@example.com>", "sip:v@elsewhere.example>;tag=t");
+    text.replace("sip:m@example.com>;tag=f", &format!("sip:m@evil.example>;tag={tag}"))
+}
+
+#[test]
+fn a_made_up_dialog_is_relayed_nowhere() {
+    let own = "sip:192.0.2.100:5060;transport=udp;lr";
+    for route in [format!("<{own}>"), format!("<{own};dialog>"), format!("<{own};dialog={:032x}>", 1)] {
+        let mut world = World::new(config());
+        let route = format!("Route: {route}\n");
+        assert_eq!(summary(&world.put(udp(ALICE), &strangers("BYE", &route, "f"))), pairs(&[("403", ALICE)]));
+        assert!(world.put(udp(ALICE), &strangers("ACK", &route, "f").replace("m7", "m8")).is_empty());
+        assert_eq!(world.proxy.counters().dropped, 1);
+    }
+}
+
+#[test]
+fn the_mark_of_one_dialog_is_no_good_in_another() {
+    for (call, tag, what) in
+        [("call", "f", "BYE"), ("call", "g", "403"), ("other", "f", "403"), ("cal", "lf", "403")]
+    {
+        let mut world = World::new(config());
+        let routes = callers_routes(&called(&mut world, udp(BOB)));
+        let text = strangers("BYE", &routes, tag).replace("Call-ID: call", &format!("Call-ID: {call}"));
+        assert_eq!(world.put(udp(ALICE), &text)[0].what(), what, "{call} {tag}");
+    }
+}
+
+#[test]
+fn an_ack_without_a_dialog_goes_nowhere_for_our_own_users_either() {
+    let mut world = World::new(with_password());
+    let ack = within("ACK", "sip:zoe@198.51.100.7", "");
+    assert!(world.put(udp(ALICE), &ack).is_empty());
+}
+
+#[test]
+fn users_who_make_up_a_dialog_are_asked_for_the_password() {
+    let mut world = World::new(with_password());
+    let bye = within("BYE", "sip:zoe@198.51.100.7", "Route: <sip:192.0.2.100:5060;lr>\n");
+    assert_eq!(summary(&world.put(udp(ALICE), &bye)), pairs(&[("407", ALICE)]));
+}
+
+#[test]
+fn a_strict_routers_request_is_known_by_the_mark_in_its_request_uri() {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, udp(BOB));
+    let own = forwarded.value(Name::RecordRoute);
+    let own = own.trim_start_matches('<').trim_end_matches('>');
+    let bye = within("BYE", own, &format!("Route: <sip:bob@{BOB}>\n"));
+    let bye = bye.replace("alice@example.com", "zoe@other.example");
+    assert_eq!(summary(&world.put(udp(ALICE), &bye)), pairs(&[("BYE", BOB)]));
+}
+
+#[test]
+fn with_a_configured_key_dialogs_go_on_through_the_next_proxy() {
+    for (key, what) in [(Some([9; 32]), "BYE"), (Some([8; 32]), "403")] {
+        let with = |dialog_secret| ProxyConfig { dialog_secret, ..config() };
+        let mut world = World::new(with(Some([9; 32])));
+        let routes = callers_routes(&called(&mut world, udp(BOB)));
+        let mut next = World::new(with(key));
+        assert_eq!(next.put(udp(ALICE), &strangers("BYE", &routes, "f"))[0].what(), what);
+    }
+}
