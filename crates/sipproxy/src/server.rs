@@ -119,7 +119,7 @@ impl Server {
     }
 
     fn next_timeout(&self) -> Time {
-        if !(self.inbox.failures.is_empty() && self.inbox.messages.is_empty()) {
+        if !self.inbox.is_empty() {
             return Time::ZERO;
         }
         let plugins = self.plugins.iter().map(|plugin| plugin.next_timeout());
@@ -142,11 +142,14 @@ impl Server {
             for failure in std::mem::take(&mut self.inbox.failures) {
                 self.proxy.handle_send_failure(now, failure);
             }
+            for (address, quoted) in std::mem::take(&mut self.inbox.unreachable) {
+                self.proxy.handle_unreachable(now, address, &quoted);
+            }
             self.deliver(now)?;
             for plugin in &mut self.plugins {
                 plugin.finish_turn(now, &mut self.inbox);
             }
-            if self.inbox.failures.is_empty() && self.inbox.messages.is_empty() {
+            if self.inbox.is_empty() {
                 break;
             }
         }

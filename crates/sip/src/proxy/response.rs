@@ -1,9 +1,11 @@
 //! Responses (RFC 3261 section 16.7): what is forwarded at once, what waits for the other branches, and the best of them.
 
+use std::net::SocketAddr;
+
 use base::Time;
 
 use super::cancel::hop_request;
-use super::{Id, Proxy};
+use super::{Client, Id, Proxy};
 use crate::essentials::Essentials;
 use crate::header::Name;
 use crate::message::{Message, Method};
@@ -36,12 +38,16 @@ impl Proxy {
     /// The client transaction that a response's first Via names (section 17.1.3).
     fn branch_of(&self, known: &Essentials) -> Option<Id> {
         let via = Via::parse(&known.via).ok().filter(|via| self.is_our_via(via))?;
-        let branch = via.branch()?;
+        let (id, client) = self.client_with(via.branch()?)?;
+        // CANCEL has the branch of what it cancels.
+        if known.cseq.method == Method::Cancel { client.cancel } else { Some(id) }
+    }
+
+    fn client_with(&self, branch: &[u8]) -> Option<(Id, &Client)> {
         let hex = branch.strip_prefix(b"z9hG4bK")?.split(|&b| b == b'.').next()?;
         let id = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
         let client = self.clients.get(&id).filter(|client| *client.branch == *branch)?;
-        // CANCEL has the branch of what it cancels.
-        if known.cseq.method == Method::Cancel { client.cancel } else { Some(id) }
+        Some((id, client))
     }
 
     /// ACK for a refusal is this hop's business (section 17.1.1.3); it goes again with each repetition.
@@ -128,6 +134,18 @@ impl Proxy {
         }
     }
 
+    /// ICMP says that a datagram to `address` did not arrive and never will: "inform the transport user of a failure in
+    /// sending" (section 18.4). `quoted` is its beginning. Anybody can forge ICMP, so it must have our branch, which nobody else
+    /// knows; what has less of the message than that is passed over.
+    pub fn handle_unreachable(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
+        let found = branch_in(quoted).and_then(|branch| self.client_with(branch));
+        if let Some((id, client)) = found
+            && client.hop.address == address
+        {
+            self.handle_send_failure(now, id);
+        }
+    }
+
     /// Step 6: the best response so far; challenges of all branches are put together (step 7).
     fn keep_best(&mut self, server: Id, mut response: Message) {
         let Some(server) = self.servers.get_mut(&server) else { return };
@@ -179,6 +197,15 @@ impl Proxy {
             _ => self.pass_back(now, id, best),
         }
     }
+}
+
+/// The first Via's branch in the beginning of a request that we sent, if all of it is there.
+fn branch_in(quoted: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b";branch=";
+    let start = quoted.windows(NAME.len()).position(|window| window == NAME)? + NAME.len();
+    let rest = quoted.get(start..)?;
+    let end = rest.iter().position(|b| b";,\r ".contains(b))?;
+    rest.get(..end)
 }
 
 /// The lower the better (step 6): 6xx before all, then the lowest class, in 4xx first what tells the client how to try

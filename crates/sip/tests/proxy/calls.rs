@@ -186,6 +186,25 @@ fn what_cannot_be_sent_is_503_and_the_caller_gets_500() {
 }
 
 #[test]
+fn an_invite_that_icmp_says_did_not_arrive_is_503_and_forged_icmp_is_passed_over() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    let bytes = sent[1].message.to_bytes();
+    let branch = bytes.windows(8).position(|name| name == b";branch=").unwrap();
+    let end_of_via = branch + bytes[branch..].iter().position(|&byte| byte == b'\r').unwrap();
+    let (bob, carol) = (BOB.parse().unwrap(), CAROL.parse().unwrap());
+    let forged = [&bytes[..end_of_via - 1], b"x\r\n"].concat();
+    for (address, quoted) in [(carol, &bytes[..end_of_via + 2]), (bob, &forged), (bob, &bytes[..end_of_via])]
+    {
+        world.proxy.handle_unreachable(world.now, address, quoted);
+        assert!(world.sent().is_empty());
+    }
+    world.proxy.handle_unreachable(world.now, bob, &bytes[..end_of_via + 2]);
+    assert_eq!(summary(&world.sent()), pairs(&[("500", ALICE)]));
+}
+
+#[test]
 fn a_repeated_invite_gets_the_last_response_again_and_is_forwarded_once() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");

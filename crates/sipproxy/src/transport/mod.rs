@@ -7,8 +7,10 @@ mod sctp;
 mod sctp_host;
 mod tcp;
 mod udp;
+mod udp_errors;
 
 use std::io;
+use std::net::SocketAddr;
 
 use base::Time;
 use bytes::Bytes;
@@ -59,6 +61,15 @@ pub(crate) struct Inbox {
     pub(crate) messages: Vec<(Hop, Bytes)>,
     /// What [`Outgoing::on_failure`] said of messages that could not be sent.
     pub(crate) failures: Vec<u64>,
+    /// Datagrams that ICMP says did not arrive and never will: where they went, and how they begin.
+    pub(crate) unreachable: Vec<(SocketAddr, Bytes)>,
+}
+
+impl Inbox {
+    /// Whether nothing is to be done.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.failures.is_empty() && self.unreachable.is_empty()
+    }
 }
 
 /// One transport at one address.

@@ -36,10 +36,20 @@ pub(super) struct SctpHost {
     waiting: Option<(Transmit, usize, Time)>,
 }
 
-/// Lets INITs in that ask for the one port.
+/// Lets INITs in that ask for the one port, and other packets that are for it.
 struct Door {
     port: u16,
     addresses: Vec<IpAddr>,
+}
+
+impl Door {
+    /// Whether a packet is ours to answer, were it by ABORT. In UDP all are, for the UDP port is ours. Over IP everybody who has
+    /// SCTP on this host gets every packet, so what is for others' ports is left to them: an ABORT of ours would end their
+    /// associations (RFC 9260 section 8.4 speaks of a host with one SCTP). All our associations are at the one port.
+    fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
+        let is_our_port = packet.get(2..4).is_some_and(|port| port == self.port.to_be_bytes());
+        !matches!(route.carrier, Carrier::Ip) || (is_our_port && self.addresses.contains(&route.local))
+    }
 }
 
 impl Listener for Door {
@@ -109,7 +119,9 @@ impl SctpHost {
         for _ in 0..RECEIVES_PER_TURN {
             let (engine, door) = (&mut self.engine, &mut self.door);
             let received = self.carriers.recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
-                engine.handle_datagram(now, route, ecn, packet, door);
+                if door.is_ours(route, packet) {
+                    engine.handle_datagram(now, route, ecn, packet, door);
+                }
             });
             let received = match received {
                 Ok(received) => received,
@@ -212,5 +224,22 @@ fn path_error(kind: PathErrorKind) -> PathError {
             netio::Unreachable::Port => Unreachable::Port,
             netio::Unreachable::Admin => Unreachable::Prohibited,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_ip_only_packets_for_our_port_and_address_are_ours_and_in_udp_all() {
+        let (ours, other): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
+        let door = Door { port: 5060, addresses: vec![ours] };
+        let to_port = |port: u16| [&[0x13, 0xc5], &port.to_be_bytes()[..], &[0; 8]].concat();
+        for (local, port, is_ours) in [(ours, 5060, true), (ours, 5061, false), (other, 5060, false)] {
+            let route = |carrier| Route { local, remote: other, carrier };
+            assert_eq!(door.is_ours(&route(Carrier::Ip), &to_port(port)), is_ours, "{local} {port}");
+            assert!(door.is_ours(&route(Carrier::Udp { peer_port: 9899 }), &to_port(port)));
+        }
     }
 }

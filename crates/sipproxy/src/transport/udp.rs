@@ -10,7 +10,7 @@ use mio::{Interest, Registry};
 use sip::proxy::Outgoing;
 use sip::{Hop, Transport};
 
-use super::{Inbox, Place, Plugin};
+use super::{Inbox, Place, Plugin, udp_errors};
 
 /// Datagrams of one turn at most: the others' turn comes, too.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -35,6 +35,7 @@ impl Udp {
         let mut socket = UdpSocket::bind(address)?;
         // Less than asked for is no reason not to run.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
+        udp_errors::enable(&socket, address.is_ipv4())?;
         registry.register(&mut socket, place.token(0), Interest::READABLE)?;
         Ok(Udp { place, socket, buffer: vec![0; 65_536].into(), has_more: false })
     }
@@ -49,8 +50,8 @@ impl Udp {
                     inbox.messages.push((hop, Bytes::copy_from_slice(&self.buffer[..length])));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // An ICMP error for what was sent before: retransmissions deal with that.
-                Err(_) => {}
+                // ICMP says something of what was sent before; that takes the place of a datagram once.
+                Err(_) => udp_errors::take(&self.socket, &mut inbox.unreachable),
             }
         }
         self.has_more = true;
@@ -63,7 +64,12 @@ impl Plugin for Udp {
     }
 
     fn send(&mut self, _: Time, message: Outgoing, inbox: &mut Inbox) {
-        let sent = self.socket.send_to(&message.bytes, message.hop.address);
+        let mut sent = self.socket.send_to(&message.bytes, message.hop.address);
+        if sent.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
+            // It may be that of an earlier datagram, which the kernel tells whoever comes next.
+            udp_errors::take(&self.socket, &mut inbox.unreachable);
+            sent = self.socket.send_to(&message.bytes, message.hop.address);
+        }
         // A full buffer is a lost datagram; no route, or a message beyond 64 KiB, stays so.
         if sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
             inbox.failures.extend(message.on_failure);
@@ -86,5 +92,51 @@ impl Plugin for Udp {
 
     fn next_timeout(&self) -> Time {
         if self.has_more { Time::ZERO } else { Time::NEVER }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mio::{Events, Poll};
+
+    use super::*;
+
+    fn message(address: SocketAddr) -> Outgoing {
+        let hop = Hop { listener: 0, transport: Transport::Udp, address, connection: None };
+        Outgoing { hop, bytes: Bytes::from_static(b"OPTIONS"), on_failure: Some(7), dialog: 0 }
+    }
+
+    /// An address at which nobody listens any more.
+    fn closed() -> SocketAddr {
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    #[test]
+    fn what_icmp_says_of_a_datagram_is_told_with_its_address_and_beginning() {
+        let mut poll = Poll::new().unwrap();
+        let mut udp = Udp::open(Place(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
+        let (mut inbox, gone) = (Inbox::default(), closed());
+        udp.send(Time::ZERO, message(gone), &mut inbox);
+        let mut ready = Events::with_capacity(1);
+        poll.poll(&mut ready, Some(Duration::from_secs(5))).unwrap();
+        udp.handle_ready(Time::ZERO, 0, &mut inbox);
+        assert_eq!(inbox.unreachable, [(gone, Bytes::from_static(b"OPTIONS"))]);
+        assert!(inbox.failures.is_empty());
+    }
+
+    #[test]
+    fn an_earlier_datagrams_error_is_not_the_next_ones() {
+        let mut poll = Poll::new().unwrap();
+        let mut udp = Udp::open(Place(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut inbox = Inbox::default();
+        udp.send(Time::ZERO, message(closed()), &mut inbox);
+        poll.poll(&mut Events::with_capacity(1), Some(Duration::from_secs(5))).unwrap();
+        udp.send(Time::ZERO, message(other.local_addr().unwrap()), &mut inbox);
+        assert_eq!(other.recv(&mut [0; 64]).unwrap(), 7);
+        assert_eq!((inbox.failures.len(), inbox.unreachable.len()), (0, 1));
     }
 }
