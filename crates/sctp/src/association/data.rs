@@ -201,6 +201,7 @@ impl Association {
         if acks.bytes + acks.lost.bytes > 0 {
             self.tell_window(index, acks);
         }
+        self.learn_mtu(index, acks.longest, ctx.now);
         self.doubt_mtu_after(index, &acks.lost, ctx);
         // RFC 9260 section 6.3.2, R2 and R3.
         if seen.flight == 0 {

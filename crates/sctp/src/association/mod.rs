@@ -539,8 +539,12 @@ impl Association {
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
-        let headers = wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead();
-        packet.saturating_sub(headers + self.advertisement_len()).max(4)
+        packet.saturating_sub(self.data_headers_len() + self.advertisement_len()).max(4)
+    }
+
+    /// Octets before the user data of a packet's first DATA chunk, without an advertisement.
+    fn data_headers_len(&self) -> usize {
+        wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead()
     }
 
     /// User bytes that fit into one DATA chunk of the packet in hand: more where it has no advertisement.

@@ -25,20 +25,44 @@ const CHUNK_HEADER: usize = 4;
 /// Packets in flight with which a path counts as busy: its MTU is proven then.
 const BUSY_PACKETS: usize = 3;
 
+/// Packets that nothing was heard of at once which make doubtful even an MTU that was proven a moment ago.
+const MANY_PACKETS: usize = 8;
+
 impl Association {
-    /// Nothing was heard of `flight` bytes: they may have been too long for the path. `certain`: what was sent again was
-    /// lost, too.
-    pub(super) fn doubt_mtu(
-        &mut self,
-        index: PathIndex,
-        flight: usize,
-        certain: bool,
-        ctx: &mut Context<'_>,
-    ) {
-        let path = self.paths.get_mut(index);
-        if flight + wire::COMMON_HEADER_LEN + wire::DATA_HEADER_LEN > path.packet_in(path.pmtu.base()) {
-            path.pmtu.suspect(certain, ctx.now, ctx.random);
+    /// Nothing was heard of `flight` bytes: they may have been too long for the path.
+    pub(super) fn doubt_mtu(&mut self, index: PathIndex, flight: usize, ctx: &mut Context<'_>) {
+        if self.is_long(index, flight) {
+            let path = self.paths.get_mut(index);
+            let many = flight >= MANY_PACKETS * path.packet_size();
+            path.pmtu.suspect(many, ctx.now, ctx.random);
         }
+    }
+
+    /// Nor was before T3 expired.
+    pub(super) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let flight = self.outstanding.flight(index);
+        if self.is_long(index, flight) {
+            let path = self.paths.get_mut(index);
+            let many = flight >= MANY_PACKETS * path.packet_size();
+            path.pmtu.on_data_timeout(many, ctx.now, ctx.random);
+        }
+    }
+
+    /// Whether so many bytes of data may have been in a packet longer than those that work everywhere.
+    fn is_long(&self, index: PathIndex, bytes: usize) -> bool {
+        let path = self.paths.get(index);
+        bytes + self.data_headers_len() > path.packet_in(path.pmtu.base())
+    }
+
+    /// Chunks were acknowledged, the longest with so many bytes: what their packets show of the MTU.
+    pub(super) fn learn_mtu(&mut self, index: PathIndex, longest: usize, now: Time) {
+        if !self.is_long(index, longest) {
+            return;
+        }
+        let in_packet = longest + self.data_headers_len() + self.advertisement_len();
+        let path = self.paths.get_mut(index);
+        let (is_full, srtt) = (in_packet >= path.packet_size(), path.srtt());
+        path.pmtu.on_data_acknowledged(is_full, srtt, now);
     }
 
     /// Data was sent. The first that fills several packets shows that the MTU matters: then it is proven once, beside the

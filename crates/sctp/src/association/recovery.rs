@@ -63,7 +63,7 @@ impl Association {
             self.on_reordering_timeout(index, ctx);
         }
         if probe {
-            self.doubt_mtu(index, self.outstanding.flight(index), false, ctx);
+            self.doubt_mtu(index, self.outstanding.flight(index), ctx);
             match self.witness(index) {
                 Some(witness) => self.on_silence(index, witness, now),
                 None => self.on_probe_timeout(index, now),
@@ -93,7 +93,7 @@ impl Association {
     /// What was sent again was lost again: perhaps for its length.
     pub(super) fn doubt_mtu_after(&mut self, index: PathIndex, lost: &Losses, ctx: &mut Context<'_>) {
         if lost.again > 0 {
-            self.doubt_mtu(index, lost.bytes, false, ctx);
+            self.doubt_mtu(index, lost.bytes, ctx);
         }
     }
 

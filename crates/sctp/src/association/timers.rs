@@ -135,7 +135,7 @@ impl Association {
             self.mark_lost_on(index);
             return;
         }
-        self.doubt_mtu(index, self.outstanding.flight(index), true, ctx);
+        self.doubt_mtu_after_timeout(index, ctx);
         self.paths.get_mut(index).ecn.on_timeout();
         self.probe_all(now);
         self.outstanding.on_t3(index, now);

@@ -218,7 +218,9 @@ impl Path {
         if now < self.pmtu.next_timeout() || !self.may_probe_size() {
             return None;
         }
-        self.pmtu.poll(now, self.rto.rto(), random)
+        // Not the RTO that timeouts have doubled: the size may be why they expired.
+        let rto = self.srtt().map_or(self.rto.rto(), |srtt| self.rto.rto().min(srtt * 4));
+        self.pmtu.poll(now, rto, random)
     }
 
     /// The handshake proved this path.

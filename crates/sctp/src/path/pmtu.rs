@@ -30,6 +30,18 @@ const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Longest pause between trials that nobody answers.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// Timeouts of T3 without anything long acknowledged in between after which one lost probe is proof enough.
+const CERTAIN_TIMEOUTS: u8 = 2;
+
+/// Such timeouts after which even a size is doubted that was doubted for nothing a moment ago.
+const TIMEOUTS_AGAINST_TRUST: u8 = 2;
+
+/// Doubts for nothing in a row after which trust in a proof grows no more: two round trips by then have become 128.
+const NEEDLESS_MAX: u8 = 6;
+
+/// Longest trust in a proof.
+const TRUST_MAX: Duration = Duration::from_secs(30);
+
 /// A companion's answer waits for the probe's by a quarter of the round trip, but at least by this.
 const GRACE_MIN: Duration = Duration::from_millis(5);
 
@@ -94,6 +106,10 @@ pub(crate) struct Pmtu {
     next_at: Time,
     /// No doubts before this: the size in use was proven a moment ago.
     trusted_until: Time,
+    /// Doubts of the size in use, one soon after the other, that a probe dispelled: losses here have other causes.
+    needless: u8,
+    /// Timeouts of T3 since anything long was acknowledged.
+    timeouts: u8,
     pub(crate) probes_sent: u64,
     pub(crate) probes_lost: u64,
 }
@@ -118,6 +134,8 @@ impl Pmtu {
             trial: None,
             next_at: if ceiling > current { now } else { Time::NEVER },
             trusted_until: Time::ZERO,
+            needless: 0,
+            timeouts: 0,
             probes_sent: 0,
             probes_lost: 0,
         }
@@ -150,18 +168,61 @@ impl Pmtu {
         self.trial.as_ref().map_or(self.next_at, |trial| trial.at)
     }
 
-    /// Packets may be vanishing for their length: the size in use is tried. `certain`: not even what was sent again came
-    /// through, so that one lost probe is proof enough (black hole detection, RFC 8899 section 4.3).
-    //= rfc8899#3-21 4.3-1
-    pub(crate) fn suspect(&mut self, certain: bool, now: Time, random: &mut Random) {
-        let patience = if certain { 1 } else { MAX_PROBES };
-        if self.current <= self.least || (now < self.trusted_until && !certain) {
+    /// Packets may be vanishing for their length: the size in use is tried. `many`: so many at once as chance and full queues
+    /// hardly take, so that even a size that was proven a moment ago is doubted.
+    //= rfc8899#3-21
+    pub(crate) fn suspect(&mut self, many: bool, now: Time, random: &mut Random) {
+        if many || now >= self.trusted_until {
+            self.doubt(MAX_PROBES, now, random);
+        }
+    }
+
+    /// T3 expired, and what it lost was long. The second time in a row not even what was sent again came through: one lost
+    /// probe is proof enough (black hole detection, RFC 8899 section 4.3). Where doubts were needless of late it takes more
+    /// timeouts, and all probes: a full queue lets T3 expire, too, and probes would take the place of data in it.
+    //= rfc8899#4.3-1
+    pub(crate) fn on_data_timeout(&mut self, many: bool, now: Time, random: &mut Random) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        let is_trusted = now < self.trusted_until && !many;
+        if is_trusted && self.timeouts < TIMEOUTS_AGAINST_TRUST {
+            return;
+        }
+        let is_certain = !is_trusted && self.needless == 0 && self.timeouts >= CERTAIN_TIMEOUTS;
+        self.doubt(if is_certain { 1 } else { MAX_PROBES }, now, random);
+    }
+
+    fn doubt(&mut self, patience: u8, now: Time, random: &mut Random) {
+        if self.current <= self.least {
             return;
         }
         match &mut self.trial {
             Some(Trial { aim: Aim::Current { patience: known }, .. }) => *known = patience.min(*known),
             _ => self.begin(Aim::Current { patience }, self.current, now, random),
         }
+    }
+
+    /// Data in a packet longer than the base size was acknowledged; `is_full`: as long as packets may be. That proves the
+    /// size in use as a probe does (RFC 8899 section 4.1: the probe may be data), and answers a doubt of it.
+    pub(crate) fn on_data_acknowledged(&mut self, is_full: bool, srtt: Option<Duration>, now: Time) {
+        self.timeouts = 0;
+        if !is_full {
+            return;
+        }
+        self.is_proven = true;
+        // Less than the time after which silence is noticed, so that a black hole is doubted at the first silence.
+        self.trusted_until = self.trusted_until.max(now + srtt.unwrap_or_default());
+        if self.trial.is_some_and(|trial| matches!(trial.aim, Aim::Current { .. })) {
+            self.trial = None;
+            self.trust(srtt, now);
+        }
+    }
+
+    /// A doubt was needless. Each that follows soon doubles the time until the next: losses here have other causes.
+    fn trust(&mut self, srtt: Option<Duration>, now: Time) {
+        let trust = (srtt.unwrap_or(GRACE_MIN) * 2 * (1 << self.needless)).min(TRUST_MAX);
+        let is_soon = self.trusted_until != Time::ZERO && now < self.trusted_until + trust;
+        self.needless = if is_soon { (self.needless + 1).min(NEEDLESS_MAX) } else { 0 };
+        self.trusted_until = now + trust;
     }
 
     /// The next probe, if one is due.
@@ -207,7 +268,8 @@ impl Pmtu {
     fn on_proven(&mut self, trial: Trial, srtt: Option<Duration>, now: Time) {
         self.trial = None;
         self.is_proven = true;
-        self.trusted_until = now + srtt.unwrap_or(GRACE_MIN) * 2;
+        self.timeouts = 0;
+        self.trust(srtt, now);
         if trial.aim == Aim::Larger {
             self.current = trial.size.clamp(self.least, self.ceiling);
             self.next_at = now;

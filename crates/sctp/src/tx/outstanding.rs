@@ -86,6 +86,8 @@ pub(crate) struct Losses {
 pub(crate) struct PathAcks {
     /// User bytes newly acknowledged.
     pub(crate) bytes: usize,
+    /// User bytes of the longest chunk newly acknowledged that was in flight, on this path only.
+    pub(crate) longest: usize,
     /// The newest newly acknowledged chunk that was sent only once, and when.
     pub(crate) newest: Option<(Seq, Duration)>,
     /// When the last sent of the newly acknowledged chunks was sent.
@@ -516,6 +518,7 @@ impl Outstanding {
                 lane.flight -= length;
                 //= rfc7829#3.2-17 3.2-18
                 acks[path.0].proves_path |= !copied;
+                acks[path.0].longest = acks[path.0].longest.max(if copied { 0 } else { length });
             }
             Fate::Lost => {
                 self.lost.remove(&seq);

@@ -239,6 +239,53 @@ fn losses_by_chance_do_not_shrink_packets_for_long() {
 }
 
 #[test]
+//= rfc8899#3-7
+fn a_tenth_of_all_packets_lost_shrinks_no_packets_and_one_of_500_is_a_probe() {
+    for seed in 1..6 {
+        let loss = Loss::Uniform(0.1);
+        let mut t = bulk(seed, LinkConfig { loss, ..silent(1500) }, &AssociationConfig::default());
+        t.world.run_for(seconds(60));
+        let (info, path) = (t.info(t.a), path(&t));
+        assert_eq!(info.counters.mtu_shrunk, 0, "seed {seed}");
+        assert!(path.mtu_probes_sent * 500 < path.packets_sent, "seed {seed}: {path:?}");
+    }
+}
+
+#[test]
+//= rfc8899#3-7
+fn where_half_of_all_packets_are_lost_probes_of_the_mtu_do_not_take_the_place_of_data() {
+    for seed in 1..6 {
+        let mut t = bulk(seed, silent(1500), &AssociationConfig::default());
+        let mut dice = seed;
+        t.world.set_filter(move |record| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let is_lost = record.route.local == a_route().local && dice >> 63 == 0;
+            if is_lost { sim::Fate::Drop } else { sim::Fate::Pass }
+        });
+        t.world.run_for(seconds(200));
+        let path = path(&t);
+        assert!(path.mtu_probes_sent * 40 < path.packets_sent, "seed {seed}: {path:?}");
+    }
+}
+
+#[test]
+//= rfc8899#4.3-1
+fn a_black_hole_is_found_within_seconds_where_losses_had_made_doubts_needless_for_a_minute() {
+    for seed in 1..6 {
+        let mut t = bulk(
+            seed,
+            LinkConfig { loss: Loss::Uniform(0.1), ..silent(1500) },
+            &AssociationConfig::default(),
+        );
+        t.world.run_for(seconds(60));
+        set_mtu(&mut t, 1400);
+        t.world.run_for(seconds(20));
+        assert_eq!(path(&t).mtu, 1400);
+        assert!(t.talk(t.b).longest_silence < seconds(7), "seed {seed}: {:?}", t.talk(t.b).longest_silence);
+    }
+}
+
+#[test]
 fn a_full_queue_is_no_black_hole() {
     let shallow = LinkConfig { rate: 5_000_000, queue_bytes: 8_000, ..silent(1500) };
     let mut t = bulk(1, shallow, &AssociationConfig::default());

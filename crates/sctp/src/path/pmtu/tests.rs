@@ -25,8 +25,15 @@ impl World {
         }
     }
 
-    fn suspect(&mut self, certain: bool) {
-        self.pmtu.suspect(certain, self.now, &mut self.random);
+    fn suspect(&mut self) {
+        self.pmtu.suspect(false, self.now, &mut self.random);
+    }
+
+    /// T3 expires twice.
+    fn time_out(&mut self) {
+        for _ in 0..CERTAIN_TIMEOUTS {
+            self.pmtu.on_data_timeout(false, self.now, &mut self.random);
+        }
     }
 
     /// Lets the next trial happen, `lost`: whatever its size; false if none is due within a second.
@@ -72,7 +79,7 @@ fn a_jumbo_link_is_used_after_one_probe_that_was_answered() {
 fn the_search_finds_each_mtu_to_within_sixteen_bytes() {
     for mtu in 1200..=1500 {
         let mut w = World::new(1500, mtu);
-        w.suspect(false);
+        w.suspect();
         w.settle();
         let found = w.pmtu.current();
         assert!(found <= mtu && mtu - found <= 16, "{found} for {mtu}");
@@ -84,7 +91,7 @@ fn the_search_finds_each_mtu_to_within_sixteen_bytes() {
 fn usual_sizes_are_found_exactly() {
     for mtu in [1280, 1400, 1420, 1440, 1480, 1492] {
         let mut w = World::new(1500, mtu);
-        w.suspect(false);
+        w.suspect();
         w.settle();
         assert_eq!(w.pmtu.current(), mtu);
     }
@@ -93,14 +100,14 @@ fn usual_sizes_are_found_exactly() {
 #[test]
 fn two_lost_probes_leave_the_size_in_use_and_the_third_does_not() {
     let mut w = World::new(1500, 1500);
-    w.suspect(false);
+    w.suspect();
     while w.sent.len() < 2 {
         w.step(true);
     }
     w.step(false);
     assert_eq!((w.pmtu.current(), w.pmtu.is_proven()), (1500, true));
     w.now += RTT * 3;
-    w.suspect(false);
+    w.suspect();
     w.sent.clear();
     while w.sent.len() < 3 {
         w.step(true);
@@ -113,7 +120,7 @@ fn two_lost_probes_leave_the_size_in_use_and_the_third_does_not() {
 #[test]
 fn a_size_given_up_by_mistake_is_back_after_one_round_trip() {
     let mut w = World::new(1500, 1500);
-    w.suspect(true);
+    w.time_out();
     w.step(true);
     let doubted = w.now;
     while w.pmtu.current() < 1500 || w.sent.len() < 2 {
@@ -125,7 +132,7 @@ fn a_size_given_up_by_mistake_is_back_after_one_round_trip() {
 #[test]
 fn where_short_packets_are_lost_too_the_size_is_not_to_blame() {
     let mut w = World::new(1500, 1500);
-    w.suspect(true);
+    w.time_out();
     for _ in 0..10 {
         w.now = w.now.max(w.pmtu.next_timeout().min(w.now + PAUSE_MAX));
         w.pmtu.on_timeout(w.now);
@@ -137,11 +144,11 @@ fn where_short_packets_are_lost_too_the_size_is_not_to_blame() {
 #[test]
 fn below_the_base_size_there_is_only_the_least() {
     let mut w = World::new(1500, 800);
-    w.suspect(true);
+    w.time_out();
     w.settle();
     assert_eq!(w.pmtu.current(), 1200);
     w.now += RTT * 3;
-    w.suspect(true);
+    w.time_out();
     w.settle();
     assert!((784..=800).contains(&w.pmtu.current()), "{}", w.pmtu.current());
 }
@@ -185,7 +192,7 @@ fn icmp_about_a_probe_ends_its_trial_at_once_and_leaves_the_size_in_use() {
 #[test]
 fn larger_sizes_are_tried_again_after_ten_minutes() {
     let mut w = World::new(1500, 1400);
-    w.suspect(false);
+    w.suspect();
     w.settle();
     assert_eq!(w.pmtu.current(), 1400);
     let at = w.pmtu.next_timeout();
@@ -199,7 +206,7 @@ fn larger_sizes_are_tried_again_after_ten_minutes() {
 #[test]
 fn a_late_answer_to_a_probe_that_was_sent_again_still_counts() {
     let mut w = World::new(1500, 1500);
-    w.suspect(false);
+    w.suspect();
     let first = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
     w.pmtu.on_answer(first.companion, Some(RTT), w.now + RTT);
     w.now = w.pmtu.next_timeout();
