@@ -48,7 +48,11 @@ struct Outgoing<'a, T> {
     body: &'a T,
 }
 
-fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), FrameError> {
+/// Writes one line with any words: those of other programs' control sockets, too.
+///
+/// # Errors
+/// When the socket fails.
+pub fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), FrameError> {
     let mut line = serde_json::to_vec(&Outgoing { schema: SCHEMA, body })?;
     line.push(b'\n');
     to.write_all(&line)?;
@@ -74,7 +78,14 @@ fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, FrameEr
     Ok(Some(value))
 }
 
-fn read_body<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead, max: u64) -> Result<Option<T>, FrameError> {
+/// Reads the next line with such words, of `max` bytes at most; `None` when the other side has closed.
+///
+/// # Errors
+/// When the line is too long, cut short, of another schema or not one of these words.
+pub fn read_body<T: for<'a> Deserialize<'a>>(
+    from: &mut impl BufRead,
+    max: u64,
+) -> Result<Option<T>, FrameError> {
     let value = read_line(from, max)?;
     value.map(|v| serde_json::from_value(v).map_err(FrameError::from)).transpose()
 }

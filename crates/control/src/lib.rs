@@ -38,7 +38,7 @@ pub use doctor::{Check, DoctorReport, Level};
 pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
-pub use frame::{write_request, write_response};
+pub use frame::{read_body, write_line, write_request, write_response};
 pub use learned::{LearnedRow, LearnedState, load_learned, save_learned};
 pub use reason::{FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};

@@ -84,6 +84,11 @@ impl Location {
         Location { limits, users: BTreeMap::new(), contacts: 0 }
     }
 
+    /// Other bounds, for bindings to come.
+    pub(crate) fn set_limits(&mut self, limits: LocationLimits) {
+        self.limits = limits;
+    }
+
     /// A user's bindings that are still good.
     pub fn of(&self, user: &str, now: Time) -> impl Iterator<Item = &Binding> {
         self.users.get(user).into_iter().flatten().filter(move |binding| binding.expires > now)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 
 /// A stateful SIP proxy and registrar over UDP, TCP and SCTP
 ///
@@ -35,6 +35,36 @@ pub struct SipArgs {
     /// Print the manual page
     #[arg(long, hide = true)]
     pub man: bool,
+
+    /// Ask a running proxy instead
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to ask a running proxy.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Show numbers: users, transactions, requests, calls
+    Status(Ask),
+    /// Show who is registered where
+    Contacts(Ask),
+}
+
+/// How to ask.
+#[derive(Args, Clone, Debug)]
+pub struct Ask {
+    /// Control socket; `control` in the configuration says where the proxy makes it
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SCTPIFY_SIP_CONTROL",
+        default_value = "/run/sctpify-sip/control.sock"
+    )]
+    pub control: PathBuf,
+
+    /// Show it as one line of JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

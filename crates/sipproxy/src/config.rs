@@ -22,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) proxy: ProxyConfig,
     /// File of the bindings; `None`: they are kept in memory alone.
     pub(crate) store: Option<PathBuf>,
+    /// The control socket; `None`: nobody can ask.
+    pub(crate) control: Option<PathBuf>,
     /// Connections of one transport at most.
     pub(crate) connections: usize,
     /// Of SCTP.
@@ -88,6 +90,7 @@ struct File {
     #[serde(default)]
     next_hop: Vec<Way>,
     store: Option<PathBuf>,
+    control: Option<PathBuf>,
     dialog_key: Option<String>,
     authentication: Option<Users>,
     #[serde(default)]
@@ -220,15 +223,35 @@ impl Config {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Config, SipError> {
-        let file: File = toml::from_str(text).map_err(|error| SipError::Toml {
-            path: path.to_owned(),
-            problem: error.to_string().trim_end().to_owned(),
+        let file: File = toml::from_str(text).map_err(|error| {
+            // Not the line itself: it may have a password, and this goes to the log.
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            SipError::Toml { path: path.to_owned(), problem: format!("line {line}: {}", error.message()) }
         })?;
         file.check().map_err(|(key, problem)| SipError::Config {
             path: path.to_owned(),
             key: key.to_owned(),
             problem,
         })
+    }
+}
+
+impl Config {
+    /// The first key that another configuration has changed although it is read at the start alone.
+    pub(crate) fn fixed_change(&self, new: &Config) -> Option<&'static str> {
+        let key = |config: &Config| config.proxy.dialog_secret;
+        let messages = |config: &Config| (config.proxy.messages.message, config.proxy.messages.headers);
+        let changes = [
+            ("listen", self.proxy.listeners != new.proxy.listeners),
+            ("store", self.store != new.store),
+            ("control", self.control != new.control),
+            ("dialog_key", key(self) != key(new)),
+            ("limits.message_bytes and limits.headers", messages(self) != messages(new)),
+            ("limits.connections", self.connections != new.connections),
+            ("sctp", self.sctp != new.sctp),
+        ];
+        changes.into_iter().find(|(_, is_changed)| *is_changed).map(|(key, _)| key)
     }
 }
 
@@ -256,7 +279,8 @@ impl File {
             limits: self.limits.check()?,
             dialog_secret: self.dialog_key.as_deref().map(dialog_key).transpose()?,
         };
-        Ok(Config { proxy, store: self.store, connections: self.limits.connections, sctp: self.sctp })
+        let connections = self.limits.connections;
+        Ok(Config { proxy, store: self.store, control: self.control, connections, sctp: self.sctp })
     }
 }
 
@@ -450,8 +474,29 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_change_while_it_runs_is_named() {
+        let old = parse(LEAST).unwrap();
+        for (text, key) in [
+            (format!("{LEAST}[limits]\nbranches = 3\n"), None),
+            (format!("{LEAST}[[next_hop]]\ndomain = \"b\"\naddress = \"127.0.0.1:9\"\n"), None),
+            (LEAST.replace("5060", "5070"), Some("listen")),
+            (format!("store = \"x\"\n{LEAST}"), Some("store")),
+            (format!("{LEAST}[limits]\nconnections = 3\n"), Some("limits.connections")),
+            (format!("{LEAST}[sctp]\nstreams = 3\n"), Some("sctp")),
+        ] {
+            assert_eq!(old.fixed_change(&parse(&text).unwrap()), key, "{text}");
+        }
+    }
+
+    #[test]
     fn an_unknown_key_is_an_error_with_its_line() {
         let error = parse(&format!("{LEAST}adress = 1\n")).unwrap_err();
         assert!(error.contains("line 4") && error.contains("adress"), "{error}");
+    }
+
+    #[test]
+    fn an_error_does_not_show_the_line_for_it_may_have_a_password() {
+        let error = parse(&format!("{LEAST}[authentication]\nusers = {{ alice = geheim }}\n")).unwrap_err();
+        assert!(error.contains("line 5") && !error.contains("alice"), "{error}");
     }
 }

@@ -54,6 +54,16 @@ pub enum SipError {
         /// What SQLite says.
         source: rusqlite::Error,
     },
+    /// The control socket.
+    #[error(
+        "control socket {path}: {source}; `control` in the configuration says where it is, and --control where to ask"
+    )]
+    Control {
+        /// Where it is.
+        path: PathBuf,
+        /// What the kernel or the other side says.
+        source: io::Error,
+    },
     /// What the command line of the user agent says cannot be.
     #[error("{0}")]
     Usage(String),

@@ -1,22 +1,28 @@
 //! The loop: what plug-ins bring goes to the core, what the core wants is stored and sent.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::Time;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::proxy::{Listener, Output, Proxy};
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control_socket::{ControlSocket, QUESTIONS};
 use crate::error::SipError;
+use crate::report;
 use crate::store::Store;
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
 /// The token of the signals: no plug-in's.
 pub(crate) const SIGNALS: Token = Token(usize::MAX);
+/// That of SIGHUP.
+const HANGUPS: Token = Token(usize::MAX - 2);
 /// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
 const ROUNDS_MAX: usize = 64;
 
@@ -29,6 +35,11 @@ pub(crate) struct Server {
     poll: Poll,
     /// Readable from the first signal on.
     _signals: UnixStream,
+    hangups: UnixStream,
+    control: Option<ControlSocket>,
+    /// What the file said, and where it is.
+    config: Config,
+    path: PathBuf,
     proxy: Proxy,
     store: Option<Store>,
     plugins: Vec<Box<dyn Plugin>>,
@@ -42,10 +53,12 @@ impl Server {
     ///
     /// # Errors
     /// When an address or the store cannot be opened.
-    pub(crate) fn open(config: Config) -> Result<Server, SipError> {
+    pub(crate) fn open(config: Config, path: &Path) -> Result<Server, SipError> {
         let clock = Clock::start();
         let poll = Poll::new().map_err(SipError::system("make a poll"))?;
         let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
+        let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS).map_err(SipError::system("wait for signals"))?;
+        let control = config.control.as_deref().map(|path| ControlSocket::open(path, poll.registry()));
         let store = config.store.as_deref().map(Store::open).transpose()?;
         let listeners = config.proxy.listeners.clone();
         let mut plugins = Vec::new();
@@ -55,7 +68,7 @@ impl Server {
             tracing::info!(transport, %address, "listening");
         }
         let now = clock.now();
-        let mut proxy = Proxy::new(now, config.proxy, rand::random());
+        let mut proxy = Proxy::new(now, config.proxy.clone(), rand::random());
         if let Some(store) = &store {
             let found = store.load(now, listeners.len())?;
             found.iter().for_each(|change| proxy.restore(change));
@@ -65,6 +78,10 @@ impl Server {
             clock,
             poll,
             _signals: signals,
+            hangups,
+            control: control.transpose()?,
+            config,
+            path: path.to_owned(),
             proxy,
             store,
             plugins,
@@ -89,9 +106,11 @@ impl Server {
             }
             let now = self.clock.now();
             for event in &ready {
-                if event.token() == SIGNALS {
-                    self.begin_stop(now);
-                    continue;
+                match event.token() {
+                    SIGNALS => self.begin_stop(now),
+                    HANGUPS => self.reload(),
+                    QUESTIONS => self.answer_questions(now),
+                    _ => {}
                 }
                 let (place, number) = Place::of_token(event.token());
                 if let Some(plugin) = self.plugins.get_mut(place.0) {
@@ -111,6 +130,27 @@ impl Server {
         if self.stop_at.is_none() {
             self.stop_at = Some(now + STOP_LIMIT);
             self.plugins.iter_mut().for_each(|plugin| plugin.begin_close(now));
+        }
+    }
+
+    /// SIGHUP has come: the file is read again. Nothing that is under way is dropped; what is wrong changes nothing.
+    fn reload(&mut self) {
+        while self.hangups.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
+        let new = match Config::read(&self.path) {
+            Ok(new) => new,
+            Err(error) => return tracing::error!(%error, "not reloaded"),
+        };
+        if let Some(key) = self.config.fixed_change(&new) {
+            return tracing::error!(key, "not reloaded: this can only be changed by a restart");
+        }
+        self.proxy.set_config(new.proxy.clone());
+        self.config = new;
+        tracing::info!("reloaded");
+    }
+
+    fn answer_questions(&self, now: Time) {
+        if let Some(control) = &self.control {
+            control.answer(|question| report::answer(question, now, &self.proxy, &self.config));
         }
     }
 
@@ -189,13 +229,18 @@ fn open_plugin(
 
 /// A socket that can be read once SIGTERM or SIGINT has come.
 pub(crate) fn signals(poll: &Poll) -> io::Result<UnixStream> {
+    signal_pipe(poll, &[SIGTERM, SIGINT], SIGNALS)
+}
+
+/// A socket that can be read once one of the signals has come.
+fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> io::Result<UnixStream> {
     let (read, write) = StdUnixStream::pair()?;
     read.set_nonblocking(true)?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
     }
     let mut read = UnixStream::from_std(read);
-    poll.registry().register(&mut read, SIGNALS, Interest::READABLE)?;
+    poll.registry().register(&mut read, token, Interest::READABLE)?;
     Ok(read)
 }
 

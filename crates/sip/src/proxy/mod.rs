@@ -183,6 +183,15 @@ impl Proxy {
         self.location.apply(change);
     }
 
+    /// Goes on with other settings; what is under way ends by those it began with. Listeners, key and bounds on messages are given
+    /// at the start alone, and stay.
+    pub fn set_config(&mut self, config: ProxyConfig) {
+        let old = std::mem::take(&mut self.config);
+        self.location.set_limits(config.location);
+        let (listeners, messages) = (old.listeners, old.messages);
+        self.config = ProxyConfig { listeners, messages, ..config };
+    }
+
     /// What is to be done next.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

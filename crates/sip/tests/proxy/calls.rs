@@ -205,6 +205,17 @@ fn an_invite_that_icmp_says_did_not_arrive_is_503_and_forged_icmp_is_passed_over
 }
 
 #[test]
+fn other_settings_leave_a_call_that_is_being_set_up_alone() {
+    let (mut world, sent) = forked();
+    let other = sip::proxy::ProxyConfig { listeners: Vec::new(), next_hops: Vec::new(), ..config() };
+    world.proxy.set_config(other);
+    let after = world.put_message(udp(BOB), &sent[1].answer(200));
+    assert_eq!(summary(&after), pairs(&[("200", ALICE)]));
+    let invite = request("INVITE", "sip:zoe@other.example", "alice", "bob", "i5", udp(ALICE), "");
+    assert_eq!(summary(&world.put(udp(ALICE), &invite)), pairs(&[("500", ALICE)]));
+}
+
+#[test]
 fn a_repeated_invite_gets_the_last_response_again_and_is_forwarded_once() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
