@@ -1,0 +1,310 @@
+//! The tables of the configuration file, and what their values must be.
+//!
+//! Begin with [`File::check`].
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use sip::Transport;
+use sip::digest::Algorithm;
+use sip::proxy::{Authentication, Listener, NextHop, ProxyConfig};
+use sip::transaction::Timers;
+
+use super::{Config, SctpConfig};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    domains: Vec<String>,
+    #[serde(default)]
+    listen: Vec<Listen>,
+    #[serde(default)]
+    next_hop: Vec<Way>,
+    store: Option<PathBuf>,
+    control: Option<PathBuf>,
+    dialog_key: Option<String>,
+    authentication: Option<Users>,
+    #[serde(default)]
+    registration: Registration,
+    #[serde(default)]
+    limits: Bounds,
+    #[serde(default)]
+    timers: T1,
+    #[serde(default)]
+    sctp: SctpConfig,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listen {
+    /// As in the thesis: UDP unless said otherwise.
+    #[serde(default = "udp")]
+    transport: String,
+    address: SocketAddr,
+}
+
+fn udp() -> String {
+    "udp".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Way {
+    domain: String,
+    #[serde(default = "udp")]
+    transport: String,
+    address: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Users {
+    realm: Option<String>,
+    users: BTreeMap<String, String>,
+    algorithms: Option<Vec<String>>,
+}
+
+impl Users {
+    fn check(self, domain: &str) -> Result<Authentication, Wrong> {
+        let realm = self.realm.unwrap_or_else(|| domain.to_owned());
+        if realm.bytes().any(|b| b == b'"' || b.is_ascii_control()) {
+            return Err(("authentication.realm", "must not have quotes or control characters".to_owned()));
+        }
+        let known = |name: &String| {
+            let found = Algorithm::from_bytes(name.as_bytes());
+            found.ok_or_else(|| {
+                ("authentication.algorithms", format!("`{name}` is no hash: say SHA-256 or MD5"))
+            })
+        };
+        let names = self.algorithms.as_deref();
+        let algorithms = names.map(|names| names.iter().map(known).collect()).transpose()?;
+        let algorithms: Vec<Algorithm> = algorithms.unwrap_or_else(|| Algorithm::ALL.to_vec());
+        if algorithms.is_empty() {
+            return Err(("authentication.algorithms", "is empty: say SHA-256, MD5, or both".to_owned()));
+        }
+        Ok(Authentication { realm, passwords: self.users, algorithms })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Registration {
+    min_s: u32,
+    default_s: u32,
+    max_s: u32,
+}
+
+impl Default for Registration {
+    fn default() -> Registration {
+        Registration { min_s: 60, default_s: 3600, max_s: 86_400 }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Bounds {
+    transactions: usize,
+    retry_after_s: u32,
+    branches: usize,
+    contacts: usize,
+    users: usize,
+    message_bytes: usize,
+    headers: usize,
+    connections: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        let (proxy, location, message) =
+            (sip::proxy::ProxyLimits::default(), sip::LocationLimits::default(), sip::Limits::default());
+        Bounds {
+            transactions: proxy.transactions,
+            retry_after_s: proxy.retry_after,
+            branches: proxy.branches,
+            contacts: location.contacts,
+            users: location.users,
+            message_bytes: message.message,
+            headers: message.headers,
+            connections: 10_000,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct T1 {
+    t1_ms: u64,
+}
+
+impl Default for T1 {
+    fn default() -> T1 {
+        T1 { t1_ms: 500 }
+    }
+}
+
+/// A key and what is wrong with it.
+pub(super) type Wrong = (&'static str, String);
+
+impl File {
+    /// The meaning of it all.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(super) fn check(self) -> Result<Config, Wrong> {
+        let domains =
+            self.domains.iter().map(|name| domain("domains", name)).collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = domains.first() else {
+            return Err(("domains", "is empty: name the domain whose users register here".to_owned()));
+        };
+        let authentication = self.authentication.map(|users| users.check(first)).transpose()?;
+        check_sctp(&self.sctp)?;
+        let proxy = ProxyConfig {
+            listeners: listeners(&self.listen)?,
+            next_hops: next_hops(&self.next_hop, &domains)?,
+            domains,
+            authentication,
+            expiry: self.registration.check()?,
+            timers: self.timers.check()?,
+            messages: sip::Limits { message: self.limits.message_bytes, headers: self.limits.headers },
+            location: sip::LocationLimits { contacts: self.limits.contacts, users: self.limits.users },
+            limits: self.limits.check()?,
+            dialog_secret: self.dialog_key.as_deref().map(dialog_key).transpose()?,
+        };
+        let connections = self.limits.connections;
+        Ok(Config { proxy, store: self.store, control: self.control, connections, sctp: self.sctp })
+    }
+}
+
+fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
+    let mut found: Vec<Listener> = Vec::new();
+    for Listen { transport: name, address } in listen {
+        let listener = Listener { transport: transport("listen.transport", name)?, address: *address };
+        if address.ip().is_unspecified() || address.port() == 0 {
+            let problem =
+                format!("{address} cannot be told to others: say one address of this host, and a port");
+            return Err(("listen.address", problem));
+        }
+        if found.contains(&listener) {
+            return Err(("listen", format!("{name} {address} is there twice")));
+        }
+        found.push(listener);
+    }
+    if found.iter().filter(|listener| listener.transport == Transport::Sctp).count() > 1 {
+        let problem = "sctp is there twice: listen once, and name our other addresses in sctp.addresses";
+        return Err(("listen", problem.to_owned()));
+    }
+    if found.is_empty() {
+        let problem = "is missing: add [[listen]] with transport = \"udp\" and address = \"192.0.2.1:5060\"";
+        return Err(("listen", problem.to_owned()));
+    }
+    Ok(found)
+}
+
+fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
+    let hop = |way: &Way| {
+        let domain = domain("next_hop.domain", &way.domain)?;
+        if ours.contains(&domain) {
+            return Err((
+                "next_hop.domain",
+                format!("`{domain}` is one of our own domains: take it out of one place"),
+            ));
+        }
+        Ok(NextHop {
+            domain,
+            transport: transport("next_hop.transport", &way.transport)?,
+            address: way.address,
+        })
+    };
+    ways.iter().map(hop).collect()
+}
+
+fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {
+    let known = Transport::ALL.into_iter().find(|transport| transport.as_lower_str() == name);
+    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp, tcp or sctp")))
+}
+
+fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err((key, format!("`{name}` is no domain: use letters, digits, `-` and `.`")));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+/// 64 hexadecimal digits: a password would be guessed by whoever sees a mark made with it.
+fn dialog_key(text: &str) -> Result<[u8; 32], Wrong> {
+    let wrong =
+        || ("dialog_key", "must be 64 hexadecimal digits: `openssl rand -hex 32` makes some".to_owned());
+    if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut key = [0; 32];
+    for (at, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(key)
+}
+
+fn check_sctp(sctp: &SctpConfig) -> Result<(), Wrong> {
+    let ports = [("sctp.udp_port", sctp.udp_port), ("sctp.peer_udp_port", sctp.peer_udp_port)];
+    if let Some((key, _)) = ports.into_iter().find(|(_, port)| *port == 0) {
+        return Err((key, "must be 1 to 65535".to_owned()));
+    }
+    if let Some(address) = sctp.addresses.iter().find(|address| address.is_unspecified()) {
+        return Err(("sctp.addresses", format!("{address} is no address of this host: name each one")));
+    }
+    if sctp.streams == 0 {
+        return Err(("sctp.streams", "must be 1 to 65535".to_owned()));
+    }
+    Ok(())
+}
+
+impl Registration {
+    fn check(&self) -> Result<sip::proxy::Expiry, Wrong> {
+        if !(self.min_s <= self.default_s && self.default_s <= self.max_s && self.min_s > 0) {
+            return Err(("registration", "must have 0 < min_s <= default_s <= max_s".to_owned()));
+        }
+        let seconds = |s: u32| Duration::from_secs(u64::from(s));
+        Ok(sip::proxy::Expiry {
+            min: seconds(self.min_s),
+            default: seconds(self.default_s),
+            max: seconds(self.max_s),
+        })
+    }
+}
+
+impl Bounds {
+    fn check(&self) -> Result<sip::proxy::ProxyLimits, Wrong> {
+        let all = [
+            ("limits.transactions", self.transactions),
+            ("limits.branches", self.branches),
+            ("limits.contacts", self.contacts),
+            ("limits.users", self.users),
+            ("limits.headers", self.headers),
+            ("limits.connections", self.connections),
+        ];
+        if let Some((key, _)) = all.into_iter().find(|(_, limit)| *limit == 0) {
+            return Err((key, "must be at least 1".to_owned()));
+        }
+        if !(1500..=1 << 20).contains(&self.message_bytes) {
+            return Err(("limits.message_bytes", "must be 1500 to 1048576".to_owned()));
+        }
+        Ok(sip::proxy::ProxyLimits {
+            transactions: self.transactions,
+            retry_after: self.retry_after_s,
+            branches: self.branches,
+        })
+    }
+}
+
+impl T1 {
+    fn check(&self) -> Result<Timers, Wrong> {
+        if !(10..=5000).contains(&self.t1_ms) {
+            return Err(("timers.t1_ms", "must be 10 to 5000".to_owned()));
+        }
+        Ok(Timers { t1: Duration::from_millis(self.t1_ms), ..Timers::default() })
+    }
+}

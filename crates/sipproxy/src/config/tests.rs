@@ -1,0 +1,80 @@
+//! What the configuration file may say.
+
+use sip::Transport;
+
+use super::*;
+
+const LEAST: &str = "domains = [\"Example.com\"]\n[[listen]]\naddress = \"127.0.0.1:5060\"\n";
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("sip.toml"), text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_domain_and_an_address_are_enough_and_the_transport_is_udp() {
+    let config = parse(LEAST).unwrap();
+    assert_eq!(config.proxy.domains, ["example.com"]);
+    assert_eq!(config.proxy.listeners[0].transport, Transport::Udp);
+    assert_eq!((config.store, config.proxy.dialog_secret), (None, None));
+}
+
+#[test]
+fn a_dialog_key_is_read_as_hexadecimal_digits() {
+    let config = parse(&format!("dialog_key = \"{}\"\n{LEAST}", "0a".repeat(32))).unwrap();
+    assert_eq!(config.proxy.dialog_secret, Some([10; 32]));
+}
+
+#[test]
+fn an_error_names_file_key_and_remedy() {
+    for (text, words) in [
+        ("domains = []", "sip.toml: domains: is empty: name the domain"),
+        ("domains = [\"a\"]", "sip.toml: listen: is missing: add [[listen]]"),
+        (
+            "domains = [\"a\"]\ndialog_key = \"geheim\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "dialog_key: must be 64 hexadecimal digits",
+        ),
+        ("domains = [\"a b\"]", "sip.toml: domains: `a b` is no domain"),
+        (
+            "[[listen]]\ntransport = \"tls\"\naddress = \"127.0.0.1:1\"",
+            "`tls` is no transport: say udp, tcp or sctp",
+        ),
+        ("[[listen]]\naddress = \"0.0.0.0:5060\"", "listen.address: 0.0.0.0:5060 cannot be told to others"),
+        ("[registration]\nmin_s = 9\ndefault_s = 8", "registration: must have 0 < min_s <= default_s"),
+        ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
+        ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
+        ("[authentication]\nusers = {}\nalgorithms = [\"SHA-1\"]", "`SHA-1` is no hash: say SHA-256 or MD5"),
+        ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),
+        ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is no address of this host"),
+    ] {
+        let text = if text.starts_with("domains") { text.to_owned() } else { format!("{LEAST}{text}\n") };
+        let error = parse(&text).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_change_while_it_runs_is_named() {
+    let old = parse(LEAST).unwrap();
+    for (text, key) in [
+        (format!("{LEAST}[limits]\nbranches = 3\n"), None),
+        (format!("{LEAST}[[next_hop]]\ndomain = \"b\"\naddress = \"127.0.0.1:9\"\n"), None),
+        (LEAST.replace("5060", "5070"), Some("listen")),
+        (format!("store = \"x\"\n{LEAST}"), Some("store")),
+        (format!("{LEAST}[limits]\nconnections = 3\n"), Some("limits.connections")),
+        (format!("{LEAST}[sctp]\nstreams = 3\n"), Some("sctp")),
+    ] {
+        assert_eq!(old.fixed_change(&parse(&text).unwrap()), key, "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_an_error_with_its_line() {
+    let error = parse(&format!("{LEAST}adress = 1\n")).unwrap_err();
+    assert!(error.contains("line 4") && error.contains("adress"), "{error}");
+}
+
+#[test]
+fn an_error_does_not_show_the_line_for_it_may_have_a_password() {
+    let error = parse(&format!("{LEAST}[authentication]\nusers = {{ alice = geheim }}\n")).unwrap_err();
+    assert!(error.contains("line 5") && !error.contains("alice"), "{error}");
+}
