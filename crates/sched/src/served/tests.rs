@@ -1,3 +1,5 @@
+//! Who is served next, least served or least left first, and what a liar gets.
+
 use super::*;
 use crate::tests::{control, data, drained, says};
 

@@ -1,3 +1,5 @@
+//! Small dumbbells: what flows get, when files are through, and that the same seed gives the same run.
+
 use std::time::Duration;
 
 use sched::{Finish, Policy, Said, ServedConfig, SfqConfig};

@@ -1,3 +1,5 @@
+//! The manifests name policies that exist; sums and pauses are those that the experiments speak of.
+
 use super::*;
 use crate::experiments::one;
 use crate::manifest::Form;
