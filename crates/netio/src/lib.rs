@@ -13,6 +13,7 @@ mod carriers;
 mod cmsg;
 mod counters;
 mod cut;
+mod engine;
 mod error;
 mod frames;
 mod gso;

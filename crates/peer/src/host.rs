@@ -244,7 +244,7 @@ impl Host {
     fn take_errors(&mut self) {
         let (now, engine) = (self.now(), &mut self.engine);
         self.carriers.take_errors(|error| {
-            engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
+            engine.handle_path_error(now, &error.route, error.kind.into(), error.quoted);
         });
     }
 
@@ -280,7 +280,7 @@ impl Host {
         }
         let known = match error.kind {
             SendErrorKind::NoRoute => Some(PathError::Unreachable(Unreachable::Host)),
-            SendErrorKind::TooLarge { mtu } => Some(too_big(mtu)),
+            SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
             _ => None,
         };
         if let Some(what) = known {
@@ -362,20 +362,4 @@ fn clock() -> Instant {
 /// Time since a moment.
 fn since(start: Instant) -> Time {
     Time::from_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-}
-
-fn too_big(mtu: Option<u32>) -> PathError {
-    PathError::TooBig { mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1280) }
-}
-
-fn path_error(kind: PathErrorKind) -> PathError {
-    match kind {
-        PathErrorKind::FragmentationNeeded { mtu } => too_big(mtu),
-        PathErrorKind::Unreachable(what) => PathError::Unreachable(match what {
-            netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
-            netio::Unreachable::Protocol => Unreachable::Protocol,
-            netio::Unreachable::Port => Unreachable::Port,
-            netio::Unreachable::Admin => Unreachable::Prohibited,
-        }),
-    }
 }

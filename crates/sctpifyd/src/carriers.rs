@@ -19,8 +19,6 @@ const BATCH: usize = 64 * 1024;
 /// Batches sent in one turn of the loop at most, so that it stays responsive. What is received in one turn is bounded by
 /// [`netio::DATAGRAMS_PER_RECV`] for each socket.
 const BATCHES_PER_TURN: usize = 16;
-/// The smallest MTU that SCTP can work with, for links that do not tell theirs.
-const MTU_FALLBACK: u16 = 1280;
 
 /// The carriers with their batch.
 pub(crate) struct Outlet {
@@ -153,7 +151,7 @@ impl Outlet {
     pub(crate) fn report_errors(&mut self, now: Time, engine: &mut Endpoint) {
         if self.errors_waiting {
             self.errors_waiting = self.carriers.take_errors(|error| {
-                engine.handle_path_error(now, &error.route, path_error(error.kind), error.quoted);
+                engine.handle_path_error(now, &error.route, error.kind.into(), error.quoted);
             });
         }
     }
@@ -231,27 +229,9 @@ fn local_error(kind: SendErrorKind) -> Option<PathError> {
     match kind {
         SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::Unreachable(Unreachable::Host)),
         SendErrorKind::Forbidden => Some(PathError::Unreachable(Unreachable::Prohibited)),
-        SendErrorKind::TooLarge { mtu } => Some(too_big(mtu)),
+        SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
         SendErrorKind::Full | SendErrorKind::Other => None,
     }
-}
-
-fn too_big(mtu: Option<u32>) -> PathError {
-    PathError::TooBig { mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(MTU_FALLBACK) }
-}
-
-fn path_error(kind: PathErrorKind) -> PathError {
-    PathError::Unreachable(match kind {
-        PathErrorKind::FragmentationNeeded { mtu } => {
-            return too_big(mtu);
-        }
-        PathErrorKind::Unreachable(what) => match what {
-            netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
-            netio::Unreachable::Protocol => Unreachable::Protocol,
-            netio::Unreachable::Port => Unreachable::Port,
-            netio::Unreachable::Admin => Unreachable::Prohibited,
-        },
-    })
 }
 
 /// A carrier that the settings ask for.

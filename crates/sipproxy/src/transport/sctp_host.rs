@@ -132,7 +132,7 @@ impl SctpHost {
             };
             if received.errors_waiting {
                 self.carriers.take_errors(|error| {
-                    let kind = path_error(error.kind);
+                    let kind = error.kind.into();
                     self.engine.handle_path_error(now, &error.route, kind, error.quoted);
                 });
             }
@@ -192,7 +192,7 @@ impl SctpHost {
                 return false;
             }
             SendErrorKind::NoRoute => Some(PathError::Unreachable(Unreachable::Host)),
-            SendErrorKind::TooLarge { mtu } => Some(too_big(mtu)),
+            SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
             _ => None,
         };
         if let Some(what) = known {
@@ -209,22 +209,6 @@ pub(super) fn init_route(config: &SctpConfig, local: IpAddr, remote: IpAddr) -> 
         SctpCarrier::Ip => Carrier::Ip,
     };
     Route { local, remote, carrier }
-}
-
-fn too_big(mtu: Option<u32>) -> PathError {
-    PathError::TooBig { mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1280) }
-}
-
-fn path_error(kind: PathErrorKind) -> PathError {
-    match kind {
-        PathErrorKind::FragmentationNeeded { mtu } => too_big(mtu),
-        PathErrorKind::Unreachable(what) => PathError::Unreachable(match what {
-            netio::Unreachable::Network | netio::Unreachable::Host => Unreachable::Host,
-            netio::Unreachable::Protocol => Unreachable::Protocol,
-            netio::Unreachable::Port => Unreachable::Port,
-            netio::Unreachable::Admin => Unreachable::Prohibited,
-        }),
-    }
 }
 
 #[cfg(test)]

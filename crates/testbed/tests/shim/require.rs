@@ -1,6 +1,6 @@
 //! Destinations that must be reached by SCTP: where they cannot be, a connect fails at once, whatever else has failed.
 
-use crate::world::{BULK, LIMIT, PORT, World};
+use crate::world::{BULK, LIMIT, PORT, World, status};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 use testbed::process::wait_for;
@@ -62,7 +62,8 @@ fn one_without_sctp_is_unreachable_and_what_was_learned_does_not_change_that() {
     let (world, _server) = requiring(false);
     for server in servers(&world) {
         for _ in 0..2 {
-            assert_eq!(connect(&world, &server), "EHOSTUNREACH");
+            let told = connect(&world, &server);
+            assert_eq!(told, "EHOSTUNREACH", "{server}: {}", status(&world.alphas));
         }
     }
     assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");

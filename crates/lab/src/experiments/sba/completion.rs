@@ -1,7 +1,7 @@
 //! `sba-completion`: how long files take, beside long flows and alone.
 
-use super::{Dice, Setup, Sum, kbit_per_s, p99};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use super::{Dice, Setup, Sum, Traffic, kbit_per_s, p99};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned};
 use anyhow::{Context, Result};
 use base::Time;
 use sctp::SendBufferConfig;
@@ -25,17 +25,6 @@ pub(in crate::experiments) struct Completion {
     series: Vec<String>,
     chosen: Vec<usize>,
     scenarios: Vec<Scenario>,
-}
-
-/// The bottleneck, and for how long files come.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Traffic {
-    pub(super) rate: u64,
-    pub(super) round_trip_ms: u64,
-    pub(super) seconds: f64,
-    /// Packets of queues without a customary length.
-    pub(super) packets: usize,
-    pub(super) buffer: usize,
 }
 
 /// Who sends.
@@ -149,12 +138,7 @@ pub(super) fn measured(
 
 impl Experiment for Completion {
     fn points(&self) -> Vec<Planned> {
-        let point = |x: usize, series: &String| Planned {
-            point: Point::new(PANEL, series, x as f64),
-            repetitions: self.repetitions,
-            seconds: self.traffic.seconds / 10.0,
-        };
-        self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
+        self.traffic.points(PANEL, &self.chosen, &self.series, self.repetitions)
     }
 
     fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {

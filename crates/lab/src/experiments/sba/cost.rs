@@ -1,12 +1,12 @@
 //! `sba-cost`: what each form of the advertisement costs the flows that send it, and what it is still good for.
 
-use super::completion::{Scenario, Traffic, measured};
-use super::{BACKLOG, Setup, Sum, kbit_per_s};
+use super::completion::{Scenario, measured};
+use super::{BACKLOG, Setup, Sum, Traffic, kbit_per_s};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};
 use sctp::{SendBufferCadence, SendBufferConfig, SendBufferForm};
 use serde::Deserialize;
-use sim::dumbbell::{Dumbbell, FlowPlan, Load, run};
+use sim::dumbbell::{FlowPlan, Load, run};
 use std::time::Duration;
 
 const COST: &str = "cost";
@@ -78,17 +78,8 @@ impl Cost {
             load: Load::Bulk { lasting: seconds, write: 0, low: 0 },
             lie: None,
         };
-        let plan = Dumbbell {
-            rate: self.traffic.rate,
-            burst: 0,
-            policy: setup.policy,
-            association: setup.association(self.traffic.buffer),
-            flows: (0..FLOWS).map(flow).collect(),
-            window: (Duration::from_secs(WARM_S), seconds),
-            sampling: None,
-            limit: seconds,
-            seed,
-        };
+        let flows = (0..FLOWS).map(flow).collect();
+        let plan = self.traffic.dumbbell(setup, flows, WARM_S, seed);
         let report = run(&plan);
         let window_s = (plan.window.1 - plan.window.0).as_secs_f64();
         let rates: Vec<f64> = report.flows.iter().map(|it| kbit_per_s(it.in_window, window_s)).collect();

@@ -1,12 +1,12 @@
 //! `sba-lies`: what a sender gains that advertises what is not so.
 
-use super::completion::{Scenario, Traffic, seconds_of_files};
-use super::{Setup, kbit_per_s};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use super::completion::{Scenario, seconds_of_files};
+use super::{Setup, Traffic, kbit_per_s};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned};
 use anyhow::{Context, Result};
 use sched::Said;
 use serde::Deserialize;
-use sim::dumbbell::{Dumbbell, FlowPlan, FlowReport, Load, run};
+use sim::dumbbell::{FlowPlan, FlowReport, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "lies";
@@ -61,12 +61,7 @@ impl Lie {
 
 impl Experiment for Lies {
     fn points(&self) -> Vec<Planned> {
-        let point = |x: usize, series: &String| Planned {
-            point: Point::new(PANEL, series, x as f64),
-            repetitions: self.repetitions,
-            seconds: self.traffic.seconds / 10.0,
-        };
-        self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
+        self.traffic.points(PANEL, &self.chosen, &self.series, self.repetitions)
     }
 
     fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
@@ -99,17 +94,8 @@ impl Lies {
             load: Load::Bulk { lasting: seconds, write: 0, low: 0 },
             lie: kind.lie.said().filter(|_| is_liar(n)),
         };
-        let plan = Dumbbell {
-            rate: self.traffic.rate,
-            burst: 0,
-            policy: setup.policy,
-            association: setup.association(self.traffic.buffer),
-            flows: (0..kind.flows).map(flow).collect(),
-            window: (Duration::from_secs(WARM_S), seconds),
-            sampling: None,
-            limit: seconds,
-            seed,
-        };
+        let flows = (0..kind.flows).map(flow).collect();
+        let plan = self.traffic.dumbbell(setup, flows, WARM_S, seed);
         let report = run(&plan);
         let rate = |flow: &FlowReport| kbit_per_s(flow.in_window, (seconds.as_secs_f64()) - WARM_S as f64);
         let (liars, honest) =

@@ -1,11 +1,10 @@
 //! `sba-messages`: how long messages of programs take that send less than their share, beside flows that send all they can.
 
-use super::completion::Traffic;
-use super::{Setup, Sum, kbit_per_s, p99};
+use super::{Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
-use sim::dumbbell::{Dumbbell, FlowPlan, Load, run};
+use sim::dumbbell::{FlowPlan, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "messages";
@@ -51,17 +50,8 @@ impl Experiment for Messages {
             load: if n.is_multiple_of(2) { messages } else { bulk },
             lie: None,
         };
-        let plan = Dumbbell {
-            rate: self.traffic.rate,
-            burst: 0,
-            policy: setup.policy,
-            association: setup.association(self.traffic.buffer),
-            flows: (0..2 * self.flows).map(flow).collect(),
-            window: (Duration::from_secs(WARM_S), seconds),
-            sampling: None,
-            limit: seconds,
-            seed: cell.seed,
-        };
+        let flows = (0..2 * self.flows).map(flow).collect();
+        let plan = self.traffic.dumbbell(setup, flows, WARM_S, cell.seed);
         let report = run(&plan);
         let mut latencies: Vec<f64> = report
             .flows

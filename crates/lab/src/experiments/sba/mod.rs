@@ -1,6 +1,6 @@
 //! The experiments of send-buffer advertisement: what routers make of it, in virtual time, with our engine at all ends.
 //!
-//! Here is what they share: the policies by the names that manifests give them, and sums over flows. What is not in any of them:
+//! Here is what they share: the policies by the names that manifests give them, the bottleneck, and sums over flows. What is not in any of them:
 //! hosts' own work, links other than the bottleneck, and what [`sim::dumbbell`] names.
 
 pub(super) mod bandwidth;
@@ -10,6 +10,7 @@ pub(super) mod lies;
 pub(super) mod messages;
 pub(super) mod occupancy;
 
+use crate::experiment::{Planned, Point};
 use anyhow::{Context, Result};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -18,6 +19,8 @@ use sctp::{
     AssociationConfig, CongestionAlgorithm, Extension, Extensions, SendBufferCadence, SendBufferConfig,
     SendBufferForm,
 };
+use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, FlowPlan};
 use std::time::Duration;
 
 /// The backlog in every packet.
@@ -93,6 +96,45 @@ impl Setup {
             congestion: CongestionAlgorithm::Rfc9260,
             ..AssociationConfig::default()
         }
+    }
+}
+
+/// The bottleneck, and for how long is sent.
+#[derive(Clone, Debug, Deserialize)]
+struct Traffic {
+    rate: u64,
+    round_trip_ms: u64,
+    seconds: f64,
+    /// Packets of queues without a customary length.
+    packets: usize,
+    buffer: usize,
+}
+
+impl Traffic {
+    /// These flows over the bottleneck, measured from `warm_s` seconds on until the end.
+    fn dumbbell(&self, setup: Setup, flows: Vec<FlowPlan>, warm_s: u64, seed: u64) -> Dumbbell {
+        let seconds = Duration::from_secs_f64(self.seconds);
+        Dumbbell {
+            rate: self.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: setup.association(self.buffer),
+            flows,
+            window: (Duration::from_secs(warm_s), seconds),
+            sampling: None,
+            limit: seconds,
+            seed,
+        }
+    }
+
+    /// Each series at each of these places.
+    fn points(&self, panel: &str, places: &[usize], series: &[String], repetitions: u32) -> Vec<Planned> {
+        let point = |x: usize, series: &String| Planned {
+            point: Point::new(panel, series, x as f64),
+            repetitions,
+            seconds: self.seconds / 10.0,
+        };
+        places.iter().flat_map(|&x| series.iter().map(move |series| point(x, series))).collect()
     }
 }
 

@@ -1,0 +1,25 @@
+//! What carriers report of paths, in the engine's words.
+
+use sctp::PathError;
+
+use crate::error::{PathErrorKind, Unreachable};
+
+/// The smallest MTU that SCTP can work with, for links that do not tell theirs.
+const MTU_FALLBACK: u16 = 1280;
+
+impl From<PathErrorKind> for PathError {
+    fn from(kind: PathErrorKind) -> PathError {
+        match kind {
+            PathErrorKind::FragmentationNeeded { mtu } => {
+                let mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(MTU_FALLBACK);
+                PathError::TooBig { mtu }
+            }
+            PathErrorKind::Unreachable(what) => PathError::Unreachable(match what {
+                Unreachable::Network | Unreachable::Host => sctp::Unreachable::Host,
+                Unreachable::Protocol => sctp::Unreachable::Protocol,
+                Unreachable::Port => sctp::Unreachable::Port,
+                Unreachable::Admin => sctp::Unreachable::Prohibited,
+            }),
+        }
+    }
+}
