@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Parser};
 use control::{DEFAULT_CONTROL, Request, Response, RuleRow, RuleSelector, RulesReport};
-use rules::{Chain, IpNet, Policy, PortRange, Rule, Tally};
+use rules::{Advertise, Chain, IpNet, Policy, PortRange, Rule, Tally};
 
 use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
@@ -104,6 +104,11 @@ pub struct Shimrules {
     /// With -A -c remote -p enable: each connection has an association of its own, and shares none
     #[arg(long)]
     pub own: bool,
+
+    /// With -A -p enable: what its connections tell routers of how much waits to be sent, instead of what the setting
+    /// `advertise` says; each has an association of its own
+    #[arg(long, value_name = "FORM")]
+    pub advertise: Option<Advertise>,
 
     /// The number of the rule to delete, as -L shows it
     #[arg(value_name = "NUMBER")]
@@ -214,8 +219,18 @@ fn rule(args: &Shimrules) -> Result<Rule, CliError> {
     if *own && !(args.add && is_for_own) {
         return Err(usage("--own goes with -A -c remote -p enable"));
     }
-    let (name, comment) = (name.clone(), comment.clone());
-    let rule = Rule { address: *address, ports: *ports, own: *own, name, comment, require: *require };
+    if args.advertise.is_some() && !(args.add && args.policy == Some(Policy::Enable)) {
+        return Err(usage("--advertise goes with -A -p enable"));
+    }
+    let rule = Rule {
+        address: *address,
+        ports: *ports,
+        own: *own,
+        name: name.clone(),
+        comment: comment.clone(),
+        require: *require,
+        advertise: args.advertise,
+    };
     rule.check().map_err(|e| usage(&e.to_string()))?;
     Ok(rule)
 }
@@ -247,7 +262,8 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
 /// What a rule says.
 fn policy_cell(row: &RuleRow) -> String {
     let policy = if row.rule.require { "require".to_owned() } else { row.policy.to_string() };
-    if row.rule.own { format!("{policy}, own") } else { policy }
+    let policy = if row.rule.own { format!("{policy}, own") } else { policy };
+    row.rule.advertise.map_or(policy.clone(), |form| format!("{policy}, advertise {form}"))
 }
 
 fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {

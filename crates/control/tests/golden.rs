@@ -19,6 +19,7 @@ fn rule() -> Rule {
         name: Some("low".into()),
         comment: Some("the \"low\" ports".into()),
         require: false,
+        advertise: None,
     }
 }
 

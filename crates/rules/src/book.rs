@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Chain, IpNet, Outcome, Policy, PortRange, RuleMatch, RulesTable, Settings, UnixMs, print_rule};
+use crate::{
+    Advertise, Chain, IpNet, Outcome, Policy, PortRange, RuleMatch, RulesTable, Settings, UnixMs, print_rule,
+};
 
 /// Settings and table, and the decisions made from them.
 ///
@@ -53,6 +55,8 @@ pub enum Because {
         names_host: bool,
         /// Whether its connections must not fall back to TCP.
         require: bool,
+        /// What it says of advertising send buffers.
+        advertise: Option<Advertise>,
     },
 }
 
@@ -67,9 +71,18 @@ impl Decision {
         matches!(self.because, Because::Rule { require: true, .. })
     }
 
-    /// Whether the rule that decided wants an association of its own for each connection.
+    /// Whether the rule that decided wants an association of its own for each connection. What advertises by a rule has one: on
+    /// a shared association the chunk would speak of all that share it.
     pub const fn wants_own(&self) -> bool {
-        matches!(self.because, Because::Rule { own: true, .. })
+        matches!(self.because, Because::Rule { own: true, .. } | Because::Rule { advertise: Some(_), .. })
+    }
+
+    /// What the connection tells routers of its send buffer: what the rule that decided says, else the setting.
+    pub const fn advertise(&self, settings: &Settings) -> Advertise {
+        match self.because {
+            Because::Rule { advertise: Some(form), .. } => form,
+            _ => settings.advertise,
+        }
     }
 }
 
@@ -119,11 +132,9 @@ impl Rulebook {
         }
         let default = self.default_policy(chain);
         let exception = self.table.find(chain, default.opposite(), address, port);
-        // A rule that requires SCTP, or associations of its own, says more than a default that allows it.
+        // A rule that asks for more than SCTP says more than a default that allows it.
         let required = || {
-            self.table
-                .find(chain, Policy::Enable, address, port)
-                .filter(|found| found.rule.require || found.rule.own)
+            self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.asks_for_more())
         };
         match exception.or_else(required) {
             Some(found) => Decision { policy: found.policy, because: Because::from(found) },
@@ -188,6 +199,7 @@ impl From<RuleMatch<'_>> for Because {
             own: found.rule.own,
             names_host: found.rule.address.is_some_and(IpNet::is_host),
             require: found.rule.require,
+            advertise: found.rule.advertise,
         }
     }
 }
@@ -253,6 +265,21 @@ mod tests {
         decide(&mut book, Chain::Local, "10.0.0.1", 23);
         let hits: Vec<u64> = book.table.list(None, None).map(|r| r.hits).collect();
         assert_eq!((hits, book.default_hits(Chain::Local)), (vec![0, 1], 1));
+    }
+
+    #[test]
+    fn a_rule_says_what_is_advertised_whatever_the_default_is_and_the_setting_where_no_rule_does() {
+        let mut book = book("-A -c remote -p enable -P 22 --advertise timer\n-A -c local -p enable -P 22\n");
+        book.settings.advertise = Advertise::Percent;
+        for default in [false, true] {
+            book.settings.default_remote_enable = default;
+            let told = decide(&mut book, Chain::Remote, "10.0.0.1", 22);
+            assert!(told.advertise(&book.settings) == Advertise::Timer && told.wants_own(), "{told:?}");
+            let told = decide(&mut book, Chain::Local, "10.0.0.1", 22);
+            assert!(told.advertise(&book.settings) == Advertise::Percent && !told.wants_own(), "{told:?}");
+        }
+        let refused = crate::parse_table("-A -c remote -p disable --advertise timer").unwrap_err();
+        assert_eq!(refused, (1, crate::LineError::Table(crate::TableError::AdvertiseElsewhere)));
     }
 
     #[test]

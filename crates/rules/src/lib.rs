@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advertise;
 mod book;
 mod learned;
 mod line;
@@ -24,6 +25,7 @@ mod table;
 mod tally;
 mod weights;
 
+pub use advertise::{Advertise, AdvertiseError};
 pub use book::{Because, Decision, Guarded, Rulebook};
 pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED, OTHERS_MAX};
 pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table};

@@ -6,7 +6,10 @@
 use std::fmt::Write;
 
 use crate::rule::did_you_mean;
-use crate::{Added, Chain, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError, RulesTable};
+use crate::{
+    Added, Advertise, AdvertiseError, Chain, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError,
+    RulesTable,
+};
 use crate::{TableError, WordError};
 
 /// What a line asks for.
@@ -61,6 +64,9 @@ pub enum LineError {
     /// Not a port.
     #[error(transparent)]
     Ports(#[from] PortsError),
+    /// No form of advertisement.
+    #[error(transparent)]
+    Advertise(#[from] AdvertiseError),
     /// A name or comment that cannot be kept.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -87,7 +93,9 @@ const NAME: &str = "--name";
 const COMMENT: &str = "--comment";
 const REQUIRE: &str = "--require";
 const OWN: &str = "--own";
-const OPTION_NAMES: [&str; 10] = [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN];
+const ADVERTISE: &str = "--advertise";
+const OPTION_NAMES: [&str; 11] =
+    [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE];
 /// Those that take no value.
 const SWITCHES: [&str; 4] = [ADD, DELETE, REQUIRE, OWN];
 
@@ -151,6 +159,7 @@ impl Fields {
                 self.rule.own = true;
                 Ok(())
             }
+            ADVERTISE => put(&mut self.rule.advertise, option, value()?.parse::<Advertise>()?),
             NAME => put(&mut self.rule.name, option, value()?),
             _ => put(&mut self.rule.comment, option, value()?),
         }
@@ -236,6 +245,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.extend(rule.ports.map(|p| format!("{PORTS} {p}")));
     parts.extend(rule.require.then(|| REQUIRE.to_owned()));
     parts.extend(rule.own.then(|| OWN.to_owned()));
+    parts.extend(rule.advertise.map(|form| format!("{ADVERTISE} {form}")));
     parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
     parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));
     parts.join(" ")

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IpNet, PortRange, nearest};
+use crate::{Advertise, IpNet, PortRange, nearest};
 
 /// The longest name of a rule.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -153,6 +153,9 @@ pub struct Rule {
     /// Whether its connections ride SCTP or fail: they never fall back to TCP. For remote-enable rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require: bool,
+    /// What its connections tell routers of their send buffers; `None`: what the setting says. For enable rules only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<Advertise>,
 }
 
 /// A name or comment that cannot be kept.
@@ -185,6 +188,11 @@ impl Rule {
     /// Whether the other rule matches exactly the same connections; names, comments and what it asks for do not count.
     pub fn has_same_match(&self, other: &Rule) -> bool {
         (self.address, self.ports) == (other.address, other.ports)
+    }
+
+    /// Whether the rule asks for something beyond SCTP, which a default that allows SCTP does not say.
+    pub(crate) const fn asks_for_more(&self) -> bool {
+        self.require || self.own || self.advertise.is_some()
     }
 
     /// Whether name and comment can be kept, printed and read back.

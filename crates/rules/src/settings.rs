@@ -5,8 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Weights;
 use crate::nearest;
+use crate::{Advertise, Weights};
 
 /// The name the papers' FreeBSD kernel gives to a setting before its last part; accepted and dropped.
 const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
@@ -237,6 +237,8 @@ pub struct Settings {
     pub streams: Streams,
     /// After how long without connections a shared association ends, in seconds; 1 to 86400.
     pub trunk_idle_s: u32,
+    /// What connections tell routers of their send buffers, where no rule says it.
+    pub advertise: Advertise,
 }
 
 impl Default for Settings {
@@ -270,6 +272,7 @@ impl Default for Settings {
             ip_shortcuts: true,
             streams: Streams::Shared,
             trunk_idle_s: 300,
+            advertise: Advertise::Off,
         }
     }
 }
@@ -607,6 +610,19 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: false,
         read: |s| s.trunk_idle_s.to_string(),
         write: |s, v| put(&mut s.trunk_idle_s, v.parse().ok()),
+    },
+    Setting {
+        name: "advertise",
+        kind: Kind::Word(Advertise::WORDS),
+        doc: "What new connections tell the routers on their way of how much waits to be sent, in a chunk of its own (type \
+              150) that receivers skip. off: nothing. timer: bytes and percent, every five seconds. backlog: bytes and \
+              percent in every packet with data. percent: percent in every packet with data. quantised: the same in tens. \
+              economical: tens in the first packet of a burst, in every eighth and where they change. seed-compat: tenths of what is \
+              used, as the experiments of 2016 have it. All on the way can read it: it shows how much a program has to say and \
+              when it pauses. A rule's --advertise says it for some connections only. Each host decides for what it sends.",
+        needs_restart: false,
+        read: |s| s.advertise.to_string(),
+        write: |s, v| put(&mut s.advertise, v.parse().ok()),
     },
 ];
 

@@ -62,6 +62,9 @@ pub enum TableError {
     /// Only connections to elsewhere that may ride SCTP can be required to.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
+    /// Only connections that may ride SCTP can advertise.
+    #[error("--advertise goes with enable rules only")]
+    AdvertiseElsewhere,
     /// No rule with this match.
     #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists what is there")]
     NoSuchRule(Chain, Policy),
@@ -113,6 +116,9 @@ impl RulesTable {
         rule.check()?;
         if rule.require && (chain, policy) != (Chain::Remote, Policy::Enable) {
             return Err(TableError::RequireElsewhere);
+        }
+        if rule.advertise.is_some() && !policy.is_enable() {
+            return Err(TableError::AdvertiseElsewhere);
         }
         let full = self.len() >= MAX_RULES;
         let rules = &mut self.chains[slot(chain, policy)];

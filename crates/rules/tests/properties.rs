@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use rules::{Action, Chain, IpNet, Policy, PortRange, Rule, RuleLine, Rulebook, RulesTable, Settings};
+use rules::{
+    Action, Advertise, Chain, IpNet, Policy, PortRange, Rule, RuleLine, Rulebook, RulesTable, Settings,
+};
 use rules::{parse_table, print_table};
 
 fn any_address() -> impl Strategy<Value = IpAddr> {
@@ -26,11 +28,20 @@ fn any_ports() -> impl Strategy<Value = PortRange> {
 
 fn any_rule() -> impl Strategy<Value = Rule> {
     let words = "[^\\p{Cc}]{1,16}";
-    (option::of(any_net()), option::of(any_ports()), any::<bool>(), option::of(words), option::of(words))
-        .prop_map(|(address, ports, own, name, comment)| Rule {
+    let form = option::of(proptest::sample::select(&Advertise::ALL));
+    (
+        option::of(any_net()),
+        option::of(any_ports()),
+        any::<bool>(),
+        form,
+        option::of(words),
+        option::of(words),
+    )
+        .prop_map(|(address, ports, own, advertise, name, comment)| Rule {
             address,
             ports,
             own,
+            advertise,
             name,
             comment,
             ..Rule::default()
@@ -50,6 +61,8 @@ fn any_table() -> impl Strategy<Value = RulesTable> {
     vec((any_chain(), any_policy(), any_rule()), 0..12).prop_map(|rules| {
         let mut table = RulesTable::default();
         for (chain, policy, rule) in rules {
+            let advertise = rule.advertise.filter(|_| policy.is_enable());
+            let rule = Rule { advertise, ..rule };
             table.add(chain, policy, rule).unwrap();
         }
         table

@@ -203,6 +203,7 @@ impl Shard {
         if decision.wants_own() {
             settings.streams = Streams::Own;
         }
+        settings.advertise = decision.advertise(&settings);
         Ok((settings, ShimStep::Allowed, decision.is_order()))
     }
 

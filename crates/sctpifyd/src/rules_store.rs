@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, FileError};
-use rules::{Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
+use rules::{Advertise, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
 use crate::clock::today;
@@ -75,6 +75,12 @@ impl RulesStore {
             Chain::Remote => "default_remote_enable",
         };
         self.set(name, if policy.is_enable() { "1" } else { "0" }).map(|_| ())
+    }
+
+    /// What connections to the program that listens there tell routers of their send buffers.
+    pub(crate) fn advertise(&self, server: SocketAddr) -> Advertise {
+        let book = self.lock();
+        book.explain(Chain::Local, server.ip(), server.port()).advertise(&book.settings)
     }
 
     /// How associations with this host are authenticated; none without a key for it.

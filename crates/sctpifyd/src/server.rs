@@ -177,6 +177,8 @@ impl Shard {
         client: SocketAddr,
         peer: Peer,
     ) {
+        let form = self.rules.advertise(server);
+        self.engine.set_advertisement(self.now, association, timing::advertisement(form));
         match self.open_local(association, server, client, peer, None) {
             Ok(id) => self.await_listener(id),
             Err(error) => {

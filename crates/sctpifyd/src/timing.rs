@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use relay::trunk::TRUNK_STREAMS;
 use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
-use rules::Settings;
+use rules::{Advertise, Settings};
 use sctp::{
     AssociationConfig, CongestionAlgorithm, EndpointConfig, Extension, Extensions, Limits, Multipath,
-    PathScheduler, Scheduler, Timing,
+    PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
 };
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
@@ -107,9 +107,29 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
             rules::Congestion::Rfc9260 => CongestionAlgorithm::Rfc9260,
             rules::Congestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
+        advertisement: advertisement(settings.advertise),
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()
+    }
+}
+
+/// What packets tell of the send buffer.
+pub(crate) fn advertisement(form: Advertise) -> Option<SendBufferConfig> {
+    let each = |form, precision| SendBufferConfig {
+        form,
+        cadence: SendBufferCadence::EveryPacket,
+        precision,
+        ..SendBufferConfig::default()
+    };
+    match form {
+        Advertise::Off => None,
+        Advertise::Timer => Some(SendBufferConfig::backlog()),
+        Advertise::Backlog => Some(each(SendBufferForm::Backlog, 1)),
+        Advertise::Percent => Some(each(SendBufferForm::Percent, 1)),
+        Advertise::Quantised => Some(each(SendBufferForm::Percent, 10)),
+        Advertise::Economical => Some(SendBufferConfig::default()),
+        Advertise::SeedCompat => Some(SendBufferConfig::seed()),
     }
 }
 

@@ -242,6 +242,8 @@ impl Shard {
     pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, remote: IpAddr) {
         self.trunks.opening.insert(association, remote);
         self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
+        let form = self.rules.settings().advertise;
+        self.engine.set_advertisement(self.now, association, timing::advertisement(form));
         self.engine.accept(self.now, association);
     }
 

@@ -7,11 +7,17 @@ use wire::{PacketWriter, RawChunk, SendBuffer};
 
 use super::{Association, Control};
 use crate::event::Event;
-use crate::extension::send_buffer::{Fill, PeerSendBuffer};
+use crate::extension::send_buffer::{Advertiser, Fill, PeerSendBuffer, SendBufferConfig};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Association {
+    /// The driver changes what is advertised.
+    pub(crate) fn set_advertisement(&mut self, advertisement: Option<SendBufferConfig>) {
+        self.config.advertisement = advertisement;
+        self.advertiser = advertisement.map(Advertiser::new);
+    }
+
     /// Octets to keep for the chunk in the packet that is about to be filled; 0 if it is to have none. COOKIE ECHO and
     /// COOKIE ACK must come first (RFC 9260 sections 5.1 and 6.10): the chunk stays away from them.
     pub(super) fn room_for_advertisement(&self, path: PathIndex, now: Time) -> usize {

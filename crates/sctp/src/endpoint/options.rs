@@ -10,6 +10,7 @@ use super::{AssociationId, Endpoint};
 use crate::config::PathOptions;
 use crate::error::PathOptionError;
 use crate::event::Message;
+use crate::extension::send_buffer::SendBufferConfig;
 
 impl Endpoint {
     /// Gives the paths to one address of the peer settings of their own (SCTP_PEER_ADDR_PARAMS, RFC 6458 section 8.1.12);
@@ -26,6 +27,18 @@ impl Endpoint {
     ) -> Result<(), PathOptionError> {
         let set = self.with(id, now, |a, ctx| a.set_path_options(remote, options, ctx));
         set.unwrap_or(Err(PathOptionError::Closed))
+    }
+
+    /// Changes what packets tell routers of the send buffer from now on
+    /// ([`AssociationConfig::advertisement`](crate::AssociationConfig::advertisement)): for drivers that learn who the peer is
+    /// from its INIT. Chunks that are cut already may leave no room for it, and go without.
+    pub fn set_advertisement(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        advertisement: Option<SendBufferConfig>,
+    ) {
+        self.with(id, now, |a, _| a.set_advertisement(advertisement));
     }
 
     /// Changes the part of new data that goes between two addresses under

@@ -227,6 +227,28 @@ fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
 }
 
 #[test]
+fn what_is_advertised_can_be_changed_once_the_peer_is_known_and_all_arrives() {
+    let plain = AssociationConfig::default();
+    let mut t = world(&plain, &plain, slow(), sends(messages(300, 3000, 2)));
+    t.run_to_established();
+    let change = |t: &mut Two, form: Option<SendBufferForm>| {
+        t.world.run_for(Duration::from_millis(150));
+        t.world.records.clear();
+        let (now, id) = (t.world.now(), t.id(t.a));
+        t.world.host_mut(t.a).endpoint.set_advertisement(now, id, form.map(every_packet));
+        t.world.run_for(Duration::from_millis(150));
+        said(t, "10.0.1.1")
+    };
+    let told = change(&mut t, Some(SendBufferForm::Backlog));
+    // What had been cut into chunks before leaves no room.
+    assert!(told.len() > 50 && told.iter().flatten().count() * 2 > told.len(), "{told:?}");
+    let told = change(&mut t, None);
+    assert!(told.len() > 50 && told.iter().all(Option::is_none), "{told:?}");
+    t.world.run_for(seconds(20));
+    assert_eq!(t.talk(t.b).received.len(), 300);
+}
+
+#[test]
 fn in_every_state_the_chunk_changes_nothing() {
     for state in STATES {
         for form in [SendBufferForm::Percent, SendBufferForm::Backlog] {

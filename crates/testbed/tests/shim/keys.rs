@@ -1,7 +1,7 @@
 //! Hosts that share a key, and hosts that do not have it.
 
+use crate::tap::Tap;
 use crate::world::{BULK, LIMIT, PORT, World, status};
-use nix::sys::signal::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use testbed::process::wait_for;
@@ -50,18 +50,11 @@ fn wrong_keys(world: &World) -> bool {
 #[ignore = "needs root: makes network namespaces"]
 fn with_one_key_connections_ride_sctp_and_each_data_chunk_is_signed() {
     let (world, _server) = world(Some(KEY), Some(KEY));
-    let file = world.beta.dir().unwrap().join("keyed.pcap");
-    let mut tcpdump = world.beta.command("tcpdump");
-    tcpdump.args(["--immediate-mode", "-U", "-i", &world.link.name(), "-w"]).arg(&file);
-    let mut tcpdump = world.beta.spawn("tcpdump", tcpdump).unwrap();
-    tcpdump.wait_until("capture", LIMIT, |process| process.stderr().contains("listening on")).unwrap();
+    let tap = Tap::on(&world, "keyed");
     connect(&world);
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
     world.wait_quiet();
-    tcpdump.signal(Signal::SIGINT).unwrap();
-    tcpdump.finish(LIMIT).unwrap();
-    let args = ["-n", "-r", file.to_str().unwrap(), "-Y", "sctp", "-T", "fields", "-e", "sctp.chunk_type"];
-    let packets = world.beta.tool("tshark", &args).unwrap();
+    let packets = tap.fields(&world, "sctp", &["sctp.chunk_type"]);
     let unsigned = |line: &&str| {
         let chunks: Vec<&str> = line.split(',').collect();
         let auth = chunks.iter().position(|c| *c == AUTH).unwrap_or(usize::MAX);

@@ -3,6 +3,7 @@
 //! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
+mod advertise;
 mod audio;
 mod benched;
 mod birth;
@@ -31,6 +32,7 @@ mod roaming;
 mod states;
 mod streams;
 mod supervision;
+mod tap;
 mod trunks;
 mod truth;
 mod world;

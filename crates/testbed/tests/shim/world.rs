@@ -36,10 +36,19 @@ impl World {
 
     /// With alpha's configuration, and a daemon at beta or none.
     pub(crate) fn with(configuration: &str, at_beta: bool) -> Self {
+        Self::over(Offloads::On, configuration, at_beta)
+    }
+
+    /// Daemons at both ends of a link that shows each packet alone.
+    pub(crate) fn without_offloads() -> Self {
+        Self::over(Offloads::Off, "", true)
+    }
+
+    fn over(offloads: Offloads, configuration: &str, at_beta: bool) -> Self {
         let programs = Programs::find().unwrap();
         let lab = Lab::new().unwrap();
         let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
-        let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
+        let link = lab.join(&alpha, &beta, 1, offloads).unwrap();
         let alphas = Daemon::start(&alpha, &programs, configuration).unwrap();
         let betas = at_beta.then(|| Daemon::start(&beta, &programs, "").unwrap());
         for port in [PORT, HTTP_PORT].map(|port| port.to_string()) {

@@ -1,0 +1,101 @@
+//! Programs that have never heard of SCTP advertise their send buffers: by rule, by setting, and not by default.
+
+use crate::tap::Tap;
+use crate::world::{BULK, LIMIT, PORT, World};
+use testbed::Daemon;
+
+/// The chunks, as tshark prints their types.
+const DATA: [&str; 2] = ["0", "64"];
+const COOKIES: [&str; 2] = ["10", "11"];
+const ADVERTISEMENT: &str = "150";
+/// Bytes that a program sends.
+const SIZE: &str = "4000000";
+
+/// What the packets with DATA of one host have as first chunk: how many advertise, how many do not. In those of the handshake a
+/// cookie is first.
+fn count(world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
+    let filter = format!("sctp && ip.src == {sender} && !(ip.dst == {sender})");
+    let packets = tap.fields(world, &filter, &["sctp.chunk_type"]);
+    let chunks = packets.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let with_data: Vec<_> =
+        chunks.filter(|all| all.iter().any(|c| DATA.contains(c)) && !COOKIES.contains(&all[0])).collect();
+    let elsewhere = |chunks: &&Vec<&str>| chunks[1..].contains(&ADVERTISEMENT);
+    assert_eq!(with_data.iter().find(elsewhere), None, "the chunk is the first");
+    let with = with_data.iter().filter(|chunks| chunks[0] == ADVERTISEMENT).count();
+    (with, with_data.len() - with)
+}
+
+/// A program on beta gives as many bytes as one on alpha asks for.
+fn fetch(world: &World) {
+    let command = world.client(BULK, &["fetch", &world.target(), "1", SIZE, "1"]);
+    world.alpha.run("fetch", command, LIMIT).unwrap().good().unwrap();
+    assert_eq!(world.fallbacks(), serde_json::json!([]));
+}
+
+fn rule(daemon: &Daemon, chain: &str, form: &str) {
+    let words = ["-A", "-c", chain, "-p", "enable", "-P", &PORT.to_string(), "--advertise", form];
+    daemon.shimrules(&words).unwrap().good().unwrap();
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn by_default_no_program_advertises() {
+    let world = World::without_offloads();
+    let _server = world.serve(BULK, &["give", &PORT.to_string()]);
+    let tap = Tap::on(&world, "off");
+    fetch(&world);
+    let (with, without) = count(&world, tap, world.link.right_v4().into());
+    assert!(with == 0 && without > 100, "{with} {without}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_server_behind_a_local_rule_advertises_in_each_packet_with_data_and_all_arrives() {
+    let world = World::without_offloads();
+    rule(world.betas.as_ref().unwrap(), "local", "backlog");
+    let _server = world.serve(BULK, &["give", &PORT.to_string()]);
+    let tap = Tap::on(&world, "local");
+    fetch(&world);
+    let (with, without) = count(&world, tap, world.link.right_v4().into());
+    assert!(with > 100 && without == 0, "{with} {without}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_client_under_a_remote_rule_advertises_though_a_shared_association_would_not() {
+    let world = World::without_offloads();
+    let server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let connect = || {
+        let command = world.client(BULK, &["connect", &world.target(), "1"]);
+        world.alpha.run("connect", command, LIMIT).unwrap().good().unwrap();
+    };
+    connect();
+    world.wait_quiet();
+    drop(server);
+    rule(&world.alphas, "remote", "percent");
+    let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let tap = Tap::on(&world, "remote");
+    let send = world.client(BULK, &["send", &world.target(), "0.3", "65536"]);
+    world.alpha.run("sender", send, LIMIT).unwrap().good().unwrap();
+    receiver.finish(LIMIT).unwrap().good().unwrap();
+    let (with, without) = count(&world, tap, world.link.left_v4().into());
+    assert!(with > 100 && without == 0, "{with} {without}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn by_the_setting_a_shared_association_advertises_too() {
+    let world = World::without_offloads();
+    let betas = world.betas.as_ref().unwrap();
+    betas.sctpify(&["set", "advertise=economical"]).unwrap().good().unwrap();
+    let _server = world.serve(BULK, &["give", &PORT.to_string()]);
+    fetch(&world);
+    world.wait_quiet();
+    let tap = Tap::on(&world, "shared");
+    fetch(&world);
+    let shared = world.betas.as_ref().map(crate::world::status).unwrap();
+    let (with, without) = count(&world, tap, world.link.right_v4().into());
+    // At least once a train; a train has 64 packets at most.
+    assert!(with > without / 64 && with < without / 4, "{with} {without}");
+    assert!(shared["associations"].as_array().unwrap().iter().any(|a| !a["shared_by"].is_null()), "{shared}");
+}

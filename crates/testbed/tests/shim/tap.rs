@@ -1,0 +1,34 @@
+//! What beta's end of the link sees, read by tshark.
+
+use std::path::PathBuf;
+
+use crate::world::{LIMIT, World};
+use nix::sys::signal::Signal;
+use testbed::Process;
+
+/// A running tcpdump on beta.
+pub(crate) struct Tap {
+    file: PathBuf,
+    tcpdump: Process,
+}
+
+impl Tap {
+    /// Begins to capture; returns when capturing runs.
+    pub(crate) fn on(world: &World, name: &str) -> Tap {
+        let file = world.beta.dir().unwrap().join(name).with_extension("pcap");
+        let mut tcpdump = world.beta.command("tcpdump");
+        tcpdump.args(["--immediate-mode", "-U", "-i", &world.link.name(), "-w"]).arg(&file);
+        let mut tcpdump = world.beta.spawn("tcpdump", tcpdump).unwrap();
+        tcpdump.wait_until("capture", LIMIT, |process| process.stderr().contains("listening on")).unwrap();
+        Tap { file, tcpdump }
+    }
+
+    /// Ends it, and gives these fields of the packets that pass the filter, a line each.
+    pub(crate) fn fields(self, world: &World, filter: &str, fields: &[&str]) -> String {
+        self.tcpdump.signal(Signal::SIGINT).unwrap();
+        self.tcpdump.finish(LIMIT).unwrap();
+        let mut args = vec!["-n", "-r", self.file.to_str().unwrap(), "-Y", filter, "-T", "fields"];
+        args.extend(fields.iter().flat_map(|field| ["-e", field]));
+        world.beta.tool("tshark", &args).unwrap()
+    }
+}
