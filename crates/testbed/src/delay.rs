@@ -1,7 +1,8 @@
 //! A link with a delay, a rate or loss: the frames of a [`Link`] pass through a host between its ends, which treats them so.
 //!
 //! The kernel's own netem is not in every kernel, so our `linkemu` does it. What the link is like is said in the words of its
-//! flags, and can be changed while frames pass. Begin with [`DelayedLink::emulated`].
+//! flags, and can be changed while frames pass. Begin with [`DelayedLink::emulated`]; where both interfaces are there already, with
+//! [`Emulator::between`].
 
 use crate::host::{Host, output_of};
 use crate::lab::Lab;
@@ -18,14 +19,66 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// What the program calls the link.
 const NAME: &str = "delay";
 
+/// The program that passes frames between two interfaces of one host, for as long as this lives.
+#[derive(Debug)]
+pub struct Emulator {
+    place: Host,
+    name: &'static str,
+    linkemu: PathBuf,
+    _program: Process,
+}
+
 /// A link and the program that treats its frames for as long as this lives.
 #[derive(Debug)]
 pub struct DelayedLink {
     /// The link, with the usual names and addresses.
     pub link: Link,
-    middle: Host,
-    linkemu: PathBuf,
-    _program: Process,
+    emulator: Emulator,
+}
+
+impl Emulator {
+    /// Joins two interfaces of a host, which are up: what arrives at the left one leaves by the right one as these flags of `linkemu`
+    /// say, and the other way round. `name` is unique within the host, `linkemu` is the program.
+    ///
+    /// # Errors
+    /// When the program is missing, or refuses the flags.
+    pub fn between(
+        place: &Host,
+        [left, right]: [&str; 2],
+        name: &'static str,
+        settings: &[&str],
+        linkemu: &Path,
+    ) -> Result<Self> {
+        ensure!(linkemu.is_file(), "there is no {}: cargo build --package linkemu", linkemu.display());
+        let mut command = place.command(linkemu);
+        command.arg("--dir").arg(place.dir()?).args(["run", left, right, "--name", name]).args(settings);
+        let mut program = place.spawn("linkemu", command)?;
+        program.wait_until("ready", START_LIMIT, |process| process.stdout().contains("ready"))?;
+        Ok(Self { place: place.clone(), name, linkemu: linkemu.to_owned(), _program: program })
+    }
+
+    /// Changes settings, in the same words, from the next frame on.
+    ///
+    /// # Errors
+    /// When the program has ended or refuses the flags.
+    pub fn set(&self, settings: &[&str]) -> Result<()> {
+        self.ask(&[&["set", self.name], settings].concat()).map(drop)
+    }
+
+    /// What `linkemu show --json` tells of the link: its settings, and what became of packets.
+    ///
+    /// # Errors
+    /// When the program has ended.
+    pub fn show(&self) -> Result<Value> {
+        let told = self.ask(&["show", self.name, "--json"])?;
+        serde_json::from_str(&told).with_context(|| format!("linkemu show told no JSON: {told}"))
+    }
+
+    fn ask(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.place.command(&self.linkemu);
+        command.arg("--dir").arg(self.place.dir()?).args(words);
+        output_of(command)
+    }
 }
 
 impl DelayedLink {
@@ -58,7 +111,6 @@ impl DelayedLink {
         settings: &[&str],
         linkemu: &Path,
     ) -> Result<Self> {
-        ensure!(linkemu.is_file(), "there is no {}: cargo build --package linkemu", linkemu.display());
         let middle = lab.host(&format!("delay{number}"))?;
         let link = Link::planned(left, right, number);
         make_pair(left, &link.name(), &middle, "left")?;
@@ -73,11 +125,8 @@ impl DelayedLink {
         for interface in ["left", "right"] {
             middle.ip(&["link", "set", interface, "up"])?;
         }
-        let mut command = middle.command(linkemu);
-        command.arg("--dir").arg(middle.dir()?).args(["run", "left", "right", "--name", NAME]).args(settings);
-        let mut program = middle.spawn("linkemu", command)?;
-        program.wait_until("ready", START_LIMIT, |process| process.stdout().contains("ready"))?;
-        Ok(Self { link, middle, linkemu: linkemu.to_owned(), _program: program })
+        let emulator = Emulator::between(&middle, ["left", "right"], NAME, settings, linkemu)?;
+        Ok(Self { link, emulator })
     }
 
     /// Changes settings, in the same words, from the next frame on.
@@ -85,7 +134,7 @@ impl DelayedLink {
     /// # Errors
     /// When the program has ended or refuses the flags.
     pub fn set(&self, settings: &[&str]) -> Result<()> {
-        self.ask(&[&["set", NAME], settings].concat()).map(drop)
+        self.emulator.set(settings)
     }
 
     /// What `linkemu show --json` tells of the link: its settings, and what became of packets.
@@ -93,14 +142,7 @@ impl DelayedLink {
     /// # Errors
     /// When the program has ended.
     pub fn show(&self) -> Result<Value> {
-        let told = self.ask(&["show", NAME, "--json"])?;
-        serde_json::from_str(&told).with_context(|| format!("linkemu show told no JSON: {told}"))
-    }
-
-    fn ask(&self, words: &[&str]) -> Result<String> {
-        let mut command = self.middle.command(&self.linkemu);
-        command.arg("--dir").arg(self.middle.dir()?).args(words);
-        output_of(command)
+        self.emulator.show()
     }
 
     /// Puts a queueing discipline, in the words of tc(8), where frames to the right leave the host between the ends. There, and
@@ -110,7 +152,9 @@ impl DelayedLink {
     /// # Errors
     /// When tc(8) fails.
     pub fn queue_to_right(&self, discipline: &[&str]) -> Result<()> {
-        self.middle.tool("tc", &[&["qdisc", "replace", "dev", "right", "root"], discipline].concat())?;
+        self.emulator
+            .place
+            .tool("tc", &[&["qdisc", "replace", "dev", "right", "root"], discipline].concat())?;
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ pub mod skip;
 
 pub use capture::{Capture, Seen};
 pub use daemon::{Daemon, Programs};
-pub use delay::DelayedLink;
+pub use delay::{DelayedLink, Emulator};
 pub use guest::Guest;
 pub use host::Host;
 pub use lab::Lab;

@@ -1,22 +1,25 @@
 //! A plain program for failover measurements: a paced stream of bytes that are checked, and the longest silence in it.
 //!
-//!     flow receive PORT SECONDS [mptcp]        prints "listening", then what became of one connection
-//!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS [mptcp]   writes of SIZE bytes, so far apart, for SECONDS
-//!     flow answer PORT [mptcp]                 prints "listening"; answers the first byte of each connection, for ever
-//!     flow ask ADDRESS:PORT SECONDS [mptcp]    connects, sends a byte, waits for one
+//!     flow receive PORT SECONDS        prints "listening", then what became of one connection
+//!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS   writes of SIZE bytes, so far apart, for SECONDS
+//!     flow answer PORT                 prints "listening"; answers the first byte of each connection, for ever
+//!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for one
+//!
+//! One word more may follow: `mptcp`, or `sctp`, which is the kernel's own by IPv4 and needs lksctp-tools' `withsctp` around it:
+//! that gives TCP's NODELAY its meaning there.
 //!
 //! The receiver ends with the stream, but SECONDS after its first byte at the latest. It prints `bytes`, `gap_us` (the longest
 //! time without a byte, from the first one on; to SECONDS where no end came), `gap_at_us` (when that began), `wrong` (bytes that
 //! are not what was sent) and `end`. The sender prints `bytes` (that its kernel took), `longest_write_us` and `end`. The asker
 //! prints `first_byte_us` and `end`. `end` is the last word of a line: `eof`, `late` where nothing came in time, else an error.
-//! A stream is a count, eight bytes a number. Knows nothing of SCTP.
+//! A stream is a count, eight bytes a number. Knows nothing of sctpify.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use testbed::process::now;
 
@@ -26,13 +29,16 @@ const READ_BYTES: usize = 1 << 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The shortest wait that a socket is asked for: none means for ever.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// SCTP's number (IANA, protocol numbers).
+const SCTP: i32 = 132;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let protocol = words.pop_if(|word| *word == "mptcp").map_or(Protocol::TCP, |_| Protocol::MPTCP);
+    let protocol =
+        words.last().copied().and_then(named).inspect(|_| _ = words.pop()).unwrap_or(Protocol::TCP);
     let seconds = |word: &str| word.parse().map(Duration::from_secs_f64);
     match words[..] {
         ["receive", port, limit] => receive(port.parse()?, seconds(limit)?, protocol),
@@ -44,8 +50,17 @@ fn main() -> Result<()> {
         ["ask", to, limit] => ask(to.parse()?, seconds(limit)?, protocol),
         _ => bail!(
             "usage: flow receive PORT SECONDS | send ADDRESS:PORT SECONDS SIZE MICROSECONDS | answer PORT \
-             | ask ADDRESS:PORT SECONDS, each with mptcp or without"
+             | ask ADDRESS:PORT SECONDS, each with mptcp, sctp, or neither"
         ),
+    }
+}
+
+/// The protocol of a last word.
+fn named(word: &str) -> Option<Protocol> {
+    match word {
+        "mptcp" => Some(Protocol::MPTCP),
+        "sctp" => Some(Protocol::from(SCTP)),
+        _ => None,
     }
 }
 
@@ -72,10 +87,19 @@ impl Count {
 }
 
 fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(protocol)).context("no such socket here")?;
-    socket.set_only_v6(false)?;
+    // SCTP offers all addresses of a socket's family to the peer: those by which nobody connects stay out of it.
+    let any = if protocol == Protocol::from(SCTP) {
+        IpAddr::from(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::from(Ipv6Addr::UNSPECIFIED)
+    };
+    let address = SocketAddr::from((any, port));
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol));
+    let socket = socket.context("no such socket here")?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
     socket.set_reuse_address(true)?;
-    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     socket.bind(&address.into()).with_context(|| format!("cannot listen on {port}"))?;
     socket.listen(BACKLOG)?;
     println!("listening");
@@ -96,6 +120,11 @@ fn end_of(outcome: &io::Result<()>) -> String {
         Err(error) if is_late(error) => "late".to_owned(),
         Err(error) => format!("{:?}", error.kind()),
     }
+}
+
+/// An association of the kernel's that ended in order after our shutdown is no connection any more; one that was aborted is reset.
+fn is_over(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }
 }
 
 fn is_late(error: &io::Error) -> bool {
@@ -176,7 +205,7 @@ fn send(to: SocketAddr, time: Duration, size: usize, pause: Duration, protocol: 
     let outcome = outcome.and_then(|()| {
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.read(&mut [0]).map(drop)
+        stream.read(&mut [0]).map(drop).or_else(is_over)
     });
     println!("bytes {} longest_write_us {} end {}", count.0, longest.as_micros(), end_of(&outcome));
     Ok(())

@@ -1,7 +1,7 @@
 //! What happens to the first link in the middle of a stream.
 
-use super::world::World;
-use anyhow::{Context, Result};
+use super::stage::Victim;
+use anyhow::Result;
 use std::time::Duration;
 use testbed::process::now;
 
@@ -30,31 +30,27 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 7] = [
 
 impl Fault {
     /// Lets it happen; `flap` is how long a link that comes and goes is away, and there.
-    pub(in crate::experiments) fn happen(self, world: &World, flap: Duration) -> Result<()> {
-        let (first, alpha) = (&world.first, &world.pair.alpha);
-        let name = first.link.name();
+    pub(in crate::experiments) fn happen(self, victim: &impl Victim, flap: Duration) -> Result<()> {
+        let (name, address) = victim.senders_end();
         match self {
-            Self::SilentBoth => first.set(&["--cut"]),
+            Self::SilentBoth => victim.set_first(&["--cut"]),
             // What the stream takes; answers get through.
-            Self::SilentOneWay => first.set(&["--ab", "cut=yes"]),
-            Self::LinkDown => alpha.ip(&["link", "set", &name, "down"]).map(drop),
-            Self::AddressRemoved => {
-                let own = format!("{}/24", first.link.left_v4());
-                alpha.ip(&["addr", "del", &own, "dev", &name]).map(drop)
-            }
-            Self::Loss => first.set(&["--loss", "30%"]),
-            Self::Flap => come_and_go(world, flap),
-            Self::NatRebinding => world.nat.as_ref().context("there is no NAT")?.rebind(),
+            Self::SilentOneWay => victim.set_first(&["--ab", "cut=yes"]),
+            Self::LinkDown => victim.senders_ip(&["link", "set", &name, "down"]),
+            Self::AddressRemoved => victim.senders_ip(&["addr", "del", &address, "dev", &name]),
+            Self::Loss => victim.set_first(&["--loss", "30%"]),
+            Self::Flap => come_and_go(victim, flap),
+            Self::NatRebinding => victim.rebind(),
         }
     }
 }
 
 /// Away, there, away, there.
-fn come_and_go(world: &World, flap: Duration) -> Result<()> {
+fn come_and_go(victim: &impl Victim, flap: Duration) -> Result<()> {
     let mut at = now();
     for settings in ["--cut=yes", "--cut=no", "--cut=yes", "--cut=no"] {
         std::thread::sleep(at.saturating_duration_since(now()));
-        world.first.set(&[settings])?;
+        victim.set_first(&[settings])?;
         at += flap;
     }
     Ok(())

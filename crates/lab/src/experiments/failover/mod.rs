@@ -1,21 +1,22 @@
-//! `failover`: the longest silence that a receiving program sees when the path in use fails, by plain TCP, the kernel's MPTCP, and
-//! sctpify; and how long a new connection takes while the first path is silently dead.
+//! `failover`: the longest silence that a receiving program sees when the path in use fails, by plain TCP, the kernel's MPTCP, the
+//! kernel's SCTP, and sctpify; and how long a new connection takes while the first path is silently dead.
 //!
-//! A cell makes its world (`world`), starts a stream of counted bytes through it, lets something happen (`faults`), and asks
-//! both ends what they saw. Bytes that did not arrive, bytes that are wrong and errors that programs saw are measures, not
+//! A cell makes its world (`world`, or `kernel` with guests), starts a stream of counted bytes through it, lets something happen
+//! (`faults`), and asks both ends what they saw (`stage`). Bytes that did not arrive, bytes that are wrong and errors that programs saw are measures, not
 //! failures to measure.
 
 pub(super) mod faults;
+mod kernel;
+pub(super) mod stage;
 pub(super) mod world;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};
 use faults::{FAULTS, Fault};
 use serde::Deserialize;
+use stage::Stage;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use testbed::Process;
-use testbed::process::now;
 use world::{Plan, Way, World};
 
 /// How long setting a world up takes, and clearing it away, in seconds.
@@ -24,8 +25,6 @@ const AROUND_S: f64 = 1.0;
 const FLAPS_WATCHED: f64 = 3.0;
 /// How long a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How much longer than it should a program may run before that is an error.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The panel of new connections.
 const BIRTH: &str = "new connection";
 /// How late packets left the emulated links, 99 % of them, by the worst direction: cells that disturb each other show here.
@@ -38,7 +37,10 @@ const ACQUAINTANCE: Duration = Duration::from_secs(1);
 /// The series whose hosts have never heard of each other.
 const STRANGERS: &str = "sctpify, first contact";
 
-/// The series: name, way, whether there is a second link, and the daemons' configuration.
+/// The series of the kernel's SCTP, which two guests have.
+const KERNEL: &str = "kernel SCTP";
+
+/// The other series: name, way, whether there is a second link, and the daemons' configuration.
 const SERIES: [(&str, Way, bool, &str); 6] = [
     ("tcp", Way::Tcp, true, ""),
     ("mptcp", Way::Mptcp, true, ""),
@@ -49,10 +51,28 @@ const SERIES: [(&str, Way, bool, &str); 6] = [
 ];
 
 /// What is sent: writes of so many bytes, so many microseconds apart.
-const LOADS: [(&str, usize, u64); 2] = [("bulk", 1200, 500), ("interactive", 64, 100_000)];
+#[derive(Clone, Copy, Debug)]
+pub(in crate::experiments) struct Load {
+    size: usize,
+    pause_us: u64,
+}
+
+/// The loads by their names.
+const LOADS: [(&str, Load); 2] =
+    [("bulk", Load { size: 1200, pause_us: 500 }), ("interactive", Load { size: 64, pause_us: 100_000 })];
+
+/// How a stream is watched, in seconds: how long it lasts, when the failure comes, how long what is late is waited for, and how
+/// long a link that flaps is away.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    stream_s: f64,
+    fault_s: f64,
+    drain_s: f64,
+    flap_s: f64,
+}
 
 /// Its parameters.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Failover {
     rtt_ms: Vec<u16>,
@@ -72,6 +92,9 @@ pub(super) struct Failover {
     repetitions: u32,
     /// Where that is not enough.
     often: Vec<Often>,
+    /// The guests of the kernel's series, booted when needed.
+    #[serde(skip)]
+    guests: kernel::Pool,
 }
 
 /// Points that are measured more often than others.
@@ -107,6 +130,11 @@ impl Failover {
         FAULTS.iter().find(|(it, _)| it == name).map(|(_, fault)| *fault).context("no such failure")
     }
 
+    /// Whether there is such a thing as this failure of that series: the kernel's SCTP has no two paths with a NAT on one (`kernel`).
+    fn is_measured(&self, series: &str, x: usize) -> bool {
+        series != KERNEL || self.faults.get(x).is_none_or(|name| name != "nat-rebinding")
+    }
+
     /// How long the stream of a failure lasts.
     fn stream_s(&self, fault: Fault) -> f64 {
         self.fault_s + if fault == Fault::Flap { FLAPS_WATCHED * self.flap_s } else { self.after_s }
@@ -116,24 +144,22 @@ impl Failover {
         let [load, rtt] = cell.point.panel.split(", ").collect::<Vec<_>>()[..] else {
             bail!("no such panel")
         };
-        let (_, size, pause_us) = *LOADS.iter().find(|(name, ..)| *name == load).context("no such load")?;
-        let rtt_ms = rtt.trim_end_matches(" ms").parse().context("no round trip")?;
+        let (_, load) = *LOADS.iter().find(|(name, _)| *name == load).context("no such load")?;
+        let rtt_ms: u16 = rtt.trim_end_matches(" ms").parse().context("no round trip")?;
         let fault = self.fault(cell.point.x)?;
-        let stream_s = self.stream_s(fault);
+        let Self { fault_s, drain_s, flap_s, .. } = *self;
+        let watch = Watch { stream_s: self.stream_s(fault), fault_s, drain_s, flap_s };
+        if cell.point.series == KERNEL {
+            let one_way = Duration::from_millis(u64::from(rtt_ms)) / 2;
+            let world = self.guests.world(&place.tools, one_way, cell.seed)?;
+            let measures = stage::watch(&world, fault, load, watch)?;
+            world.end()?;
+            return Ok(measures);
+        }
         let world = World::new(&place.tools, &plan(cell, rtt_ms, fault == Fault::NatRebinding)?)?;
-        let receiver = receive(&world, stream_s + self.drain_s)?;
-        let start = now();
-        let sender = send(&world, stream_s, size, pause_us)?;
-        std::thread::sleep(Duration::from_secs_f64(self.fault_s).saturating_sub(start.elapsed()));
-        world.ensure_second()?;
-        fault.happen(&world, Duration::from_secs_f64(self.flap_s))?;
-        let limit = Duration::from_secs_f64(stream_s + self.drain_s) + PATIENCE;
-        let sent = words_of(&sender.finish(limit)?.good()?.stdout);
-        let received = words_of(&receiver.finish(limit)?.good()?.stdout);
-        world.ensure_rode(1)?;
-        let link_late_ms = world.link_late_ms()?;
+        let measures = stage::watch(&world, fault, load, watch)?;
         world.end();
-        measures(&sent, &received, link_late_ms)
+        Ok(measures)
     }
 
     /// A connection begins while the first link is silent.
@@ -168,7 +194,8 @@ impl Experiment for Failover {
             let one = |series: &String, load: &String| {
                 self.planned(rtt_ms, series, Point::new(&panel(load, rtt_ms), series, x as f64))
             };
-            points.extend(self.series.iter().flat_map(|it| self.loads.iter().map(|load| one(it, load))));
+            let measured = self.series.iter().filter(|it| self.is_measured(it, x));
+            points.extend(measured.flat_map(|it| self.loads.iter().map(|load| one(it, load))));
         }
         if let (Some(rtt_ms), Some(load)) = (self.rtt_ms.first(), self.loads.first()) {
             let panel = panel(load, *rtt_ms);
@@ -186,20 +213,6 @@ impl Experiment for Failover {
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         if cell.point.panel == BIRTH { Self::birth(place, cell) } else { self.stream(place, cell) }
     }
-}
-
-/// Starts the receiver, which ends so many seconds after the first byte at the latest.
-fn receive(world: &World, limit_s: f64) -> Result<Process> {
-    let (port, limit) = (world.port().to_string(), limit_s.to_string());
-    let words = ["receive", &port, &limit];
-    world.pair.serve(&world.flow, &[&words[..], world.word().as_slice()].concat())
-}
-
-fn send(world: &World, stream_s: f64, size: usize, pause_us: u64) -> Result<Process> {
-    let mut command = world.pair.alpha.command(&world.flow);
-    command.args(["send", &format!("{}:{}", world.server(), world.port()), &stream_s.to_string()]);
-    command.args([size.to_string(), pause_us.to_string()]).args(world.word());
-    world.pair.alpha.spawn("sender", command)
 }
 
 /// A connection, and a byte there and back.
@@ -283,6 +296,14 @@ mod tests {
             assert!(times("tcp", panel).iter().all(|times| *times < 30));
         }
         assert!(times("sctpify", "bulk, 100 ms").iter().all(|times| *times < 30));
+    }
+
+    #[test]
+    fn the_kernels_sctp_has_each_row_but_the_nats() {
+        let points = full().points();
+        let rows = |series| points.iter().filter(|it| it.point.series == series).collect::<Vec<_>>();
+        assert_eq!(rows(KERNEL).len(), 3 * 2 * 6);
+        assert!(rows(KERNEL).iter().all(|it| it.point.panel != BIRTH && it.point.x != 6.0));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Two hosts on two links, or with a NAT on the first, and one kind of transport between them.
 
+use super::Load;
+use super::stage::{Stage, Victim};
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
-use testbed::{DelayedLink, Host, Lab, Link, Offloads};
+use testbed::{DelayedLink, Host, Lab, Link, Offloads, Process};
 
 /// What carries the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,8 +68,8 @@ add rule ip nat post oifname path1 masquerade"
 const PORTS_BEFORE: &str = "20000-29999";
 const PORTS_AFTER: &str = "40000-49999";
 /// What each link can carry, and how many packets wait for that.
-const RATE: &str = "100mbit";
-const QUEUE: &str = "1000";
+pub(super) const RATE: &str = "100mbit";
+pub(super) const QUEUE: &str = "1000";
 /// conntrack -F, as conntrack(8) does it.
 const FORGET: &str = "
 import socket, struct
@@ -152,16 +155,6 @@ impl World {
         (self.way == Way::Mptcp).then_some("mptcp")
     }
 
-    /// Fails unless the connection can be carried by the second link, too.
-    pub(in crate::experiments) fn ensure_second(&self) -> Result<()> {
-        ensure!(
-            self.second.is_none() || self.way == Way::Tcp || self.has_second()?,
-            "{:?}: one path",
-            self.way
-        );
-        Ok(())
-    }
-
     fn has_second(&self) -> Result<bool> {
         let second = self.second.as_ref().context("there is no second link")?;
         let (here, there) = (second.link.left_v4().to_string(), second.link.right_v4().to_string());
@@ -173,34 +166,77 @@ impl World {
         })
     }
 
-    /// Whether connections rode what they should.
-    pub(in crate::experiments) fn ensure_rode(&self, connections: u64) -> Result<()> {
-        let Some(daemons) = &self.daemons else { return Ok(()) };
-        let rode = daemons.connects_sctp()?;
-        ensure!(rode == connections, "{rode} of {connections} rode SCTP: {}", daemons.recent_fallbacks()?);
-        Ok(())
-    }
-
-    /// How late packets left the emulated links, in milliseconds: 99 % of them, in the worst direction.
-    pub(in crate::experiments) fn link_late_ms(&self) -> Result<f64> {
-        let mut worst_us = 0;
-        for link in std::iter::once(&self.first).chain(&self.second) {
-            let shown = link.show()?;
-            for direction in shown["directions"].as_array().context("a link without directions")? {
-                let late =
-                    direction["late"]["p99_us"].as_u64().context("a link that does not tell how late")?;
-                worst_us = late.max(worst_us);
-            }
-        }
-        Ok(worst_us as f64 / 1e3)
-    }
-
     /// Ends the daemons politely.
     pub(in crate::experiments) fn end(self) {
         if let Some(daemons) = self.daemons {
             daemons.stop();
         }
     }
+}
+
+impl Victim for World {
+    fn set_first(&self, settings: &[&str]) -> Result<()> {
+        self.first.set(settings)
+    }
+
+    fn senders_ip(&self, words: &[&str]) -> Result<()> {
+        self.pair.alpha.ip(words).map(drop)
+    }
+
+    fn senders_end(&self) -> (String, String) {
+        (self.first.link.name(), format!("{}/24", self.first.link.left_v4()))
+    }
+
+    fn rebind(&self) -> Result<()> {
+        self.nat.as_ref().context("there is no NAT")?.rebind()
+    }
+}
+
+impl Stage for World {
+    fn receive(&self, limit_s: f64) -> Result<Process> {
+        let (port, limit) = (self.port().to_string(), limit_s.to_string());
+        let words = ["receive", &port, &limit];
+        self.pair.serve(&self.flow, &[&words[..], self.word().as_slice()].concat())
+    }
+
+    fn send(&self, stream_s: f64, load: Load) -> Result<Process> {
+        let mut command = self.pair.alpha.command(&self.flow);
+        command.args(["send", &format!("{}:{}", self.server(), self.port()), &stream_s.to_string()]);
+        command.args([load.size.to_string(), load.pause_us.to_string()]).args(self.word());
+        self.pair.alpha.spawn("sender", command)
+    }
+
+    fn ensure_second(&self) -> Result<()> {
+        ensure!(
+            self.second.is_none() || self.way == Way::Tcp || self.has_second()?,
+            "{:?}: one path",
+            self.way
+        );
+        Ok(())
+    }
+
+    fn ensure_rode(&self) -> Result<()> {
+        let Some(daemons) = &self.daemons else { return Ok(()) };
+        let rode = daemons.connects_sctp()?;
+        ensure!(rode == 1, "{rode} of 1 rode SCTP: {}", daemons.recent_fallbacks()?);
+        Ok(())
+    }
+
+    fn link_late_ms(&self) -> Result<f64> {
+        worst_late_ms(std::iter::once(&self.first).chain(&self.second).map(DelayedLink::show))
+    }
+}
+
+/// How late packets left links, of what `linkemu show` tells of each, in milliseconds: 99 % of them, in the worst direction.
+pub(super) fn worst_late_ms(links: impl Iterator<Item = Result<Value>>) -> Result<f64> {
+    let mut worst_us = 0;
+    for shown in links {
+        for direction in shown?["directions"].as_array().context("a link without directions")? {
+            let late = direction["late"]["p99_us"].as_u64().context("a link that does not tell how late")?;
+            worst_us = late.max(worst_us);
+        }
+    }
+    Ok(worst_us as f64 / 1e3)
 }
 
 /// Has both ends of a link learn each other's address on the wire: hosts that are a round trip apart are no neighbours, and would
