@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAMS: [&str; 4] = ["sctpifyd", "sctpify", "shimrules", "linkemu"];
+/// The same, with a manual page but no completions, for those who run SIP.
+const SIP_PROGRAMS: [&str; 2] = ["sctpify-sip", "sctpify-ua"];
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Each shell with the directory and the form of the name of its completions.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
@@ -53,7 +55,9 @@ fn target_dir() -> PathBuf {
 /// Builds the programs; where they are.
 fn build(is_static: bool) -> Result<PathBuf> {
     let mut words = vec!["build", "--release", "--quiet"];
-    ["sctpifyd", "cli", "linkemu"].iter().for_each(|package| words.extend(["--package", package]));
+    ["sctpifyd", "cli", "linkemu", "sipproxy"]
+        .iter()
+        .for_each(|package| words.extend(["--package", package]));
     let mut dir = target_dir();
     if is_static {
         words.extend(["--target", MUSL]);
@@ -70,17 +74,19 @@ fn is_static(program: &Path) -> Result<bool> {
 }
 
 fn fill(tree: &Path, bins: &Path) -> Result<()> {
-    for name in PROGRAMS {
+    for name in PROGRAMS.into_iter().chain(SIP_PROGRAMS) {
         let to = tree.join("usr/sbin").join(name);
         copy(&bins.join(name), &to, 0o755)?;
         ensure!(succeeds(Command::new("strip").arg("--strip-unneeded").arg(&to))?, "strip failed");
     }
     let packaging = root().join("packaging");
-    copy(&packaging.join("sctpifyd.service"), &tree.join("usr/lib/systemd/system/sctpifyd.service"), 0o644)?;
+    for unit in ["sctpifyd.service", "sctpify-sip.service"] {
+        copy(&packaging.join(unit), &tree.join("usr/lib/systemd/system").join(unit), 0o644)?;
+    }
     copy(&packaging.join("lintian-overrides"), &tree.join("usr/share/lintian/overrides/sctpify"), 0o644)?;
     documents(&tree.join("usr/share/doc/sctpify"))?;
     let sctpify = bins.join("sctpify");
-    manual_pages(tree, &sctpify)?;
+    manual_pages(tree, &sctpify, &bins.join("sctpify-sip"))?;
     completions(tree, &sctpify)
 }
 
@@ -128,9 +134,10 @@ fn compress(file: &Path) -> Result<()> {
 }
 
 /// `sctpify` as sctpify(8) shows it; ordinary users have /usr/sbin not in their path, so it is linked for them.
-fn manual_pages(tree: &Path, sctpify: &Path) -> Result<()> {
+fn manual_pages(tree: &Path, sctpify: &Path, sip: &Path) -> Result<()> {
     let pages = tree.join("pages");
     ensure!(succeeds(Command::new(sctpify).arg("man").arg(&pages))?, "no manual pages");
+    ensure!(succeeds(Command::new(sip).arg("--man").arg(&pages))?, "no manual pages of the SIP programs");
     for page in fs::read_dir(&pages)? {
         let page = page?;
         let name = page.file_name().to_string_lossy().into_owned();
@@ -176,7 +183,7 @@ fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool
 fn libraries(tree: &Path) -> Result<String> {
     let work = tree.with_file_name("shlibdeps");
     write(&work.join("debian/control"), "Source: sctpify\n\nPackage: sctpify\nArchitecture: any\n", 0o644)?;
-    let programs = PROGRAMS.map(|name| tree.join("usr/sbin").join(name));
+    let programs = PROGRAMS.into_iter().chain(SIP_PROGRAMS).map(|name| tree.join("usr/sbin").join(name));
     let mut ask = Command::new("dpkg-shlibdeps");
     ask.args(["--warnings=0", "-O"]).args(programs).current_dir(&work);
     let told = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;

@@ -1,6 +1,6 @@
 //! The Debian package that `./x deb` makes, unpacked and looked at by the tools that will meet it.
 //!
-//! Needs `sctpifyd`, `sctpify`, `shimrules` and `linkemu` built beside this test (`./x test` does) or in SCTPIFY_BIN_DIR, and the
+//! Needs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-sip` and `sctpify-ua` built beside this test (`./x test` does) or in SCTPIFY_BIN_DIR, and the
 //! packages that scripts/packages.txt names.
 
 use std::fs;
@@ -50,13 +50,23 @@ fn good(command: &mut Command) -> String {
 fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_fault() {
     let package = &*PACKAGE;
     let mode = |path: &str| fs::metadata(package.path(path)).map(|meta| meta.permissions().mode() & 0o777);
-    for program in
-        ["usr/sbin/sctpifyd", "usr/sbin/sctpify", "usr/sbin/shimrules", "usr/sbin/linkemu", "usr/bin/sctpify"]
-    {
+    for program in [
+        "usr/sbin/sctpifyd",
+        "usr/sbin/sctpify",
+        "usr/sbin/shimrules",
+        "usr/sbin/linkemu",
+        "usr/bin/sctpify",
+        "usr/sbin/sctpify-sip",
+        "usr/sbin/sctpify-ua",
+    ] {
         assert_eq!(mode(program).ok(), Some(0o755), "{program}");
     }
     for file in [
         "usr/lib/systemd/system/sctpifyd.service",
+        "usr/lib/systemd/system/sctpify-sip.service",
+        "usr/share/man/man8/sctpify-sip.8.gz",
+        "usr/share/man/man8/sctpify-sip-trace.8.gz",
+        "usr/share/man/man8/sctpify-ua.8.gz",
         "usr/share/man/man8/sctpifyd.8.gz",
         "usr/share/man/man8/shimrules.8.gz",
         "usr/share/man/man8/linkemu-add.8.gz",
@@ -95,20 +105,26 @@ fn completions_load_in_bash_zsh_and_fish() {
 
 #[test]
 #[ignore = "needs the programs built, and Debian's tools"]
-fn systemd_takes_the_unit_and_finds_its_exposure_low() {
-    const EXPOSURE_TENTHS_MAX: &str = "39";
+fn systemd_takes_the_units_and_finds_their_exposure_low() {
+    let said = judged("sctpifyd.service", "39");
+    assert!(said.contains("ExecStop=/usr/sbin/sctpify down --drain"), "{said}");
+    judged("sctpify-sip.service", "25");
+}
+
+/// The text of a unit in which systemd finds no fault, and no more exposure than this, in tenths.
+fn judged(name: &str, exposure_tenths_max: &str) -> String {
     let package = &*PACKAGE;
-    let text = fs::read_to_string(package.path("usr/lib/systemd/system/sctpifyd.service")).unwrap();
-    assert!(text.contains("ExecStop=/usr/sbin/sctpify down --drain"), "{text}");
+    let text = fs::read_to_string(package.path("usr/lib/systemd/system").join(name)).unwrap();
     // Its programs are not installed here.
-    let unit = package.tree.with_file_name("sctpifyd.service");
+    let unit = package.tree.with_file_name(name);
     fs::write(&unit, text.replace("/usr/sbin", &package.path("usr/sbin").display().to_string())).unwrap();
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&unit);
     let told = verify.output().unwrap();
     assert!(told.status.success() && told.stderr.is_empty(), "{told:?}");
-    let limit = format!("--threshold={EXPOSURE_TENTHS_MAX}");
+    let limit = format!("--threshold={exposure_tenths_max}");
     good(
         Command::new("systemd-analyze").args(["security", "--no-pager", "--offline=true", &limit]).arg(&unit),
     );
+    text
 }

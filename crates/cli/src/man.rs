@@ -6,9 +6,8 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
-use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use control::{DEFAULT_CONFIG, DaemonArgs};
+use control::{DEFAULT_CONFIG, DaemonArgs, write_command_pages};
 use linkemu::Linkemu;
 use rules::{SETTINGS, Setting};
 
@@ -47,15 +46,6 @@ pub fn write_man_pages(dir: &Path) -> io::Result<()> {
     let mut page = Vec::new();
     settings_page().to_writer(&mut page)?;
     fs::write(dir.join("sctpify.toml.5"), page)
-}
-
-fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
-    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
-    let mut page = Vec::new();
-    Man::new(command.clone()).section("8").manual("sctpify").render(&mut page)?;
-    fs::write(dir.join(format!("{name}.8")), page)?;
-    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
-    shown.into_iter().try_for_each(|c| write_command_pages(dir, c))
 }
 
 /// sctpify.toml(5), from the table of settings.

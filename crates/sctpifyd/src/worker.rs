@@ -18,7 +18,7 @@ use crate::confinement::{self, Confinement};
 use crate::control_server::ControlServer;
 use crate::learned_store::LearnedStore;
 use crate::outside::{Names, Outside};
-use crate::page::Page;
+use crate::page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
 use crate::shared_store::SharedStore;
@@ -51,14 +51,15 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
-    let page = Page::bind(rules.settings().page_port, server.desk())?;
+    let page = page::bind(rules.settings().page_port)?;
+    let desk = server.desk();
     let (keeper, url) = (learned.clone(), rules.settings().learned_store);
     let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
     let names = Names::of_host();
     shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
     spawn("control", move || server.run())?;
     if let Some(page) = page {
-        spawn("page", move || page.run())?;
+        spawn("page", move || page::run(page, desk))?;
     }
     spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();

@@ -4,6 +4,7 @@
 //! [`LocationLimits::contacts`] bindings, and there are no more than [`LocationLimits::users`] users.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use base::Time;
 
@@ -69,6 +70,8 @@ pub struct Location {
     limits: LocationLimits,
     users: BTreeMap<String, Vec<Binding>>,
     contacts: usize,
+    /// How many bindings were made from an address.
+    sources: BTreeMap<IpAddr, usize>,
 }
 
 /// Why there is no room for a binding.
@@ -81,7 +84,7 @@ pub(crate) enum Full {
 impl Location {
     /// Without any.
     pub fn new(limits: LocationLimits) -> Location {
-        Location { limits, users: BTreeMap::new(), contacts: 0 }
+        Location { limits, users: BTreeMap::new(), contacts: 0, sources: BTreeMap::new() }
     }
 
     /// Other bounds, for bindings to come.
@@ -102,6 +105,11 @@ impl Location {
     /// Bindings, the same way.
     pub fn contacts(&self) -> usize {
         self.contacts
+    }
+
+    /// Whether a binding was made from this address.
+    pub(crate) fn is_registered_from(&self, address: IpAddr) -> bool {
+        self.sources.contains_key(&address)
     }
 
     /// All users with their bindings, in the users' order.
@@ -125,8 +133,12 @@ impl Location {
         match change {
             Change::Put { user, binding } => {
                 let bindings = self.users.entry(user.clone()).or_default();
+                *self.sources.entry(binding.flow.address.ip()).or_default() += 1;
                 match bindings.iter_mut().find(|known| known.is_same(binding)) {
-                    Some(known) => *known = binding.clone(),
+                    Some(known) => {
+                        let old = std::mem::replace(known, binding.clone());
+                        forget_source(&mut self.sources, &old);
+                    }
                     None => {
                         bindings.push(binding.clone());
                         self.contacts += 1;
@@ -136,7 +148,14 @@ impl Location {
             Change::Remove { user, uri } => {
                 let Some(bindings) = self.users.get_mut(user) else { return };
                 let before = bindings.len();
-                bindings.retain(|binding| binding.uri != *uri);
+                let sources = &mut self.sources;
+                bindings.retain(|binding| {
+                    let stays = binding.uri != *uri;
+                    if !stays {
+                        forget_source(sources, binding);
+                    }
+                    stays
+                });
                 self.contacts -= before - bindings.len();
                 if bindings.is_empty() {
                     self.users.remove(user);
@@ -160,6 +179,16 @@ impl Location {
         let users: Vec<_> =
             self.iter().filter(|(_, bindings)| is_old(bindings)).map(|(user, _)| user.to_owned()).collect();
         users.iter().flat_map(|user| self.expire(user, now)).collect()
+    }
+}
+
+fn forget_source(sources: &mut BTreeMap<IpAddr, usize>, binding: &Binding) {
+    let address = binding.flow.address.ip();
+    if let Some(count) = sources.get_mut(&address) {
+        *count -= 1;
+        if *count == 0 {
+            sources.remove(&address);
+        }
     }
 }
 

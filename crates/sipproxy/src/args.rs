@@ -32,9 +32,9 @@ pub struct SipArgs {
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_SIP_LOG", default_value = "info")]
     pub log: String,
 
-    /// Print the manual page
-    #[arg(long, hide = true)]
-    pub man: bool,
+    /// Write the manual pages of this program, its commands and sctpify-ua to a directory
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub man: Option<PathBuf>,
 
     /// Ask a running proxy instead
     #[command(subcommand)]
@@ -48,6 +48,46 @@ pub enum Command {
     Status(Ask),
     /// Show who is registered where
     Contacts(Ask),
+    /// Show calls and subscriptions
+    Dialogs(Ask),
+    /// Show messages as they pass, until interrupted
+    ///
+    /// Only root and the proxy's own user may. Text has no Authorization values; a pcapng file, for Wireshark, has
+    /// all, and shows each message as a UDP datagram, whatever carried it.
+    Trace(Trace),
+}
+
+/// Which messages to show, and how.
+#[derive(Args, Clone, Debug)]
+pub struct Trace {
+    /// Control socket; `control` in the configuration says where the proxy makes it
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SCTPIFY_SIP_CONTROL",
+        default_value = "/run/sctpify-sip/control.sock"
+    )]
+    pub control: PathBuf,
+
+    /// Only requests of this method, and their responses
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+
+    /// Only what is from or to this user
+    #[arg(long, value_name = "USER[@DOMAIN]")]
+    pub user: Option<String>,
+
+    /// Only what has this Call-ID
+    #[arg(long, value_name = "ID")]
+    pub call_id: Option<String>,
+
+    /// Only what comes from or goes to this network
+    #[arg(long, value_name = "ADDRESS[/BITS]")]
+    pub peer: Option<String>,
+
+    /// Write a pcapng file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub pcapng: Option<PathBuf>,
 }
 
 /// How to ask.

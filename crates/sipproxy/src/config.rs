@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) store: Option<PathBuf>,
     /// The control socket; `None`: nobody can ask.
     pub(crate) control: Option<PathBuf>,
+    /// The port of 127.0.0.1 for metrics; 0: none.
+    pub(crate) page_port: u16,
     /// Connections of one transport at most.
     pub(crate) connections: usize,
     /// Of SCTP.
@@ -116,6 +118,7 @@ impl Config {
             ("listen", self.proxy.listeners != new.proxy.listeners),
             ("store", self.store != new.store),
             ("control", self.control != new.control),
+            ("page_port", self.page_port != new.page_port),
             ("dialog_key", key(self) != key(new)),
             ("limits.message_bytes and limits.headers", messages(self) != messages(new)),
             ("limits.connections", self.connections != new.connections),

@@ -64,6 +64,14 @@ pub enum SipError {
         /// What the kernel or the other side says.
         source: io::Error,
     },
+    /// The port of the metrics.
+    #[error("port {port} of 127.0.0.1: {source}; `page_port` in the configuration says which")]
+    Page {
+        /// Which.
+        port: u16,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// What the command line of the user agent says cannot be.
     #[error("{0}")]
     Usage(String),

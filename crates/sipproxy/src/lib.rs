@@ -11,26 +11,30 @@ mod clock;
 mod config;
 mod control_socket;
 mod error;
+mod page;
 mod report;
 mod server;
 mod store;
+mod trace;
 mod transport;
 mod ua;
+mod words;
 
-pub use args::{Ask, Command, SipArgs};
+pub use args::{Ask, Command, SipArgs, Trace};
 pub use error::SipError;
 pub use ua::{UaArgs, run as run_ua};
 
 use clap::CommandFactory;
+
+use words::{Question, Wanted};
 
 /// Does what the command line says; returns when the proxy was told to stop.
 ///
 /// # Errors
 /// When the configuration is wrong, or an address or the store cannot be opened.
 pub fn run(args: &SipArgs) -> Result<(), SipError> {
-    if args.man {
-        let page = clap_mangen::Man::new(SipArgs::command()).section("8").manual("sctpify");
-        return page.render(&mut std::io::stdout()).map_err(SipError::system("write the manual page"));
+    if let Some(dir) = &args.man {
+        return write_man_pages(dir).map_err(SipError::system("write the manual pages"));
     }
     if let Some(command) = &args.command {
         return show(command);
@@ -45,13 +49,24 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
     server::Server::open(config, &args.config)?.run()
 }
 
+fn write_man_pages(dir: &std::path::Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    for mut program in [SipArgs::command(), UaArgs::command()] {
+        program.build();
+        control::write_command_pages(dir, &program)?;
+    }
+    Ok(())
+}
+
 /// Asks a running proxy and prints what it answers.
 fn show(command: &Command) -> Result<(), SipError> {
     let (question, how) = match command {
-        Command::Status(how) => (control_socket::Question::Status, how),
-        Command::Contacts(how) => (control_socket::Question::Contacts, how),
+        Command::Status(how) => (Question::Status, how),
+        Command::Contacts(how) => (Question::Contacts, how),
+        Command::Dialogs(how) => (Question::Dialogs, how),
+        Command::Trace(how) => return follow(how),
     };
-    let answer = control_socket::ask(&how.control, question)?;
+    let (answer, _) = control_socket::ask(&how.control, &question)?;
     let text = if how.json {
         let line = serde_json::to_string(&answer).map_err(std::io::Error::other);
         line.map_err(SipError::system("write JSON"))? + "\n"
@@ -59,4 +74,20 @@ fn show(command: &Command) -> Result<(), SipError> {
         answer.to_text()
     };
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).map_err(SipError::system("print"))
+}
+
+/// Copies messages from a running proxy to where they are wanted, until it stops or this program is interrupted.
+fn follow(how: &Trace) -> Result<(), SipError> {
+    let Trace { control, method, user, call_id, peer, pcapng } = how.clone();
+    let wanted = Wanted { pcapng: pcapng.is_some(), method, user, call_id, peer };
+    let (_, mut from) = control_socket::ask(&control, &Question::Trace(wanted))?;
+    // Nothing may pass for long.
+    from.get_ref().set_read_timeout(None).map_err(SipError::system("wait for messages"))?;
+    let mut to: Box<dyn std::io::Write> = match pcapng.filter(|path| path.as_os_str() != "-") {
+        Some(path) => {
+            Box::new(std::fs::File::create(path).map_err(SipError::system("make the pcapng file"))?)
+        }
+        None => Box::new(std::io::stdout()),
+    };
+    std::io::copy(&mut from, &mut to).map(drop).map_err(SipError::system("write messages"))
 }

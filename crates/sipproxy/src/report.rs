@@ -1,20 +1,30 @@
-//! What goes on, in the control socket's words.
+//! What goes on, in the control socket's words and as metrics. Begin with [`answer`].
 
 use base::Time;
+use control::MetricsText;
+use sip::Hop;
 use sip::proxy::Proxy;
 
 use crate::config::Config;
-use crate::control_socket::{Answer, CONTACTS_MAX, Contact, Question, Status};
+use crate::words::{Answer, Contact, Dialog, LISTED_MAX, Question, Status};
 
-/// Answers a question.
-pub(crate) fn answer(question: Question, now: Time, proxy: &Proxy, config: &Config) -> Answer {
+/// Answers a question that only looks; `connections` are those of each listener.
+pub(crate) fn answer(
+    question: &Question,
+    now: Time,
+    proxy: &Proxy,
+    config: &Config,
+    connections: Vec<usize>,
+) -> Answer {
     match question {
-        Question::Status => Answer::Status(status(now, proxy, config)),
+        Question::Status => Answer::Status(status(now, proxy, config, connections)),
         Question::Contacts => contacts(now, proxy),
+        Question::Dialogs => dialogs(now, proxy),
+        Question::Trace(_) => Answer::Refused { reason: "a trace is no list".to_owned() },
     }
 }
 
-fn status(now: Time, proxy: &Proxy, config: &Config) -> Status {
+fn status(now: Time, proxy: &Proxy, config: &Config, connections: Vec<usize>) -> Status {
     let (counters, transactions) = (proxy.counters(), proxy.transactions());
     let listeners = config.proxy.listeners.iter();
     Status {
@@ -31,13 +41,19 @@ fn status(now: Time, proxy: &Proxy, config: &Config) -> Status {
         registrations: counters.registrations,
         calls: counters.calls,
         timeouts: counters.timeouts,
+        denied: counters.denied,
+        limited: counters.limited,
+        invites: counters.invites,
+        responses: counters.responses,
+        dialogs: proxy.dialog_count(),
+        connections,
     }
 }
 
 fn contacts(now: Time, proxy: &Proxy) -> Answer {
     let all = proxy.location().iter().flat_map(|(user, bindings)| bindings.iter().map(move |b| (user, b)));
     let mut live = all.filter(|(_, binding)| binding.expires > now);
-    let listed = live.by_ref().take(CONTACTS_MAX).map(|(user, binding)| Contact {
+    let listed = live.by_ref().take(LISTED_MAX).map(|(user, binding)| Contact {
         user: user.to_owned(),
         uri: String::from_utf8_lossy(&binding.uri).into_owned(),
         expires_s: binding.expires.since(now).as_secs(),
@@ -46,4 +62,59 @@ fn contacts(now: Time, proxy: &Proxy) -> Answer {
     });
     let contacts = listed.collect();
     Answer::Contacts { contacts, left_out: live.count() }
+}
+
+fn dialogs(now: Time, proxy: &Proxy) -> Answer {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let side = |hop: &Hop| format!("{} {}", hop.transport.as_lower_str(), hop.address);
+    let listed = proxy.dialogs().take(LISTED_MAX).map(|dialog| Dialog {
+        kind: if dialog.is_call { "call" } else { "subscription" }.to_owned(),
+        state: if dialog.answered.is_some() { "confirmed" } else { "early" }.to_owned(),
+        age_s: now.since(dialog.answered.unwrap_or(dialog.began)).as_secs(),
+        from: text(&dialog.from),
+        to: text(&dialog.to),
+        call_id: text(&dialog.call_id),
+        caller: side(&dialog.caller),
+        callees: dialog.callees.iter().map(side).collect(),
+    });
+    let dialogs: Vec<_> = listed.collect();
+    let left_out = proxy.dialog_count() - dialogs.len();
+    Answer::Dialogs { dialogs, left_out }
+}
+
+/// The numbers for Prometheus.
+pub(crate) fn metrics(status: &Status) -> MetricsText {
+    let mut out = MetricsText::default();
+    out.one("sctpify_sip_up_seconds", "gauge", "Time since the proxy started.", status.uptime_s);
+    out.one("sctpify_sip_users", "gauge", "Users with contacts.", status.users);
+    out.one("sctpify_sip_contacts", "gauge", "Contacts of users.", status.contacts);
+    out.one("sctpify_sip_dialogs", "gauge", "Calls and subscriptions that are known.", status.dialogs);
+    out.head("sctpify_sip_transactions", "gauge", "Transactions, those that only wait to be over included.");
+    for (side, value) in [("server", status.server_transactions), ("client", status.client_transactions)] {
+        out.series("sctpify_sip_transactions", &[("side", &side)], value);
+    }
+    out.head("sctpify_sip_connections", "gauge", "Connections and associations of each listener.");
+    for (listener, connections) in status.listeners.iter().zip(&status.connections) {
+        out.series("sctpify_sip_connections", &[("listener", listener)], connections);
+    }
+    out.head("sctpify_sip_responses_total", "counter", "Responses to new requests, by class.");
+    for (class, count) in status.responses.iter().enumerate() {
+        let class = format!("{}xx", class + 1);
+        out.series("sctpify_sip_responses_total", &[("class", &class)], count);
+    }
+    for (name, help, value) in [
+        ("requests", "Requests that were well-formed and new.", status.requests),
+        ("invites", "INVITEs that were new and in no dialog.", status.invites),
+        ("calls", "INVITEs answered with 2xx.", status.calls),
+        ("registrations", "REGISTERs answered with 200.", status.registrations),
+        ("retransmissions", "Messages that came again.", status.retransmissions),
+        ("dropped", "What was no message, or belonged to nothing.", status.dropped),
+        ("overloads", "Requests refused for want of room.", status.overloads),
+        ("denied", "Requests refused because of where they came from.", status.denied),
+        ("limited", "Requests beyond their source's rate.", status.limited),
+        ("timeouts", "Client transactions without an answer.", status.timeouts),
+    ] {
+        out.one(&format!("sctpify_sip_{name}_total"), "counter", help, value);
+    }
+    out
 }

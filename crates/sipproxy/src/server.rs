@@ -3,20 +3,26 @@
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use base::Time;
+use bytes::Bytes;
+use control::Page;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sip::Hop;
 use sip::proxy::{Listener, Output, Proxy};
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control_socket::{ControlSocket, QUESTIONS};
+use crate::control_socket::{Asked, ControlSocket, Desk, QUESTIONS};
 use crate::error::SipError;
+use crate::page;
 use crate::report;
 use crate::store::Store;
+use crate::trace::{Direction, Taps};
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
 /// The token of the signals: no plug-in's.
@@ -36,7 +42,8 @@ pub(crate) struct Server {
     /// Readable from the first signal on.
     _signals: UnixStream,
     hangups: UnixStream,
-    control: Option<ControlSocket>,
+    questions: Receiver<Asked>,
+    taps: Taps,
     /// What the file said, and where it is.
     config: Config,
     path: PathBuf,
@@ -58,7 +65,10 @@ impl Server {
         let poll = Poll::new().map_err(SipError::system("make a poll"))?;
         let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
         let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS).map_err(SipError::system("wait for signals"))?;
-        let control = config.control.as_deref().map(|path| ControlSocket::open(path, poll.registry()));
+        let (desk, questions) = Desk::open(poll.registry()).map_err(SipError::system("make a waker"))?;
+        let control =
+            config.control.as_deref().map(|path| ControlSocket::open(path, desk.clone())).transpose()?;
+        let page = bind_page(config.page_port)?;
         let store = config.store.as_deref().map(Store::open).transpose()?;
         let listeners = config.proxy.listeners.clone();
         let mut plugins = Vec::new();
@@ -74,12 +84,19 @@ impl Server {
             found.iter().for_each(|change| proxy.restore(change));
             tracing::info!(bindings = found.len(), "bindings restored");
         }
+        if let Some(control) = control {
+            spawn("control", move || control.run())?;
+        }
+        if let Some(page) = page {
+            spawn("page", move || page::run(page, desk))?;
+        }
         Ok(Server {
             clock,
             poll,
             _signals: signals,
             hangups,
-            control: control.transpose()?,
+            questions,
+            taps: Taps::default(),
             config,
             path: path.to_owned(),
             proxy,
@@ -148,9 +165,17 @@ impl Server {
         tracing::info!("reloaded");
     }
 
-    fn answer_questions(&self, now: Time) {
-        if let Some(control) = &self.control {
-            control.answer(|question| report::answer(question, now, &self.proxy, &self.config));
+    /// Who does not wait any more gets no answer.
+    fn answer_questions(&mut self, now: Time) {
+        while let Ok(asked) = self.questions.try_recv() {
+            match asked {
+                Asked::Look(question, back) => {
+                    let connections = self.plugins.iter().map(|plugin| plugin.connections()).collect();
+                    let _ =
+                        back.try_send(report::answer(&question, now, &self.proxy, &self.config, connections));
+                }
+                Asked::Listen(back) => _ = back.try_send(self.taps.open()),
+            }
         }
     }
 
@@ -177,6 +202,7 @@ impl Server {
         self.proxy.handle_timeout(now);
         for _ in 0..ROUNDS_MAX {
             for (hop, bytes) in std::mem::take(&mut self.inbox.messages) {
+                self.note(Direction::In, hop, &bytes);
                 self.proxy.handle_message(now, hop, bytes);
             }
             for failure in std::mem::take(&mut self.inbox.failures) {
@@ -196,6 +222,13 @@ impl Server {
         Ok(())
     }
 
+    /// A message passes, for those who trace.
+    fn note(&mut self, direction: Direction, hop: Hop, bytes: &Bytes) {
+        if let Some(listener) = self.config.proxy.listeners.get(hop.listener) {
+            self.taps.note(direction, hop.transport, listener.address, hop.address, bytes);
+        }
+    }
+
     /// Stores, then sends: an answer never promises what is not written down.
     fn deliver(&mut self, now: Time) -> Result<(), SipError> {
         let (mut changes, mut messages) = (Vec::new(), Vec::new());
@@ -209,12 +242,24 @@ impl Server {
             store.write(now, &changes)?;
         }
         for message in messages {
+            self.note(Direction::Out, message.hop, &message.bytes);
             if let Some(plugin) = self.plugins.get_mut(message.hop.listener) {
                 plugin.send(now, message, &mut self.inbox);
             }
         }
         Ok(())
     }
+}
+
+/// None where the port is 0.
+fn bind_page(port: u16) -> Result<Option<Page>, SipError> {
+    let bound = (port != 0).then(|| Page::bind(port)).transpose();
+    bound.map_err(|source| SipError::Page { port, source })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map(drop).map_err(SipError::system("start a thread"))
 }
 
 fn open_plugin(

@@ -1,16 +1,16 @@
 //! The numbers for Prometheus, in its text format 0.0.4.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 use std::net::IpAddr;
 
-use control::{Association, Path, PathState, Status};
+use control::{Association, MetricsText, Path, PathState, Status};
 
 /// Path series at most: a busy host has more associations than a time series store likes.
 const PATHS_MAX: usize = 512;
 
 /// The whole page of metrics.
-pub(super) fn write(status: &Status) -> String {
-    let mut out = Text::default();
+pub(super) fn write(status: &Status) -> MetricsText {
+    let mut out = MetricsText::default();
     let c = &status.counters;
     out.one("sctpify_up_seconds", "gauge", "Time since the daemon started.", status.uptime_s);
     out.one("sctpify_enabled", "gauge", "Whether connections are touched at all.", u8::from(status.enabled));
@@ -34,10 +34,10 @@ pub(super) fn write(status: &Status) -> String {
     out.one("sctpify_connections", "gauge", "Connections that ride SCTP now.", status.connections.len());
     out.one("sctpify_associations", "gauge", "Associations now.", status.associations.len());
     paths(&mut out, &status.associations);
-    out.0
+    out
 }
 
-fn paths(out: &mut Text, associations: &[Association]) {
+fn paths(out: &mut MetricsText, associations: &[Association]) {
     let all: Vec<(&Association, &Path)> =
         associations.iter().flat_map(|a| a.paths.iter().map(move |p| (a, p))).take(PATHS_MAX).collect();
     let mut family = |name: &str, kind, help, value: &dyn Fn(&Path) -> Option<f64>| {
@@ -64,25 +64,4 @@ fn paths(out: &mut Text, associations: &[Association]) {
     family("sctpify_path_data_bytes_total", "counter", "Bytes of data that left by the path.", &|p| {
         Some(p.data_sent_bytes as f64)
     });
-}
-
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.head(name, kind, help);
-        let _ = writeln!(self.0, "{name} {value}");
-    }
-
-    fn series(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
-        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
-    }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::digest::Algorithm;
 use crate::location::LocationLimits;
+use crate::network::Network;
 use crate::parse::Limits;
+use crate::proxy::gate::Access;
 use crate::transaction::Timers;
 use crate::transport::Transport;
 
@@ -87,6 +89,10 @@ pub struct ProxyConfig {
     /// The key of the marks that requests within dialogs are known by; `None`: one of its own, so that no dialog goes on through the
     /// next proxy.
     pub dialog_secret: Option<[u8; 32]>,
+    /// Who may send requests, and how many.
+    pub access: Access,
+    /// Where requests within dialogs may go, beside the addresses that have to do with the dialog or with us anyway.
+    pub relay_networks: Vec<Network>,
 }
 
 /// Bounds on what is going on at once.
@@ -98,10 +104,12 @@ pub struct ProxyLimits {
     pub retry_after: u32,
     /// Branches of one request.
     pub branches: usize,
+    /// Dialogs that are known; beyond that the one that was silent longest is forgotten.
+    pub dialogs: usize,
 }
 
 impl Default for ProxyLimits {
     fn default() -> ProxyLimits {
-        ProxyLimits { transactions: 500_000, retry_after: 5, branches: 16 }
+        ProxyLimits { transactions: 500_000, retry_after: 5, branches: 16, dialogs: 100_000 }
     }
 }

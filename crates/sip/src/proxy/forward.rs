@@ -3,6 +3,7 @@
 use base::Time;
 use bytes::Bytes;
 
+use super::dialogs::NOT_OF_THIS_DIALOG;
 use super::route::{RELAYING_DENIED, Target};
 use super::{Client, Id, Proxy, dialog_number, marks};
 use crate::address::Address;
@@ -32,6 +33,10 @@ impl Proxy {
     ) {
         if known.cseq.method == Method::Invite {
             self.reply(now, server, 100, "Trying", |_| {});
+        }
+        if may_make_dialog(&known.cseq.method) {
+            let hops = targets.iter().map(|target| target.hop);
+            self.note_dialog(now, server, from, request, known, hops);
         }
         for target in targets {
             let id = self.new_id();
@@ -152,21 +157,23 @@ impl Proxy {
     }
 
     fn ack_targets(
-        &self,
+        &mut self,
         now: Time,
         request: &mut Message,
         known: &Essentials,
     ) -> Result<Vec<Target>, Fault> {
-        let is_in_dialog = self.take_own_routes(request, known)?;
+        let leg = self.take_own_routes(request, known)?;
         let uri = Uri::parse(request.request_uri())?;
         if request.first(Name::Route).is_none() && self.is_ours(&uri) {
             return Ok(self.registered_targets(&self.user_of(&uri), now));
         }
         // Nobody can be asked for a password with an ACK, so there is no other way out than the dialog's.
-        if !is_in_dialog {
-            return Err(RELAYING_DENIED);
+        let leg = leg.ok_or(RELAYING_DENIED)?;
+        let target = self.target_outside(request, &uri)?;
+        if !self.may_send_within(now, &leg, target.hop) {
+            return Err(NOT_OF_THIS_DIALOG);
         }
-        Ok(vec![self.target_outside(request, &uri)?])
+        Ok(vec![target])
     }
 }
 

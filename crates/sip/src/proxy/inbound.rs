@@ -3,6 +3,7 @@
 use base::Time;
 use bytes::Bytes;
 
+use super::gate::Admission;
 use super::{Id, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -55,6 +56,9 @@ impl Proxy {
 
     fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
         let Ok(via) = Via::parse(&known.via) else { return };
+        if known.cseq.method != Method::Ack && !self.admit(now, from, &request, &via) {
+            return;
+        }
         let key = server_key(&request, &known, &via, &known.cseq.method);
         if let Some(&id) = self.server_keys.get(&key) {
             self.handle_again(now, id, &known.cseq.method);
@@ -73,6 +77,9 @@ impl Proxy {
             return;
         }
         self.counters.requests += 1;
+        if known.cseq.method == Method::Invite && known.to_tag.is_none() {
+            self.counters.invites += 1;
+        }
         let invite_key = server_key(&request, &known, &via, &Method::Invite);
         request.replace_first(Name::Via, &value);
         let id = self.start_server(hop, key, &request, &known);
@@ -81,6 +88,30 @@ impl Proxy {
         } else if let Err(fault) = self.judge(now, id, from, &request, &known) {
             self.refuse(now, id, fault);
         }
+    }
+
+    /// Whether a request is judged further; if not, it was refused without anything being kept of it.
+    fn admit(&mut self, now: Time, from: Hop, request: &Message, via: &Via<'_>) -> bool {
+        let address = from.address.ip();
+        let fault = match self.gate.judge(now, &self.config.access, address) {
+            Admission::Granted => return true,
+            Admission::Denied => {
+                self.counters.denied += 1;
+                Fault { status: 403, reason: "Forbidden" }
+            }
+            _ if self.config.next_hops.iter().any(|hop| hop.address.ip() == address) => return true,
+            Admission::Limited => {
+                self.counters.limited += 1;
+                Fault { status: 503, reason: "Too Many Requests" }
+            }
+            Admission::Ignored => {
+                self.counters.limited += 1;
+                return false;
+            }
+        };
+        let (hop, value) = response_hop(from, via);
+        self.refuse_statelessly(hop, request, &value, fault);
+        false
     }
 
     /// A request of a transaction that is there already.
@@ -110,6 +141,7 @@ impl Proxy {
             last: None,
             request: Some(request.clone()),
             branches: Vec::new(),
+            leg: None,
             open: 0,
             best: None,
             wake: Time::NEVER,
@@ -139,11 +171,11 @@ impl Proxy {
             return Ok(());
         }
         let mut request = request.clone();
-        let is_in_dialog = self.take_own_routes(&mut request, known)?;
-        if !self.authenticate(now, id, &mut request, known, is_in_dialog)? {
+        let leg = self.take_own_routes(&mut request, known)?;
+        if !self.authenticate(now, id, &mut request, known, leg.is_some())? {
             return Ok(());
         }
-        self.route(now, id, from, request, known, is_in_dialog, &mark)
+        self.route(now, id, from, request, known, leg.as_ref(), &mark)
     }
 
     /// No extension is supported that a proxy would have to know (section 16.3, step 5).

@@ -8,6 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::Proxy;
+use super::dialogs::Leg;
 use crate::essentials::Essentials;
 use crate::uri::Uri;
 
@@ -24,14 +25,13 @@ impl Proxy {
         mac.into_bytes()[..LENGTH].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether a URI of ours was marked for this request's dialog. From is the caller in its own requests, To in the callee's.
-    pub(super) fn is_marked(&self, uri: &Uri<'_>, known: &Essentials) -> bool {
-        let Some(mark) = uri.param(PARAM).flatten().and_then(bytes_of) else { return false };
+    /// The dialog that a URI of ours was marked for, if it is this request's. From is the caller in its own requests, To in the callee's.
+    pub(super) fn marked(&self, uri: &Uri<'_>, known: &Essentials) -> Option<Leg> {
+        let mark = uri.param(PARAM).flatten().and_then(bytes_of)?;
         let tags = [&known.from_tag, &known.to_tag];
-        tags.into_iter().any(|tag| {
-            let tag = tag.as_deref().unwrap_or_default();
-            self.dialog_mac(known, tag).verify_truncated_left(&mark).is_ok()
-        })
+        let mut tags = tags.into_iter().map(|tag| tag.as_deref().unwrap_or_default());
+        let caller = tags.find(|tag| self.dialog_mac(known, tag).verify_truncated_left(&mark).is_ok())?;
+        Some(Leg::new(&known.call_id, caller))
     }
 
     fn dialog_mac(&self, known: &Essentials, caller: &[u8]) -> Hmac<Sha256> {

@@ -8,7 +8,9 @@
 mod auth;
 pub(crate) mod cancel;
 mod config;
+mod dialogs;
 mod forward;
+mod gate;
 pub(crate) mod inbound;
 mod loops;
 mod marks;
@@ -18,6 +20,8 @@ mod route;
 mod timers;
 
 pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits};
+pub use dialogs::Dialog;
+pub use gate::Access;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -27,8 +31,10 @@ use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::address::Address;
 use crate::digest::Nonces;
 use crate::fault::Fault;
+use crate::header::Name;
 use crate::location::{Change, Location};
 use crate::message::Message;
 use crate::transaction;
@@ -76,6 +82,14 @@ pub struct Counters {
     pub calls: u64,
     /// Client transactions without an answer.
     pub timeouts: u64,
+    /// Requests refused because of where they came from.
+    pub denied: u64,
+    /// Requests beyond their source's rate.
+    pub limited: u64,
+    /// INVITEs that were new and in no dialog.
+    pub invites: u64,
+    /// Responses of server transactions by their class, 1xx first.
+    pub responses: [u64; 6],
 }
 
 /// A request that is being answered or forwarded.
@@ -92,6 +106,8 @@ struct Server {
     request: Option<Message>,
     /// Branches, ended ones among them.
     branches: Vec<Id>,
+    /// The dialog that it may make.
+    leg: Option<dialogs::Leg>,
     /// Branches without a final response.
     open: usize,
     /// The best final response that was not forwarded.
@@ -145,6 +161,8 @@ pub struct Proxy {
     clients: HashMap<Id, Client>,
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
     location: Location,
+    dialogs: dialogs::Dialogs,
+    gate: gate::Gate,
     outputs: VecDeque<Output>,
     counters: Counters,
 }
@@ -161,6 +179,7 @@ impl Proxy {
         let (nonces, loop_secret, own) = (Nonces::new(secret()), secret(), secret());
         let dialog_secret = config.dialog_secret.unwrap_or(own);
         let location = Location::new(config.location);
+        let dialogs = dialogs::Dialogs::new(config.limits.dialogs);
         Proxy {
             config,
             nonces,
@@ -173,6 +192,8 @@ impl Proxy {
             clients: HashMap::new(),
             wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
             location,
+            dialogs,
+            gate: gate::Gate::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -188,6 +209,7 @@ impl Proxy {
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.location.set_limits(config.location);
+        self.dialogs.set_max(config.limits.dialogs);
         let (listeners, messages) = (old.listeners, old.messages);
         self.config = ProxyConfig { listeners, messages, ..config };
     }
@@ -241,7 +263,9 @@ impl Proxy {
         if !server.machine.on_response(now, status) {
             return;
         }
+        self.counters.responses[usize::from(status / 100).clamp(1, 6) - 1] += 1;
         let bytes = response.to_bytes();
+        let leg = server.leg.clone().filter(|_| status >= 200);
         if status >= 200 {
             server.request = None;
             server.best = None;
@@ -250,6 +274,10 @@ impl Proxy {
         let (hop, dialog) = (server.hop, server.dialog);
         self.send(hop, bytes, None, dialog);
         self.schedule_server(id);
+        if let Some(leg) = leg {
+            let to = response.first(Name::To).and_then(|to| Address::parse(to).ok()?.tag());
+            self.on_dialog_answer(now, &leg, status, to);
+        }
     }
 
     /// Answers a request by ourselves.

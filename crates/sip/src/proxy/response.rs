@@ -28,6 +28,9 @@ impl Proxy {
             self.counters.retransmissions += 1;
             return;
         }
+        if known.cseq.method == Method::Bye {
+            self.on_bye_answer(status, known);
+        }
         match status {
             100..=199 => self.on_provisional(now, id, response),
             _ => self.on_final(now, id, response),

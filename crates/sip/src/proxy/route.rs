@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use base::Time;
 use bytes::Bytes;
 
+use super::dialogs::{Leg, NOT_OF_THIS_DIALOG};
 use super::{Id, Proxy};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -32,10 +33,14 @@ pub(super) struct Target {
 }
 
 impl Proxy {
-    /// Takes the Routes off that lead here (section 16.4); whether one was marked for this request's dialog.
-    pub(super) fn take_own_routes(&self, request: &mut Message, known: &Essentials) -> Result<bool, Fault> {
-        let is_dialog = |uri: &Uri<'_>| known.to_tag.is_some() && self.is_marked(uri, known);
-        let mut found = Uri::parse(request.request_uri()).is_ok_and(|uri| is_dialog(&uri));
+    /// Takes the Routes off that lead here (section 16.4); the dialog that one of them was marked for, if it is this request's.
+    pub(super) fn take_own_routes(
+        &self,
+        request: &mut Message,
+        known: &Essentials,
+    ) -> Result<Option<Leg>, Fault> {
+        let marked = |uri: &Uri<'_>| known.to_tag.as_ref().and_then(|_| self.marked(uri, known));
+        let mut found = Uri::parse(request.request_uri()).ok().and_then(|uri| marked(&uri));
         self.undo_strict_routing(request)?;
         // Two of ours follow each other where transports differ (RFC 5658); more than that is a loop of somebody's.
         for _ in 0..2 {
@@ -45,7 +50,7 @@ impl Proxy {
             if !self.is_ours(&uri) {
                 break;
             }
-            found |= is_dialog(&uri);
+            found = found.or_else(|| marked(&uri));
             request.pop_first(Name::Route);
         }
         Ok(found)
@@ -95,7 +100,7 @@ impl Proxy {
         from: Hop,
         request: Message,
         known: &Essentials,
-        is_in_dialog: bool,
+        leg: Option<&Leg>,
         mark: &str,
     ) -> Result<(), Fault> {
         let uri = Uri::parse(request.request_uri())?;
@@ -103,10 +108,13 @@ impl Proxy {
         if !has_route && self.is_ours(&uri) {
             return self.serve(now, id, from, request, known, mark);
         }
-        if !is_in_dialog && !self.may_relay(&request, &uri) {
+        if leg.is_none() && !self.may_relay(&request, &uri) {
             return Err(RELAYING_DENIED);
         }
         let target = self.target_outside(&request, &uri)?;
+        if leg.is_some_and(|leg| !self.may_send_within(now, leg, target.hop)) {
+            return Err(NOT_OF_THIS_DIALOG);
+        }
         self.forward(now, id, from, &request, known, vec![target], mark);
         Ok(())
     }

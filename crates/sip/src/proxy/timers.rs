@@ -29,6 +29,7 @@ impl Proxy {
                 Sleeper::Server(id) => self.wake_server(now, id),
                 Sleeper::Client(id) => self.wake_client(now, id),
                 Sleeper::Location => {
+                    self.dialogs.expire(now);
                     let changes = self.location.expire_all(now);
                     self.outputs.extend(changes.into_iter().map(Output::Store));
                     self.wakes.push(Reverse((now + SWEEP, Sleeper::Location)));

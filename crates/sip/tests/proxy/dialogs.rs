@@ -35,7 +35,11 @@ fn the_callee_sends_within_the_dialog_without_a_password() {
         let routes = callers_routes(&called(&mut world, udp(BOB)));
         let bye = request("BYE", &format!("sip:alice@{ALICE}"), "bob", "alice", "b9", udp(BOB), &routes);
         let bye = bye.replace(";tag=f", ";tag=t").replace("alice@example.com>", "alice@example.com>;tag=f");
-        let mut asking = World::new(ProxyConfig { dialog_secret, ..with_password() });
+        let mut asking = World::new(ProxyConfig {
+            dialog_secret,
+            relay_networks: everywhere().relay_networks,
+            ..with_password()
+        });
         assert_eq!(asking.put(udp(BOB), &bye)[0].what(), what);
     }
 }
@@ -53,6 +57,11 @@ fn where_transports_differ_both_sides_are_recorded() {
     let sent = world.put(udp(ALICE), &bye);
     assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
     assert_eq!(sent[0].message.all(Name::Route).count(), 0);
+}
+
+/// Requests within dialogs may go to any address.
+fn everywhere() -> ProxyConfig {
+    ProxyConfig { relay_networks: vec!["0.0.0.0/0".parse().unwrap()], ..config() }
 }
 
 /// A stranger's request to somebody who has nothing to do with us.
@@ -79,7 +88,7 @@ fn the_mark_of_one_dialog_is_no_good_in_another() {
     for (call, tag, what) in
         [("call", "f", "BYE"), ("call", "g", "403"), ("other", "f", "403"), ("cal", "lf", "403")]
     {
-        let mut world = World::new(config());
+        let mut world = World::new(everywhere());
         let routes = callers_routes(&called(&mut world, udp(BOB)));
         let text = strangers("BYE", &routes, tag).replace("Call-ID: call", &format!("Call-ID: {call}"));
         assert_eq!(world.put(udp(ALICE), &text)[0].what(), what, "{call} {tag}");
@@ -114,10 +123,90 @@ fn a_strict_routers_request_is_known_by_the_mark_in_its_request_uri() {
 #[test]
 fn with_a_configured_key_dialogs_go_on_through_the_next_proxy() {
     for (key, what) in [(Some([9; 32]), "BYE"), (Some([8; 32]), "403")] {
-        let with = |dialog_secret| ProxyConfig { dialog_secret, ..config() };
+        let with = |dialog_secret| ProxyConfig { dialog_secret, ..everywhere() };
         let mut world = World::new(with(Some([9; 32])));
         let routes = callers_routes(&called(&mut world, udp(BOB)));
         let mut next = World::new(with(key));
         assert_eq!(next.put(udp(ALICE), &strangers("BYE", &routes, "f"))[0].what(), what);
     }
+}
+
+/// Bob answers alice's INVITE.
+fn answered(world: &mut World, bob: sip::Hop) -> Sent {
+    let forwarded = called(world, bob);
+    world.put_message(bob, &forwarded.answer(200));
+    forwarded
+}
+
+#[test]
+fn within_a_dialog_requests_go_only_to_addresses_that_have_a_part_in_it() {
+    let victim = "sip:victim@198.51.100.7:80";
+    for (network, what) in [("198.51.100.0/24", "BYE"), ("203.0.113.0/24", "403")] {
+        let networks = vec![network.parse().unwrap()];
+        let mut world = World::new(ProxyConfig { relay_networks: networks, ..config() });
+        let routes = callers_routes(&answered(&mut world, udp(BOB)));
+        assert_eq!(world.put(udp(ALICE), &within("BYE", victim, &routes))[0].what(), what);
+        let acks = world.put(udp(ALICE), &within("ACK", victim, &routes));
+        assert_eq!(acks.len(), usize::from(what == "BYE"));
+    }
+}
+
+#[test]
+fn after_a_restart_requests_within_a_dialog_still_reach_users_and_next_hops() {
+    let with = |dialog_secret| ProxyConfig { dialog_secret, ..config() };
+    let mut world = World::new(with(Some([9; 32])));
+    let routes = callers_routes(&answered(&mut world, udp(BOB)));
+    let mut next = World::new(with(Some([9; 32])));
+    let bye = |to: &str, branch: &str| within("BYE", to, &routes).replace("BYE2", branch);
+    assert_eq!(next.put(udp(ALICE), &bye(&format!("sip:bob@{BOB}"), "a1"))[0].what(), "403");
+    next.register("bob", udp(BOB), "");
+    assert_eq!(next.put(udp(ALICE), &bye(&format!("sip:bob@{BOB}"), "a2"))[0].what(), "BYE");
+    assert_eq!(next.put(udp(ALICE), &bye("sip:zoe@other.example", "a3"))[0].what(), "BYE");
+}
+
+#[test]
+fn a_dialog_is_listed_from_its_invite_until_bye_is_answered() {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, udp(BOB));
+    let state = |world: &World| {
+        let dialogs: Vec<_> = world.proxy.dialogs().map(|d| (d.is_call, d.answered.is_some())).collect();
+        dialogs
+    };
+    assert_eq!(state(&world), [(true, false)]);
+    world.put_message(udp(BOB), &forwarded.answer(200));
+    assert_eq!(state(&world), [(true, true)]);
+    let bye = world.put(udp(ALICE), &within("BYE", &format!("sip:bob@{BOB}"), &callers_routes(&forwarded)));
+    world.put_message(udp(BOB), &bye[0].answer(407).clone());
+    assert_eq!(state(&world), [(true, true)], "a BYE that wants a password ends nothing");
+    let bye = within("BYE", &format!("sip:bob@{BOB}"), &callers_routes(&forwarded)).replace("BYE2", "BYE3");
+    let bye = world.put(udp(ALICE), &bye.replace(";tag=t", ";tag=uas"));
+    world.put_message(udp(BOB), &bye[0].answer(200));
+    assert_eq!(state(&world), []);
+}
+
+#[test]
+fn a_call_that_is_refused_is_no_dialog() {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, udp(BOB));
+    world.put_message(udp(BOB), &forwarded.answer(486));
+    assert_eq!(world.proxy.dialog_count(), 0);
+}
+
+#[test]
+fn the_dialog_that_was_silent_longest_makes_room_and_all_are_forgotten_after_a_day() {
+    let limits = sip::proxy::ProxyLimits { dialogs: 2, ..Default::default() };
+    let mut world = World::new(ProxyConfig { limits, ..config() });
+    world.register("bob", udp(BOB), "Expires: 86400\n");
+    let call = |world: &mut World, id: &str| {
+        let text = invite(udp(ALICE), "").replace("Call-ID: call", &format!("Call-ID: {id}"));
+        let sent = world.put(udp(ALICE), &text.replace("z9hG4bKi1", &format!("z9hG4bK{id}")));
+        world.put_message(udp(BOB), &sent[1].answer(200));
+    };
+    ["one", "two", "three"].iter().for_each(|id| call(&mut world, id));
+    let ids: Vec<_> = world.proxy.dialogs().map(|d| d.call_id.to_vec()).collect();
+    assert_eq!(ids, [b"two".to_vec(), b"three".to_vec()]);
+    world.pass(std::time::Duration::from_secs(86_400 - 61));
+    assert_eq!(world.proxy.dialog_count(), 2);
+    world.pass(std::time::Duration::from_secs(122));
+    assert_eq!(world.proxy.dialog_count(), 0);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sip::Name;
-use sip::proxy::{ProxyConfig, ProxyLimits};
+use sip::proxy::{Access, ProxyConfig, ProxyLimits};
 
 use crate::world::*;
 
@@ -122,4 +122,23 @@ fn users_calls_are_made_by_those_who_know_the_password() {
     let challenges: Vec<_> = sent[0].message.all(Name::ProxyAuthenticate).collect();
     assert_eq!(challenges.len(), 2);
     assert!(challenges[0].value.ends_with(b"algorithm=SHA-256"));
+}
+
+#[test]
+fn who_is_not_let_in_gets_403_and_a_flood_503_with_retry_after() {
+    let access = Access { deny: vec!["192.0.2.1".parse().unwrap()], ..Access::default() };
+    let mut world = World::new(ProxyConfig { access, ..config() });
+    assert_eq!(status_of(&mut world, &options("sip:example.com", "")), "403");
+    let access = Access { rate: 1, burst: 1, ..Access::default() };
+    let mut world = World::new(ProxyConfig { access, ..config() });
+    let mut ask = |branch: &str| {
+        let text = options("sip:example.com", "").replace("z9hG4bKo1", branch);
+        let sent = world.put(udp(ALICE), &text);
+        sent.first().map(|sent| (sent.what(), sent.value(Name::RetryAfter))).unwrap_or_default()
+    };
+    let pair = |what: &str, after: &str| (what.to_owned(), after.to_owned());
+    assert_eq!(ask("z9hG4bKp1"), pair("200", ""));
+    assert_eq!(ask("z9hG4bKp2"), pair("503", "5"));
+    assert_eq!(ask("z9hG4bKp3"), pair("", ""));
+    assert_eq!((world.proxy.counters().limited, world.proxy.transactions().0), (2, 1));
 }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sip::Transport;
 use sip::digest::Algorithm;
-use sip::proxy::{Authentication, Listener, NextHop, ProxyConfig};
+use sip::proxy::{Access, Authentication, Listener, NextHop, ProxyConfig};
 use sip::transaction::Timers;
+use sip::{Network, Transport};
 
 use super::{Config, SctpConfig};
 
@@ -25,8 +25,14 @@ pub(super) struct File {
     next_hop: Vec<Way>,
     store: Option<PathBuf>,
     control: Option<PathBuf>,
+    #[serde(default)]
+    page_port: u16,
+    #[serde(default)]
+    relay_networks: Vec<String>,
     dialog_key: Option<String>,
     authentication: Option<Users>,
+    #[serde(default)]
+    access: Sources,
     #[serde(default)]
     registration: Registration,
     #[serde(default)]
@@ -89,6 +95,48 @@ impl Users {
     }
 }
 
+/// The table `[access]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Sources {
+    allow: Vec<String>,
+    deny: Vec<String>,
+    unlimited: Vec<String>,
+    requests_per_s: u32,
+    burst: u32,
+    sources: usize,
+}
+
+impl Default for Sources {
+    fn default() -> Sources {
+        let (rate, burst, sources) = {
+            let access = Access::default();
+            (access.rate, access.burst, access.sources)
+        };
+        let none = Vec::new;
+        Sources { allow: none(), deny: none(), unlimited: none(), requests_per_s: rate, burst, sources }
+    }
+}
+
+impl Sources {
+    fn check(&self) -> Result<Access, Wrong> {
+        if self.requests_per_s > 1_000_000 {
+            return Err(("access.requests_per_s", "must be 1000000 at most; 0 means any number".to_owned()));
+        }
+        if self.burst == 0 || self.sources < 2 {
+            return Err(("access", "must have burst of at least 1 and sources of at least 2".to_owned()));
+        }
+        Ok(Access {
+            allow: networks("access.allow", &self.allow)?,
+            deny: networks("access.deny", &self.deny)?,
+            unlimited: networks("access.unlimited", &self.unlimited)?,
+            rate: self.requests_per_s,
+            burst: self.burst,
+            sources: self.sources,
+        })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Registration {
@@ -109,6 +157,7 @@ struct Bounds {
     transactions: usize,
     retry_after_s: u32,
     branches: usize,
+    dialogs: usize,
     contacts: usize,
     users: usize,
     message_bytes: usize,
@@ -124,6 +173,7 @@ impl Default for Bounds {
             transactions: proxy.transactions,
             retry_after_s: proxy.retry_after,
             branches: proxy.branches,
+            dialogs: proxy.dialogs,
             contacts: location.contacts,
             users: location.users,
             message_bytes: message.message,
@@ -171,11 +221,19 @@ impl File {
             messages: sip::Limits { message: self.limits.message_bytes, headers: self.limits.headers },
             location: sip::LocationLimits { contacts: self.limits.contacts, users: self.limits.users },
             limits: self.limits.check()?,
+            access: self.access.check()?,
+            relay_networks: networks("relay_networks", &self.relay_networks)?,
             dialog_secret: self.dialog_key.as_deref().map(dialog_key).transpose()?,
         };
         let connections = self.limits.connections;
-        Ok(Config { proxy, store: self.store, control: self.control, connections, sctp: self.sctp })
+        let (store, control, page_port) = (self.store, self.control, self.page_port);
+        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp })
     }
+}
+
+fn networks(key: &'static str, texts: &[String]) -> Result<Vec<Network>, Wrong> {
+    let network = |text: &String| text.parse().map_err(|error: sip::NetworkError| (key, error.to_string()));
+    texts.iter().map(network).collect()
 }
 
 fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
@@ -281,6 +339,7 @@ impl Bounds {
         let all = [
             ("limits.transactions", self.transactions),
             ("limits.branches", self.branches),
+            ("limits.dialogs", self.dialogs),
             ("limits.contacts", self.contacts),
             ("limits.users", self.users),
             ("limits.headers", self.headers),
@@ -296,6 +355,7 @@ impl Bounds {
             transactions: self.transactions,
             retry_after: self.retry_after_s,
             branches: self.branches,
+            dialogs: self.dialogs,
         })
     }
 }

@@ -43,6 +43,8 @@ fn an_error_names_file_key_and_remedy() {
         ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
         ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
         ("[authentication]\nusers = {}\nalgorithms = [\"SHA-1\"]", "`SHA-1` is no hash: say SHA-256 or MD5"),
+        ("[access]\ndeny = [\"x\"]", "access.deny: `x` is no network: say an address, or ADDRESS/BITS"),
+        ("[access]\nburst = 0", "access: must have burst of at least 1"),
         ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),
         ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is no address of this host"),
     ] {

@@ -92,6 +92,9 @@ pub(crate) trait Plugin {
     /// Time has come to [`Plugin::next_timeout`].
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox);
 
+    /// Connections or associations that there are.
+    fn connections(&self) -> usize;
+
     /// When to call [`Plugin::handle_timeout`]; at once while more is to be read than one turn takes.
     fn next_timeout(&self) -> Time;
 }

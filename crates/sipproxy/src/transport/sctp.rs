@@ -285,6 +285,10 @@ impl Plugin for Sctp {
         self.handle_events(now, inbox);
     }
 
+    fn connections(&self) -> usize {
+        self.associations.len()
+    }
+
     fn next_timeout(&self) -> Time {
         self.host.next_timeout()
     }

@@ -318,6 +318,10 @@ impl Plugin for Tcp {
         }
     }
 
+    fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
     fn next_timeout(&self) -> Time {
         if !self.unread.is_empty() {
             return Time::ZERO;

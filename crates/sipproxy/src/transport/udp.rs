@@ -90,6 +90,10 @@ impl Plugin for Udp {
         }
     }
 
+    fn connections(&self) -> usize {
+        0
+    }
+
     fn next_timeout(&self) -> Time {
         if self.has_more { Time::ZERO } else { Time::NEVER }
     }

@@ -84,10 +84,6 @@ pub struct UaArgs {
     /// What to log: a level, or targets with levels
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_UA_LOG", default_value = "warn")]
     pub log: String,
-
-    /// Print the manual page
-    #[arg(long, hide = true)]
-    pub man: bool,
 }
 
 fn transport(text: &str) -> Result<Transport, String> {

@@ -10,8 +10,6 @@ mod statistics;
 
 pub use args::UaArgs;
 
-use clap::CommandFactory;
-
 use crate::error::SipError;
 
 /// Does what the command line says; prints statistics at its end.
@@ -19,10 +17,6 @@ use crate::error::SipError;
 /// # Errors
 /// When the command line cannot be, an address cannot be used, or a registration or call failed.
 pub fn run(args: &UaArgs) -> Result<(), SipError> {
-    if args.man {
-        let page = clap_mangen::Man::new(UaArgs::command()).section("8").manual("sctpify");
-        return page.render(&mut std::io::stdout()).map_err(SipError::system("write the manual page"));
-    }
     let filter = tracing_subscriber::EnvFilter::new(&args.log);
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let statistics = driver::Driver::open(args)?.run()?;

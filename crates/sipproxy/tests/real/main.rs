@@ -4,6 +4,7 @@
 
 mod agent;
 mod association;
+mod operations;
 mod phones;
 mod world;
 

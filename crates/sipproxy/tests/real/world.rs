@@ -14,7 +14,7 @@ const CALLEE_PORT: &str = "6666";
 /// A host with a proxy for one domain, at port 5060 of one of its addresses.
 pub(crate) struct Site {
     pub(crate) host: Host,
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) address: String,
     pub(crate) domain: &'static str,
 }

@@ -1,28 +1,25 @@
 //! The head of a request: who asks for what, and whether that is answered.
 
 /// Bytes of a request's head at most.
-pub(super) const HEAD_MAX: usize = 8 * 1024;
+pub(crate) const HEAD_MAX: usize = 8 * 1024;
 
 /// Why a request is not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// It is not HTTP, or longer than [`HEAD_MAX`].
     NotHttp,
     /// It wants more than to look.
     NotGet,
     /// It names another host, or none, or several.
     OtherHost,
-    /// There is nothing of that name.
-    NoSuchPath,
 }
 
 impl Refused {
-    pub(super) fn status(self) -> &'static str {
+    pub(crate) fn status(self) -> &'static str {
         match self {
             Refused::NotHttp => "400 Bad Request",
             Refused::NotGet => "405 Method Not Allowed",
             Refused::OtherHost => "403 Forbidden",
-            Refused::NoSuchPath => "404 Not Found",
         }
     }
 }
@@ -33,13 +30,12 @@ impl std::fmt::Display for Refused {
             Refused::NotHttp => "this is no request of HTTP/1.1 of reasonable length",
             Refused::NotGet => "only GET is answered",
             Refused::OtherHost => "ask for localhost or 127.0.0.1 by name, with the port",
-            Refused::NoSuchPath => "there are /, /metrics, /status.json and /rules.json",
         })
     }
 }
 
 /// What is asked for, without its query, if it may be answered by the page on `port`.
-pub(super) fn path(head: &[u8], port: u16) -> Result<&str, Refused> {
+pub(crate) fn path(head: &[u8], port: u16) -> Result<&str, Refused> {
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refused::NotHttp)?;
     let text = std::str::from_utf8(&head[..end]).map_err(|_| Refused::NotHttp)?;
     let mut lines = text.split("\r\n");

@@ -1,0 +1,224 @@
+//! Dialogs that were begun through this proxy: what `sctpify-sip dialogs` lists, and where requests within one may go.
+//!
+//! A dialog is known by what its mark in Record-Route covers: its Call-ID and its caller's tag ([`Leg`]). It is noted when the request
+//! that makes it is sent on, and forgotten when that request is refused, when BYE was answered, when it was silent for [`IDLE_MAX`],
+//! or when [`super::ProxyLimits::dialogs`] newer ones need its place. Invariant: `order` has each dialog once, the one heard of last
+//! at its end.
+//!
+//! Either end may name any address as its Contact, and would have us send there whatever it likes. So a request within a
+//! dialog goes only to addresses from which, or to which, the dialog was made, to those that our users are registered from, to configured
+//! next hops, and to [`super::ProxyConfig::relay_networks`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Time;
+
+use super::{Id, Proxy};
+use crate::essentials::Essentials;
+use crate::fault::Fault;
+use crate::message::{Message, Method};
+use crate::transport::Hop;
+
+/// How long a dialog may be silent: the longest registration, and so the longest subscription, is as long.
+const IDLE_MAX: Duration = Duration::from_secs(86_400);
+/// Dialogs that one request may make by being forked, as far as BYEs are told apart.
+const ANSWERS_MAX: usize = 16;
+/// The refusal of a request to an address that has nothing to do with its dialog.
+pub(super) const NOT_OF_THIS_DIALOG: Fault =
+    Fault { status: 403, reason: "Address Has No Part In This Dialog" };
+
+/// What the requests of a dialog have in common: Call-ID and the tag of who began it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Leg(Box<[u8]>);
+
+impl Leg {
+    pub(super) fn new(call_id: &[u8], caller_tag: &[u8]) -> Leg {
+        // No Call-ID has a zero.
+        Leg([call_id, &[0], caller_tag].concat().into())
+    }
+}
+
+/// One dialog, or several that a forked request made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dialog {
+    /// Its Call-ID.
+    pub call_id: Box<[u8]>,
+    /// The caller, as From has it.
+    pub from: Box<[u8]>,
+    /// The callee, as To has it.
+    pub to: Box<[u8]>,
+    /// Whether INVITE made it; else it is a subscription.
+    pub is_call: bool,
+    /// How its first request came.
+    pub caller: Hop,
+    /// Where that went.
+    pub callees: Vec<Hop>,
+    /// When that came.
+    pub began: Time,
+    /// When a 2xx came; `None`: it rings.
+    pub answered: Option<Time>,
+    /// Tags of those who answered.
+    answers: Vec<Box<[u8]>>,
+    /// When a request of it came last.
+    heard: Time,
+    number: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Dialogs {
+    known: HashMap<Leg, Dialog>,
+    order: BTreeMap<u64, Leg>,
+    next_number: u64,
+    max: usize,
+}
+
+impl Dialogs {
+    /// None yet, and no more than this.
+    pub(super) fn new(max: usize) -> Dialogs {
+        Dialogs { max, ..Dialogs::default() }
+    }
+
+    /// Another bound, for dialogs to come.
+    pub(super) fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
+    fn begin(&mut self, leg: &Leg, dialog: Dialog) {
+        while self.order.len() >= self.max.max(1) {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.known.remove(&oldest);
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.order.insert(number, leg.clone());
+        self.known.insert(leg.clone(), Dialog { number, ..dialog });
+    }
+
+    fn touch(&mut self, leg: &Leg, now: Time) {
+        let Some(dialog) = self.known.get_mut(leg) else { return };
+        self.order.remove(&dialog.number);
+        (dialog.number, dialog.heard) = (self.next_number, now);
+        self.order.insert(dialog.number, leg.clone());
+        self.next_number += 1;
+    }
+
+    fn remove(&mut self, leg: &Leg) {
+        if let Some(dialog) = self.known.remove(leg) {
+            self.order.remove(&dialog.number);
+        }
+    }
+
+    /// Forgets those that were silent for too long.
+    pub(super) fn expire(&mut self, now: Time) {
+        while let Some((_, leg)) = self.order.first_key_value() {
+            if self.known.get(leg).is_some_and(|dialog| dialog.heard + IDLE_MAX > now) {
+                return;
+            }
+            let leg = leg.clone();
+            self.order.pop_first();
+            self.known.remove(&leg);
+        }
+    }
+}
+
+impl Proxy {
+    /// Dialogs that are known, the one that was silent longest first.
+    pub fn dialogs(&self) -> impl Iterator<Item = &Dialog> {
+        self.dialogs.order.values().filter_map(|leg| self.dialogs.known.get(leg))
+    }
+
+    /// How many there are.
+    pub fn dialog_count(&self) -> usize {
+        self.dialogs.known.len()
+    }
+
+    /// A request that may make a dialog goes to these; within one nothing new is learned.
+    pub(super) fn note_dialog(
+        &mut self,
+        now: Time,
+        server: Id,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+        to: impl Iterator<Item = Hop>,
+    ) {
+        if known.to_tag.is_some() {
+            return;
+        }
+        let leg = Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
+        let Some(server) = self.servers.get_mut(&server) else { return };
+        server.leg = Some(leg.clone());
+        if let Some(dialog) = self.dialogs.known.get_mut(&leg) {
+            // The same request again, with credentials, or to those who are asked next.
+            dialog.callees.extend(to);
+            dialog.callees.truncate(2 * self.config.limits.branches);
+            self.dialogs.touch(&leg, now);
+            return;
+        }
+        let value = |name| request.first(name).map(|value| value[..].into()).unwrap_or_default();
+        let dialog = Dialog {
+            call_id: known.call_id[..].into(),
+            from: value(crate::Name::From),
+            to: value(crate::Name::To),
+            is_call: known.cseq.method == Method::Invite,
+            caller: from,
+            callees: to.collect(),
+            began: now,
+            answered: None,
+            answers: Vec::new(),
+            heard: now,
+            number: 0,
+        };
+        self.dialogs.begin(&leg, dialog);
+    }
+
+    /// The request that `leg` is of has its final response; `to_tag` is whose.
+    pub(super) fn on_dialog_answer(&mut self, now: Time, leg: &Leg, status: u16, to_tag: Option<&[u8]>) {
+        let Some(dialog) = self.dialogs.known.get_mut(leg) else { return };
+        if status < 300 {
+            dialog.answered.get_or_insert(now);
+            let tag: Box<[u8]> = to_tag.unwrap_or_default().into();
+            if !dialog.answers.contains(&tag) && dialog.answers.len() < ANSWERS_MAX {
+                dialog.answers.push(tag);
+            }
+        } else if dialog.answered.is_none() {
+            self.dialogs.remove(leg);
+        }
+    }
+
+    /// BYE has its final response: the dialog is over, but for a demand for credentials and the like (RFC 3261 section 15.1.1).
+    pub(super) fn on_bye_answer(&mut self, status: u16, known: &Essentials) {
+        if !matches!(status, 200..=299 | 408 | 481) {
+            return;
+        }
+        let tags = [&known.from_tag, &known.to_tag].map(|tag| tag.as_deref().unwrap_or_default());
+        for (caller, callee) in [(tags[0], tags[1]), (tags[1], tags[0])] {
+            let leg = Leg::new(&known.call_id, caller);
+            let Some(dialog) = self.dialogs.known.get_mut(&leg) else { continue };
+            dialog.answers.retain(|answer| **answer != *callee);
+            if dialog.answers.is_empty() {
+                self.dialogs.remove(&leg);
+            }
+        }
+    }
+
+    /// Whether a request of this dialog may be sent there.
+    pub(super) fn may_send_within(&mut self, now: Time, leg: &Leg, to: Hop) -> bool {
+        self.dialogs.touch(leg, now);
+        let address = to.address.ip();
+        let has_part = |dialog: &Dialog| {
+            dialog.caller.address.ip() == address
+                || dialog.callees.iter().any(|callee| callee.address.ip() == address)
+        };
+        self.dialogs.known.get(leg).is_some_and(has_part) || self.is_known_place(address)
+    }
+
+    fn is_known_place(&self, address: IpAddr) -> bool {
+        self.config.relay_networks.iter().any(|network| network.contains(address))
+            || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)
+            || self.location.is_registered_from(address)
+    }
+}

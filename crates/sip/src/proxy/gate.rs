@@ -1,0 +1,197 @@
+//! Who may send requests, and how many: lists of networks, and a rate for each source.
+//!
+//! A source is an IPv4 address, or the first 64 bits of an IPv6 one, which one subscriber has all of. Beyond its rate a source gets 503 with
+//! Retry-After at the same rate again, then nothing: an answer to each would make this proxy a reflector. Invariant: no more than
+//! [`Access::sources`] sources are remembered; the longest silent are forgotten first, half of them at once. ACK and responses are not
+//! judged: there is no answer to them, and what they belong to was judged.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use base::Time;
+
+use crate::network::Network;
+
+/// Who may send requests, and how many.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Nobody else may; empty: everybody.
+    pub allow: Vec<Network>,
+    /// These may not, be they in `allow` or not.
+    pub deny: Vec<Network>,
+    /// These are not bound to the rate; next hops are not either.
+    pub unlimited: Vec<Network>,
+    /// Requests of one source in a second; 0: any number.
+    pub rate: u32,
+    /// How many may come at once after silence, at least 1.
+    pub burst: u32,
+    /// Sources that are remembered.
+    pub sources: usize,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            unlimited: Vec::new(),
+            rate: 0,
+            burst: 100,
+            sources: 65_536,
+        }
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Admission {
+    /// It is judged further.
+    Granted,
+    /// 403.
+    Denied,
+    /// 503.
+    Limited,
+    /// Nothing.
+    Ignored,
+}
+
+/// When a source would have sent all that it has if it kept to its rate (the generic cell rate algorithm, ITU-T I.371).
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    granted: Time,
+    refused: Time,
+}
+
+/// The sources that were heard of. New ones go to `young`; when that is half of what may be, it becomes `old`.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    young: HashMap<u64, Source>,
+    old: HashMap<u64, Source>,
+}
+
+impl Gate {
+    /// Judges a request.
+    pub(super) fn judge(&mut self, now: Time, access: &Access, from: IpAddr) -> Admission {
+        let is_in = |list: &[Network]| list.iter().any(|network| network.contains(from));
+        if is_in(&access.deny) || !(access.allow.is_empty() || is_in(&access.allow)) {
+            return Admission::Denied;
+        }
+        if access.rate == 0 || is_in(&access.unlimited) {
+            return Admission::Granted;
+        }
+        let source = self.source(access, from);
+        if take(&mut source.granted, now, access) {
+            Admission::Granted
+        } else if take(&mut source.refused, now, access) {
+            Admission::Limited
+        } else {
+            Admission::Ignored
+        }
+    }
+
+    fn source(&mut self, access: &Access, from: IpAddr) -> &mut Source {
+        let key = key_of(from);
+        if !self.young.contains_key(&key) {
+            if self.young.len() >= (access.sources / 2).max(1) {
+                self.old = std::mem::take(&mut self.young);
+            }
+            let known = self.old.remove(&key).unwrap_or_default();
+            self.young.insert(key, known);
+        }
+        self.young.entry(key).or_default()
+    }
+
+    /// Sources that are remembered.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+/// Whether one more is within the rate; it is counted if so.
+fn take(taken: &mut Time, now: Time, access: &Access) -> bool {
+    let interval = Duration::from_secs(1) / access.rate.max(1);
+    let next = (*taken).max(now) + interval;
+    let is_within = next.since(now) <= interval * access.burst.max(1);
+    if is_within {
+        *taken = next;
+    }
+    is_within
+}
+
+/// IPv4 addresses as they stand in IPv6 would share their first 64 bits, so they are moved to where no unicast address is.
+fn key_of(from: IpAddr) -> u64 {
+    match from.to_canonical() {
+        IpAddr::V4(address) => 0xffff_ffff_0000_0000 | u64::from(address.to_bits()),
+        IpAddr::V6(address) => first_half(address),
+    }
+}
+
+fn first_half(address: Ipv6Addr) -> u64 {
+    u64::try_from(address.to_bits() >> 64).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access() -> Access {
+        Access { rate: 10, burst: 3, sources: 8, ..Access::default() }
+    }
+
+    fn judge(gate: &mut Gate, ms: u64, from: &str) -> Admission {
+        gate.judge(Time::from_millis(ms), &access(), from.parse().unwrap())
+    }
+
+    #[test]
+    fn a_source_gets_its_burst_then_its_rate_then_as_many_refusals_and_then_nothing() {
+        let mut gate = Gate::default();
+        let mut many = |ms| -> Vec<Admission> { (0..8).map(|_| judge(&mut gate, ms, "192.0.2.1")).collect() };
+        use Admission::{Granted as G, Ignored as I, Limited as L};
+        assert_eq!(many(0), [G, G, G, L, L, L, I, I]);
+        assert_eq!(many(100), [G, L, I, I, I, I, I, I]);
+        assert_eq!(many(5000), [G, G, G, L, L, L, I, I]);
+    }
+
+    #[test]
+    fn sources_do_not_share_a_rate_but_addresses_of_one_ipv6_network_do() {
+        let mut gate = Gate::default();
+        let spent = |gate: &mut Gate, first: &str, then: &str| {
+            (0..3).for_each(|_| _ = judge(gate, 0, first));
+            judge(gate, 0, then)
+        };
+        assert_eq!(spent(&mut gate, "192.0.2.1", "192.0.2.2"), Admission::Granted);
+        assert_eq!(spent(&mut gate, "2001:db8::1", "2001:db8:0:1::1"), Admission::Granted);
+        assert_eq!(spent(&mut gate, "2001:db8:7::1", "2001:db8:7::2"), Admission::Limited);
+    }
+
+    #[test]
+    fn lists_are_asked_before_the_rate() {
+        let network = |text: &str| vec![text.parse().unwrap()];
+        let all = Access {
+            allow: network("192.0.2.0/24"),
+            deny: network("192.0.2.7"),
+            unlimited: network("192.0.2.8"),
+            ..access()
+        };
+        let mut gate = Gate::default();
+        let mut last =
+            |from: &str| (0..9).map(|_| gate.judge(Time::ZERO, &all, from.parse().unwrap())).last().unwrap();
+        assert_eq!(last("192.0.2.7"), Admission::Denied);
+        assert_eq!(last("198.51.100.1"), Admission::Denied);
+        assert_eq!(last("192.0.2.8"), Admission::Granted);
+        assert_eq!(last("192.0.2.9"), Admission::Ignored);
+    }
+
+    #[test]
+    fn no_more_sources_are_remembered_than_configured_and_busy_ones_longest() {
+        let mut gate = Gate::default();
+        (0..9).for_each(|_| _ = judge(&mut gate, 0, "192.0.2.250"));
+        for other in 0..100 {
+            judge(&mut gate, 0, &format!("192.0.2.{other}"));
+            assert_eq!(judge(&mut gate, 0, "192.0.2.250"), Admission::Ignored);
+            assert!(gate.len() <= 8);
+        }
+    }
+}

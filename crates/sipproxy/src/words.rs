@@ -1,0 +1,235 @@
+//! The words of the control socket: what can be asked of a running proxy, and what it answers.
+//!
+//! Invariant: answers can grow by fields, and readers pass over what they do not know. Begin with [`Question`].
+
+use serde::{Deserialize, Serialize};
+
+/// Contacts or dialogs in one answer at most.
+pub(crate) const LISTED_MAX: usize = 100_000;
+
+/// What can be asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Question {
+    /// Numbers.
+    Status,
+    /// Who is registered where.
+    Contacts,
+    /// Which calls and subscriptions there are.
+    Dialogs,
+    /// Messages as they pass; what follows the answer is text or a pcapng file, until the one who asks hangs up.
+    Trace(Wanted),
+}
+
+/// Which messages to trace, and how; all where nothing is said.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// A pcapng file instead of text.
+    #[serde(default)]
+    pub(crate) pcapng: bool,
+    /// Only requests of this method, and their responses.
+    pub(crate) method: Option<String>,
+    /// Only what is from or to this user, `USER` or `USER@DOMAIN`.
+    pub(crate) user: Option<String>,
+    /// Only what has this Call-ID.
+    pub(crate) call_id: Option<String>,
+    /// Only what comes from or goes to an address of this network.
+    pub(crate) peer: Option<String>,
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// To [`Question::Status`].
+    Status(Status),
+    /// To [`Question::Contacts`].
+    Contacts {
+        /// In the users' order.
+        contacts: Vec<Contact>,
+        /// Contacts beyond [`LISTED_MAX`], which are not listed.
+        left_out: usize,
+    },
+    /// To [`Question::Dialogs`].
+    Dialogs {
+        /// Those that were silent longest first.
+        dialogs: Vec<Dialog>,
+        /// Dialogs beyond [`LISTED_MAX`], which are not listed.
+        left_out: usize,
+    },
+    /// To [`Question::Trace`]: it follows.
+    Tracing,
+    /// Nothing is answered, and why.
+    Refused {
+        /// A sentence.
+        reason: String,
+    },
+}
+
+/// What goes on.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// Seconds since the start.
+    pub(crate) uptime_s: u64,
+    /// Transport and address of each listener.
+    pub(crate) listeners: Vec<String>,
+    /// Users with contacts.
+    pub(crate) users: usize,
+    /// Their contacts.
+    pub(crate) contacts: usize,
+    /// Server transactions, those that only wait to be over included.
+    pub(crate) server_transactions: usize,
+    /// Client transactions, the same way.
+    pub(crate) client_transactions: usize,
+    /// Requests that were well-formed and new, since the start; so are the others.
+    pub(crate) requests: u64,
+    /// Messages that came again.
+    pub(crate) retransmissions: u64,
+    /// Bytes that were no message, and what belongs to nothing.
+    pub(crate) dropped: u64,
+    /// Requests refused for want of room.
+    pub(crate) overloads: u64,
+    /// REGISTERs answered with 200.
+    pub(crate) registrations: u64,
+    /// INVITEs answered with 2xx.
+    pub(crate) calls: u64,
+    /// Client transactions without an answer.
+    pub(crate) timeouts: u64,
+    /// Requests refused because of where they came from.
+    #[serde(default)]
+    pub(crate) denied: u64,
+    /// Requests beyond their source's rate.
+    #[serde(default)]
+    pub(crate) limited: u64,
+    /// INVITEs that were new and in no dialog.
+    pub(crate) invites: u64,
+    /// Responses by their class, 1xx first.
+    pub(crate) responses: [u64; 6],
+    /// Calls and subscriptions that are known.
+    pub(crate) dialogs: usize,
+    /// Connections or associations of each listener.
+    pub(crate) connections: Vec<usize>,
+}
+
+/// One call or subscription.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Dialog {
+    /// `call` or `subscription`.
+    pub(crate) kind: String,
+    /// `early` until it is answered, then `confirmed`.
+    pub(crate) state: String,
+    /// Seconds since its first request, or since the answer.
+    pub(crate) age_s: u64,
+    /// The caller, as From has it.
+    pub(crate) from: String,
+    /// The callee, as To has it.
+    pub(crate) to: String,
+    /// Call-ID.
+    pub(crate) call_id: String,
+    /// Transport and address of the caller's side.
+    pub(crate) caller: String,
+    /// The same of the callee's sides.
+    pub(crate) callees: Vec<String>,
+}
+
+/// One place where a user is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Contact {
+    /// The address-of-record.
+    pub(crate) user: String,
+    /// The contact's URI.
+    pub(crate) uri: String,
+    /// Seconds until it ends.
+    pub(crate) expires_s: u64,
+    /// What carried the REGISTER.
+    pub(crate) transport: String,
+    /// Where that came from.
+    pub(crate) source: String,
+}
+
+impl Answer {
+    /// For people: a line for each number or contact.
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Answer::Status(status) => {
+                let value = serde_json::to_value(status).unwrap_or_default();
+                let lines = value.as_object().into_iter().flatten().map(|(name, value)| match value {
+                    serde_json::Value::Array(list) => {
+                        let list: Vec<_> = list.iter().map(bare).collect();
+                        format!("{:<20} {}\n", name.replace('_', " "), list.join(", "))
+                    }
+                    value => format!("{:<20} {value}\n", name.replace('_', " ")),
+                });
+                lines.collect()
+            }
+            Answer::Contacts { contacts, left_out } => {
+                let line = |c: &Contact| {
+                    let Contact { user, uri, expires_s, transport, source } = c;
+                    format!("{user} {uri} {transport} {source} {expires_s} s\n")
+                };
+                contacts.iter().map(line).collect::<String>() + &more(*left_out)
+            }
+            Answer::Dialogs { dialogs, left_out } => {
+                let line = |d: &Dialog| {
+                    let Dialog { kind, state, age_s, from, to, call_id, caller, callees } = d;
+                    let callees = callees.join(", ");
+                    format!(
+                        "{kind} {state} {age_s} s: {from} ({caller}) to {to} ({callees}) Call-ID {call_id}\n"
+                    )
+                };
+                dialogs.iter().map(line).collect::<String>() + &more(*left_out)
+            }
+            Answer::Tracing => String::new(),
+            Answer::Refused { reason } => format!("{reason}\n"),
+        }
+    }
+}
+
+/// A value without quotes.
+fn bare(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn more(left_out: usize) -> String {
+    if left_out > 0 { format!("and {left_out} more\n") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_a_line_for_each_thing_and_says_what_is_left_out() {
+        let contact = Contact {
+            user: "bob@example.com".to_owned(),
+            uri: "sip:bob@192.0.2.2".to_owned(),
+            expires_s: 60,
+            transport: "udp".to_owned(),
+            source: "192.0.2.2:5060".to_owned(),
+        };
+        assert_eq!(
+            Answer::Contacts { contacts: vec![contact], left_out: 2 }.to_text(),
+            "bob@example.com sip:bob@192.0.2.2 udp 192.0.2.2:5060 60 s\nand 2 more\n"
+        );
+        let dialog = Dialog {
+            kind: "call".to_owned(),
+            state: "early".to_owned(),
+            age_s: 3,
+            from: "<sip:a@a>".to_owned(),
+            to: "<sip:b@b>".to_owned(),
+            call_id: "c".to_owned(),
+            caller: "udp 192.0.2.1:5060".to_owned(),
+            callees: vec!["tcp 192.0.2.2:5060".to_owned()],
+        };
+        assert_eq!(
+            Answer::Dialogs { dialogs: vec![dialog], left_out: 0 }.to_text(),
+            "call early 3 s: <sip:a@a> (udp 192.0.2.1:5060) to <sip:b@b> (tcp 192.0.2.2:5060) Call-ID c\n"
+        );
+        let status =
+            Status { calls: 7, listeners: vec!["udp 192.0.2.1:5060".to_owned()], ..Status::default() };
+        let text = Answer::Status(status).to_text();
+        assert!(text.contains("calls                7\n"), "{text}");
+        assert!(text.contains("listeners            udp 192.0.2.1:5060\n"), "{text}");
+        assert!(text.contains("responses            0, 0, 0, 0, 0, 0\n"), "{text}");
+    }
+}

@@ -1,0 +1,132 @@
+//! What an operator sees: dialogs, messages as they pass, metrics; and who may see them.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use testbed::process::wait_for;
+use testbed::{Lab, Process};
+
+use crate::world::{LIMIT, Site};
+
+struct World {
+    site: Site,
+    control: PathBuf,
+    _proxy: Process,
+    _callee: Process,
+    _lab: Lab,
+}
+
+impl World {
+    /// A proxy that can be asked, and bob, whom SIPp is.
+    fn new() -> World {
+        let lab = Lab::new().unwrap();
+        let site = Site::alone(&lab);
+        let control = site.dir.join("control.sock");
+        let operations = format!("control = \"{}\"\npage_port = 9897\n", control.display());
+        let proxy = site.proxy(&[operations, site.listen("udp")]);
+        let callee = site.callee("udp");
+        site.register("bob", "udp");
+        World { site, control, _proxy: proxy, _callee: callee, _lab: lab }
+    }
+
+    fn ask(&self, words: &[&str]) -> Command {
+        let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
+        command.args(words).arg("--control").arg(&self.control);
+        command
+    }
+
+    fn told(&self, words: &[&str]) -> String {
+        self.site.host.run("ask", self.ask(words), LIMIT).unwrap().good().unwrap().stdout
+    }
+
+    /// A call of alice's that stands for so many seconds.
+    fn call(&self, seconds: &str) -> Process {
+        let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+        command.args([
+            "--local",
+            "127.0.0.1:5070",
+            "--proxy",
+            "127.0.0.1:5060",
+            "--user",
+            "alice@example.com",
+        ]);
+        command.args(["--no-register", "--call", "sip:bob@example.com", "--duration", seconds]);
+        self.site.host.spawn("alice", command).unwrap()
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
+    let world = World::new();
+    let caller = world.call("4");
+    assert!(wait_for(LIMIT, || world.told(&["dialogs"]).contains("call confirmed")));
+    let listed = world.told(&["dialogs"]);
+    assert!(
+        listed.contains("<sip:alice@example.com>") && listed.contains("(udp 127.0.0.1:5070)"),
+        "{listed}"
+    );
+    caller.finish(LIMIT).unwrap().good().unwrap();
+    assert_eq!(world.told(&["dialogs"]), "");
+    let metrics = world.site.host.tool("curl", &["-s", "http://127.0.0.1:9897/metrics"]).unwrap();
+    for line in [
+        "sctpify_sip_calls_total 1\n",
+        "sctpify_sip_registrations_total 1\n",
+        "sctpify_sip_dialogs 0\n",
+        "sctpify_sip_connections{listener=\"udp 127.0.0.1:5060\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+    let elsewhere = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example:9897"];
+    let page = "http://127.0.0.1:9897/status.json";
+    assert_eq!(world.site.host.tool("curl", &[&elsewhere[..], &[page]].concat()).unwrap(), "403");
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn messages_are_traced_as_text_and_as_a_file_that_tshark_reads() {
+    let world = World::new();
+    let file = world.site.dir.join("trace.pcapng");
+    let text = world.site.host.spawn("text", world.ask(&["trace", "--method", "bye"])).unwrap();
+    let saved = world.ask(&["trace", "--user", "alice", "--pcapng", &file.display().to_string()]);
+    let saved = world.site.host.spawn("saved", saved).unwrap();
+    // The file's head is there once messages are.
+    assert!(wait_for(LIMIT, || std::fs::metadata(&file).is_ok()));
+    std::thread::sleep(Duration::from_millis(300));
+    world.call("0").finish(LIMIT).unwrap().good().unwrap();
+    assert!(wait_for(LIMIT, || text.stdout().matches("CSeq: 2 BYE").count() == 4), "{}", text.stdout());
+    assert!(!text.stdout().contains("INVITE sip:"), "{}", text.stdout());
+    let file = file.display().to_string();
+    let methods = || {
+        let fields = ["-r", &file, "-Y", "sip", "-T", "fields", "-e", "sip.Method"];
+        let seen = world.site.host.tool("tshark", &fields).unwrap_or_default();
+        let mut seen: Vec<_> = seen.split_whitespace().map(str::to_owned).collect();
+        seen.sort();
+        seen
+    };
+    // In and out.
+    assert!(
+        wait_for(LIMIT, || methods() == ["ACK", "ACK", "BYE", "BYE", "INVITE", "INVITE"]),
+        "{:?}",
+        methods()
+    );
+    saved.stop();
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
+    let world = World::new();
+    let mut command = world.site.host.command("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "status", "--control"]).arg(&world.control);
+    let told = world.site.host.run("nobody", command, LIMIT).unwrap();
+    assert!(!told.status.success() && told.stderr.contains("ermission denied"), "{told:?}");
+    // Its group may look at numbers, but sees no messages.
+    let mut command = world.site.host.command("setpriv");
+    command.args(["--reuid", "65534", "--regid", "0", "--clear-groups"]);
+    command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "trace", "--control"]).arg(&world.control);
+    let told = world.site.host.run("group", command, LIMIT).unwrap();
+    assert!(told.stderr.contains("may not see messages"), "{told:?}");
+}
