@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 4] = ["sctpifyd", "sctpify", "shimrules", "linkemu"];
+const PROGRAMS: [&str; 5] = ["sctpifyd", "sctpify", "shimrules", "linkemu", "sctpify-router"];
 /// The same, with a manual page but no completions, for those who run SIP.
 const SIP_PROGRAMS: [&str; 2] = ["sctpify-sip", "sctpify-ua"];
 const MUSL: &str = "x86_64-unknown-linux-musl";
@@ -55,7 +55,7 @@ fn target_dir() -> PathBuf {
 /// Builds the programs; where they are.
 fn build(is_static: bool) -> Result<PathBuf> {
     let mut words = vec!["build", "--release", "--quiet"];
-    ["sctpifyd", "cli", "linkemu", "sipproxy"]
+    ["sctpifyd", "cli", "linkemu", "router", "sipproxy"]
         .iter()
         .for_each(|package| words.extend(["--package", package]));
     let mut dir = target_dir();

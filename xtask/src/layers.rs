@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("sctpifyd", 4),
     ("cli", 4),
     ("linkemu", 4),
+    ("router", 4),
     ("lab", 5),
     ("testbed", 4),
     ("peer", 4),
@@ -37,7 +38,8 @@ const LAYERS: &[(&str, u8)] = &[
 
 /// The only edges allowed within a layer, each with its reason in the name of the two crates: wire's types
 /// are made of base's, the control socket speaks of rules, and the manual pages of all programs are written by one.
-const SAME_LAYER: &[(&str, &str)] = &[("wire", "base"), ("control", "rules"), ("cli", "linkemu")];
+const SAME_LAYER: &[(&str, &str)] =
+    &[("wire", "base"), ("control", "rules"), ("cli", "linkemu"), ("cli", "router")];
 
 /// `./x layers`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {

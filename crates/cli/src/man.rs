@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
 use control::{DEFAULT_CONFIG, DaemonArgs, write_command_pages};
 use linkemu::Linkemu;
+use router::Router;
 use rules::{SETTINGS, Setting};
 
 use crate::{CliError, Sctpify, Shimrules};
@@ -20,7 +21,7 @@ use crate::{CliError, Sctpify, Shimrules};
 pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(), CliError> {
     let mut command = programs().into_iter().find(|c| c.get_name() == program).ok_or_else(|| {
         CliError::Usage(format!(
-            "there is no program `{program}`: say sctpify, shimrules, sctpifyd or linkemu"
+            "there is no program `{program}`: say sctpify, shimrules, sctpifyd, linkemu or sctpify-router"
         ))
     })?;
     let mut text = Vec::new();
@@ -28,11 +29,11 @@ pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(
     Ok(out.write_all(&text)?)
 }
 
-fn programs() -> [Command; 4] {
-    [Sctpify::command(), Shimrules::command(), DaemonArgs::command(), Linkemu::command()]
+fn programs() -> [Command; 5] {
+    [Sctpify::command(), Shimrules::command(), DaemonArgs::command(), Linkemu::command(), Router::command()]
 }
 
-/// Writes sctpify(8), linkemu(8) and a page for each of their commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a
+/// Writes sctpify(8), linkemu(8), sctpify-router(8) and a page for each of their commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a
 /// directory, which is made if it is missing.
 ///
 /// # Errors

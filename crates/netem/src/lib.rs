@@ -23,3 +23,4 @@ pub use counters::Counters;
 pub use lane::{Arrival, Fate, Lane, LossCause, Passage};
 pub use line::{Delivery, HELD_BYTES_MAX, Line};
 pub use spec::{KEYS, Key, Spec, SpecError, Value, settings};
+pub use units::{rate as parse_rate, rate_text};

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 /// `1.5mbit`: decimal, in bit/s; `0` or `unlimited` is infinitely fast.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// When it is no rate, with what would be right.
+pub fn rate(text: &str) -> Result<u64, String> {
     if text == "unlimited" {
         return Ok(0);
     }
@@ -17,7 +20,8 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     Ok(whole)
 }
 
-pub(crate) fn rate_text(rate: u64) -> String {
+/// A rate in bit/s as [`rate`] reads it, in the largest unit that keeps its digits; 0 is `unlimited`.
+pub fn rate_text(rate: u64) -> String {
     match rate {
         0 => "unlimited".to_owned(),
         r if r % 1_000_000_000 == 0 => format!("{}gbit", r / 1_000_000_000),

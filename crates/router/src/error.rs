@@ -1,0 +1,57 @@
+//! What can go wrong: what, where, and what to do about it.
+
+use std::io;
+
+/// An error of `sctpify-router`.
+#[derive(Debug, thiserror::Error)]
+pub enum RouterError {
+    /// `tc` could not be started.
+    #[error("cannot run tc: {source}; it is in the package iproute2")]
+    NoTc {
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// `tc` refused.
+    #[error("tc {command}: {problem}")]
+    Tc {
+        /// What was asked of it.
+        command: String,
+        /// What it said.
+        problem: String,
+    },
+    /// The interface has a queueing discipline that is not ours.
+    #[error(
+        "{interface} has another queueing discipline ({kind} {handle}): `tc qdisc del dev {interface} root` takes it away, if nobody needs it"
+    )]
+    Occupied {
+        /// Where.
+        interface: String,
+        /// Its kind.
+        kind: String,
+        /// Its handle.
+        handle: String,
+    },
+    /// The interface has none of ours.
+    #[error("{interface} has no classes of ours: `sctpify-router tc up {interface} --rate RATE` makes them")]
+    Absent {
+        /// Where.
+        interface: String,
+    },
+    /// The interface has classes of ours already.
+    #[error("{interface} has classes of ours already: `sctpify-router tc down {interface}` first")]
+    Present {
+        /// Where.
+        interface: String,
+    },
+    /// What is there is not what was asked for.
+    #[error("{interface} differs from what was asked for:\n  {}\n`sctpify-router tc down {interface}`, then `tc up`, makes it so", .differences.join("\n  "))]
+    Differs {
+        /// Where.
+        interface: String,
+        /// One sentence each.
+        differences: Vec<String>,
+    },
+    /// Standard output is closed.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}

@@ -1,0 +1,93 @@
+//! `sctpify-router tc`: the kernel's classes.
+
+use crate::world::World;
+
+/// Sends through the classes, and compares what each counted with what arrived.
+fn packets_land_where_their_chunk_says(carriers: &str, is_v6: bool, options: &[&str]) {
+    let world = World::new(carriers, "percent");
+    let link = world.link.name();
+    world.router(&[&["tc", "up", &link, "--rate", "20mbit"], options].concat()).good().unwrap();
+    world.router(&[&["tc", "check", &link, "--rate", "20mbit"], options].concat()).good().unwrap();
+    let tap = world.tap();
+    let to = if is_v6 { world.link.right_v6().into() } else { world.link.right_v4().into() };
+    world.send(to, "2");
+    let captured = world.captured(tap);
+    assert_eq!(world.counted(), captured);
+    assert!(captured.values().sum::<u64>() > 1000 && captured.len() > 2, "{captured:?}");
+    world.router(&["tc", "down", &link]).good().unwrap();
+    let left = world.middle.tool("tc", &["qdisc", "show", "dev", &link]).unwrap();
+    assert!(!left.contains("htb"), "{left}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn bpf_and_leaves_that_this_kernel_has_over_udp() {
+    packets_land_where_their_chunk_says("udp", false, &[]);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn bpf_over_ipv6_in_256_leaves_each() {
+    packets_land_where_their_chunk_says("ip132", true, &["--leaves", "hashed"]);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn u32_over_ip() {
+    packets_land_where_their_chunk_says("ip132", false, &["--match", "u32", "--leaves", "pfifo"]);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn u32_over_udp_in_ipv6() {
+    packets_land_where_their_chunk_says("udp", true, &["--match", "u32", "--leaves", "pfifo"]);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn another_root_is_left_alone_and_what_differs_is_named() {
+    let world = World::new("udp", "percent");
+    let link = world.link.name();
+    let up = ["tc", "up", &link, "--rate", "20mbit", "--leaves", "pfifo"];
+    world.middle.tool("tc", &["qdisc", "add", "dev", &link, "root", "handle", "7:", "pfifo"]).unwrap();
+    for words in [&up[..], &["tc", "down", &link], &["tc", "show", &link]] {
+        let told = world.router(words);
+        assert!(
+            !told.status.success() && told.stderr.contains("another queueing discipline (pfifo 7:)"),
+            "{told:?}"
+        );
+    }
+    world.middle.tool("tc", &["qdisc", "del", "dev", &link, "root"]).unwrap();
+    let told = world.router(&["tc", "show", &link]).stderr;
+    assert!(told.contains("has no classes of ours"), "{told}");
+    world.router(&up).good().unwrap();
+    world.middle.tool("tc", &["filter", "del", "dev", &link, "parent", "5ba:", "prio", "10"]).unwrap();
+    let leaf =
+        ["qdisc", "replace", "dev", &link, "parent", "5ba:20", "handle", "99:", "bfifo", "limit", "9000"];
+    world.middle.tool("tc", &leaf).unwrap();
+    let told = world.router(&["tc", "check", &link, "--rate", "30mbit", "--leaves", "pfifo"]);
+    for part in
+        ["class 5ba:fff has 20mbit", "5ba:20 has bfifo, not pfifo", "BPF programs at 5ba:0 are not ours"]
+    {
+        assert!(!told.status.success() && told.stderr.contains(part), "{part}: {told:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn what_the_kernel_refuses_is_named_and_nothing_is_left() {
+    let world = World::new("udp", "percent");
+    let link = world.link.name();
+    world.middle.tool("tc", &["qdisc", "show", "dev", &link]).unwrap();
+    let dry = world.router(&["tc", "up", &link, "--rate", "20mbit", "--leaves", "sfq", "--dry-run"]);
+    let dry = dry.good().unwrap().stdout;
+    assert!(dry.lines().all(|line| line.starts_with("tc ")) && dry.contains("sfq perturb 10"), "{dry}");
+    let told = world.router(&["tc", "up", "nowhere", "--rate", "20mbit", "--leaves", "pfifo"]);
+    assert!(!told.status.success() && told.stderr.contains("nowhere"), "{told:?}");
+    let told = world.router(&["tc", "up", &link, "--rate", "20mbit", "--leaves", "sfq"]);
+    if !told.status.success() {
+        assert!(told.stderr.contains("qdisc add") && told.stderr.contains("sfq"), "{told:?}");
+        let left = world.middle.tool("tc", &["qdisc", "show", "dev", &link]).unwrap();
+        assert!(!left.contains("htb"), "{left}");
+    }
+}
