@@ -96,6 +96,9 @@ fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
         only: run.only.as_deref(),
     };
     let failures = runner.run(&manifest.id, &mut store)?;
+    if run.only.is_none() && !store.has_drawings() {
+        store.keep_drawings(&experiment.drawings(place)?)?;
+    }
     let verdicts = judge(manifest, form, &store.results);
     verdicts.iter().for_each(print);
     if !failures.is_empty() {

@@ -66,6 +66,15 @@ pub(crate) struct Place {
     pub(crate) tools: Tools,
 }
 
+/// A picture that is no plot, beside an experiment's plots in the report.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Drawing {
+    /// Its file's name, without `.svg`.
+    pub(crate) name: String,
+    /// The picture, with its title.
+    pub(crate) svg: String,
+}
+
 /// A runner: it is made of the parameters of its manifest.
 pub(crate) trait Experiment: Send + Sync {
     /// All points.
@@ -77,6 +86,14 @@ pub(crate) trait Experiment: Send + Sync {
     /// # Errors
     /// When the world cannot be made, or a program of the measurement itself fails.
     fn measure(&self, place: &Place, cell: &Cell) -> anyhow::Result<Measures>;
+
+    /// Pictures of what is measured, made once after all cells.
+    ///
+    /// # Errors
+    /// As [`Experiment::measure`].
+    fn drawings(&self, _place: &Place) -> anyhow::Result<Vec<Drawing>> {
+        Ok(Vec::new())
+    }
 }
 
 #[cfg(test)]

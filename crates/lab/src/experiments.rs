@@ -9,6 +9,7 @@ mod icecast;
 mod sba;
 mod shim_loss;
 mod shim_overhead;
+mod sip;
 mod streams;
 mod transport_throughput;
 
@@ -35,6 +36,10 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/sba-occupancy.toml"), made::<sba::occupancy::Occupancy>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
+    (include_str!("../experiments/sip-failover.toml"), made::<sip::failover::Failover>),
+    (include_str!("../experiments/sip-hol.toml"), made::<sip::hol::Hol>),
+    (include_str!("../experiments/sip-latency.toml"), made::<sip::latency::Latency>),
+    (include_str!("../experiments/sip-loss.toml"), made::<sip::loss::Loss>),
     (include_str!("../experiments/streams.toml"), made::<streams::Streams>),
     (
         include_str!("../experiments/transport-throughput.toml"),

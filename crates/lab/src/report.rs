@@ -8,7 +8,7 @@ use crate::experiments;
 use crate::judge::{Verdict, judge};
 use crate::manifest::{Form, Manifest};
 use crate::results::{Results, Row};
-use crate::store::{Meta, kept};
+use crate::store::{Meta, kept, kept_drawings};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -20,6 +20,8 @@ struct Section {
     manifest: Manifest,
     meta: Meta,
     results: Results,
+    /// Pictures beside the plots, as SVG.
+    drawings: Vec<String>,
     verdicts: Vec<Verdict>,
 }
 
@@ -44,7 +46,8 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
             let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { continue };
             let results = results.ordered_as(&entry.runner(form)?.points());
             let verdicts = judge(&entry.manifest, form, &results);
-            sections.push(Section { manifest: entry.manifest.clone(), meta, results, verdicts });
+            let drawings = kept_drawings(out, &entry.manifest.id, form)?;
+            sections.push(Section { manifest: entry.manifest.clone(), meta, results, drawings, verdicts });
         }
     }
     ensure!(!sections.is_empty(), "nothing has been measured in {}: run an experiment first", out.display());

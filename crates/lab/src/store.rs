@@ -3,7 +3,7 @@
 //!
 //! Results of one commit and one set of parameters only: of others they are put aside as `ID-FORM.before`.
 
-use crate::experiment::Cell;
+use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};
 use crate::results::{Done, Results};
 use anyhow::{Context, Result};
@@ -15,6 +15,7 @@ use std::process::Command;
 
 const RESULTS: &str = "results.jsonl";
 const META: &str = "meta.json";
+const SVG: &str = "svg";
 
 /// What made the results.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -65,6 +66,7 @@ fn said(program: &str, args: &[&str]) -> String {
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) results: Results,
+    dir: PathBuf,
     file: File,
 }
 
@@ -95,7 +97,24 @@ impl Store {
         for done in &results.0 {
             write_line(&mut file, done)?;
         }
-        Ok(Self { results, file })
+        Ok(Self { results, dir, file })
+    }
+
+    /// Whether pictures were kept.
+    pub(crate) fn has_drawings(&self) -> bool {
+        !drawings_in(&self.dir).is_empty()
+    }
+
+    /// Keeps pictures.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn keep_drawings(&self, drawings: &[Drawing]) -> Result<()> {
+        for Drawing { name, svg } in drawings {
+            let path = self.dir.join(name).with_extension(SVG);
+            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Whether a cell was measured.
@@ -136,6 +155,25 @@ fn put_aside(dir: &Path) -> Result<()> {
 /// When there is something that cannot be read.
 pub(crate) fn kept(out: &Path, id: &str, form: Form) -> Result<Option<(Meta, Results)>> {
     read(&dir_of(out, id, form))
+}
+
+/// The pictures that were kept of an experiment in a form, in the order of their names.
+///
+/// # Errors
+/// When one cannot be read.
+pub(crate) fn kept_drawings(out: &Path, id: &str, form: Form) -> Result<Vec<String>> {
+    let read = |path: PathBuf| {
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    drawings_in(&dir_of(out, id, form)).into_iter().map(read).collect()
+}
+
+fn drawings_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|it| it == SVG)).collect();
+    paths.sort_unstable();
+    paths
 }
 
 fn read(dir: &Path) -> Result<Option<(Meta, Results)>> {
@@ -187,6 +225,18 @@ mod tests {
         let again = Store::open(dir.path(), meta("a"), false).unwrap();
         assert!(again.has(&cell(0.1)) && !again.has(&cell(0.2)));
         assert_eq!(kept(dir.path(), "x", Form::Quick).unwrap().unwrap().1.0.len(), 1);
+    }
+
+    #[test]
+    fn pictures_are_kept_beside_results_in_the_order_of_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), meta("a"), false).unwrap();
+        assert!(!store.has_drawings());
+        let drawing = |name: &str| Drawing { name: name.into(), svg: format!("<svg>{name}</svg>") };
+        store.keep_drawings(&[drawing("2-b"), drawing("1-a")]).unwrap();
+        assert!(store.has_drawings());
+        let kept = kept_drawings(dir.path(), "x", Form::Quick).unwrap();
+        assert_eq!(kept, ["<svg>1-a</svg>", "<svg>2-b</svg>"]);
     }
 
     #[test]

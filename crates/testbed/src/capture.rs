@@ -118,6 +118,21 @@ impl Capture {
         Ok(seen)
     }
 
+    /// Ends the capture; what `tshark` prints of it by these words, such as `["-T", "fields", "-e", "frame.time_epoch"]`.
+    ///
+    /// # Errors
+    /// When `dumpcap` or `tshark` fails.
+    pub fn dissect(self, words: &[&str]) -> Result<String> {
+        self.wait_for_the_ring();
+        self.process.signal(nix::sys::signal::Signal::SIGINT)?;
+        self.process.finish(LIMIT)?;
+        let mut command = Command::new("tshark");
+        command.args(["-n", "-Q"]).args(words).arg("-r").arg(&self.file);
+        let told = self.host.run("tshark", command, JUDGE_LIMIT)?.good()?.stdout;
+        std::fs::remove_file(&self.file).with_context(|| format!("cannot remove {}", self.file.display()))?;
+        Ok(told)
+    }
+
     /// What is on its way through the kernel's ring reaches the file: waits until that grows no more.
     fn wait_for_the_ring(&self) {
         let length = || std::fs::metadata(&self.file).map_or(0, |file| file.len());

@@ -49,6 +49,7 @@ fn section(section: &Section) -> Result<Markup> {
             a href={ (name) ".csv" } { "CSV" } ", " a href={ (name) ".json" } { "JSON" } "."
         }
         @for plot in &plots { (plot) }
+        @for drawing in &section.drawings { (PreEscaped(drawing)) }
         (table(&section.verdicts))
     })
 }

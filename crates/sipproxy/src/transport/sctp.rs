@@ -46,6 +46,8 @@ struct Association {
     streams: u16,
     unsent: VecDeque<Outgoing>,
     unsent_bytes: usize,
+    /// Whom to tell if it does not come up: of the message that went with our COOKIE ECHO.
+    first: Option<u64>,
 }
 
 impl Sctp {
@@ -81,14 +83,18 @@ impl Sctp {
     fn add(&mut self, id: AssociationId, peer: SocketAddr) -> usize {
         let number = self.next_number;
         self.next_number += 1;
-        let association = Association { id, peer, streams: 0, unsent: VecDeque::new(), unsent_bytes: 0 };
+        let association =
+            Association { id, peer, streams: 0, unsent: VecDeque::new(), unsent_bytes: 0, first: None };
         self.associations.insert(number, association);
         self.numbers.insert(id, number);
         self.by_address.entry(peer).or_insert(number);
         number
     }
 
-    fn connect(&mut self, now: Time, peer: SocketAddr) -> Option<usize> {
+    /// Begins an association with a message, which goes with our COOKIE ECHO (RFC 9260 section 5.1 allows that) and so arrives a round
+    /// trip earlier than it could after the handshake. `None` if there can be no association.
+    fn connect(&mut self, now: Time, message: &Outgoing) -> Option<()> {
+        let peer = message.hop.address;
         if self.associations.len() >= self.associations_max {
             return None;
         }
@@ -101,15 +107,17 @@ impl Sctp {
             local_addresses: self.local_addresses.clone(),
             config: association_config(&self.config),
         };
-        let id = self.host.engine.connect(now, connect).ok()?;
-        Some(self.add(id, peer))
+        let id = self.host.engine.connect_and_send(now, connect, Ppid(0), message.bytes.clone()).ok()?;
+        let number = self.add(id, peer);
+        self.associations.get_mut(&number)?.first = message.on_failure;
+        Some(())
     }
 
     /// The association that a message belongs to, or one to the same address.
-    fn association_for(&mut self, now: Time, hop: &Hop) -> Option<usize> {
+    fn association_for(&self, hop: &Hop) -> Option<usize> {
         let own = hop.connection.and_then(|connection| self.place.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
-        own.or_else(|| self.by_address.get(&hop.address).copied()).or_else(|| self.connect(now, hop.address))
+        own.or_else(|| self.by_address.get(&hop.address).copied())
     }
 
     /// Hands the engine what waits, as far as it takes it.
@@ -187,7 +195,7 @@ impl Sctp {
     ) {
         let Some(&number) = self.numbers.get(&id) else { return };
         let Some(association) = self.associations.get_mut(&number) else { return };
-        association.streams = streams;
+        (association.streams, association.first) = (streams, None);
         let peer = association.peer;
         tracing::info!(%peer, ?route, streams, "association up");
         let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
@@ -221,6 +229,7 @@ impl Sctp {
         self.by_address.retain(|_, known| *known != number);
         let Some(association) = self.associations.remove(&number) else { return };
         tracing::info!(peer = %association.peer, ?reason, "association over");
+        inbox.failures.extend(association.first);
         inbox.failures.extend(association.unsent.iter().filter_map(|message| message.on_failure));
     }
 }
@@ -249,10 +258,12 @@ impl Plugin for Sctp {
     }
 
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
-        let number = self.association_for(now, &message.hop);
+        let number = self.association_for(&message.hop);
         let Some((number, association)) = number.and_then(|n| Some((n, self.associations.get_mut(&n)?)))
         else {
-            inbox.failures.extend(message.on_failure);
+            if self.connect(now, &message).is_none() {
+                inbox.failures.extend(message.on_failure);
+            }
             return;
         };
         if association.unsent_bytes + message.bytes.len() > UNSENT_MAX {

@@ -41,6 +41,10 @@ pub struct UaArgs {
     #[arg(long)]
     pub no_register: bool,
 
+    /// Register so often, one after the other, before anything else
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, conflicts_with = "no_register")]
+    pub registrations: u32,
+
     /// Call this URI
     #[arg(long, value_name = "URI")]
     pub call: Option<String>,
@@ -73,7 +77,7 @@ pub struct UaArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub stop_after: Option<Duration>,
 
-    /// Calls at once at most
+    /// Calls at once at most; while there are so many no other is begun
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub calls_max: usize,
 

@@ -135,7 +135,7 @@ impl<'a> Driver<'a> {
     }
 
     fn next_timeout(&self) -> Time {
-        let call = if self.may_call() { self.next_call } else { Time::NEVER };
+        let call = if self.may_call() && self.has_room() { self.next_call } else { Time::NEVER };
         let sound = self.senders.values().map(|sender| sender.next).min().unwrap_or(Time::NEVER);
         let hang_up = self.up.values().copied().min().unwrap_or(Time::NEVER);
         let all = [self.agent.next_timeout(), self.plugin.next_timeout(), call, sound, hang_up, self.end_at];
@@ -185,7 +185,13 @@ impl<'a> Driver<'a> {
         if self.phase != Phase::Unregistering {
             self.statistics.note(&event);
         }
+        if self.phase == Phase::Working && matches!(event, AgentEvent::Ended { .. }) {
+            self.statistics.completed += 1;
+        }
         match event {
+            AgentEvent::Registered { .. } if self.phase == Phase::Registering && self.registers_again() => {
+                self.agent.register(now, EXPIRES);
+            }
             AgentEvent::Registered { .. } if self.phase == Phase::Registering => {
                 (self.phase, self.next_call) = (Phase::Working, now);
             }
@@ -214,11 +220,23 @@ impl<'a> Driver<'a> {
         self.phase == Phase::Working && self.args.call.is_some() && is_left
     }
 
+    fn has_room(&self) -> bool {
+        self.agent.calls() < self.args.calls_max
+    }
+
+    fn registers_again(&self) -> bool {
+        self.statistics.registrations() < self.args.registrations as usize
+    }
+
     fn begin_calls(&mut self, now: Time) {
         while self.may_call() && self.next_call <= now {
+            // Where there are too many calls already this one begins when another is over.
+            if !self.has_room() {
+                self.next_call = now;
+                return;
+            }
             let Some(uri) = &self.args.call else { return };
             self.next_call += Duration::from_secs_f64(1.0 / self.args.rate);
-            // Where there are too many calls already this one waits for its next turn.
             if self.agent.call(now, uri).is_some() {
                 self.statistics.begun += 1;
             }

@@ -21,6 +21,8 @@ pub(super) struct Statistics {
     answered: Vec<Duration>,
     taken: u64,
     ended: u64,
+    /// Of those that ended, those before we were told to stop.
+    pub(super) completed: u64,
     hung_up: Vec<Duration>,
     failed: u64,
     last_failure: Option<u16>,
@@ -54,6 +56,11 @@ impl Statistics {
         }
     }
 
+    /// How many registrations have succeeded.
+    pub(super) fn registrations(&self) -> usize {
+        self.registered.len()
+    }
+
     pub(super) fn to_json(&self) -> Value {
         json!({
             "registrations": times(&self.registered),
@@ -62,6 +69,7 @@ impl Statistics {
             "calls_answered": times(&self.answered),
             "calls_taken": self.taken,
             "calls_ended": self.ended,
+            "calls_completed": self.completed,
             "calls_hung_up": times(&self.hung_up),
             "calls_failed": self.failed,
             "last_failure": self.last_failure,
@@ -96,6 +104,11 @@ impl Statistics {
 fn times(times: &[Duration]) -> Value {
     let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);
+    let first = times.first().map(|time| time.as_secs_f64() * 1e3);
+    let mean = (!ms.is_empty()).then(|| ms.iter().sum::<f64>() / ms.len() as f64);
     let at = |part: f64| ms.get(((ms.len() as f64 * part) as usize).min(ms.len().saturating_sub(1))).copied();
-    json!({ "count": ms.len(), "ms_p50": at(0.5), "ms_p99": at(0.99), "ms_max": ms.last() })
+    json!({
+        "count": ms.len(), "ms_first": first, "ms_mean": mean, "ms_p50": at(0.5), "ms_p90": at(0.9), "ms_p99": at(0.99),
+        "ms_max": ms.last(),
+    })
 }

@@ -1,0 +1,74 @@
+//! `sip-failover`: the cable of the primary path is pulled while two proxies carry calls (Figure 5.9).
+
+use super::told::Told;
+use super::world::{Between, Joined};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::time::Duration;
+
+const PANEL: &str = "longest set-up";
+/// What a cell takes besides its calls, in seconds.
+const OVERHEAD_S: f64 = 4.0;
+
+const WAYS: [(&str, Between); 4] = [
+    ("UDP", Between { transport: "udp", sctp: "", links: 1 }),
+    ("TCP", Between { transport: "tcp", sctp: "", links: 1 }),
+    ("SCTP, one path", Between { transport: "sctp", sctp: "", links: 1 }),
+    ("SCTP, two paths", Between { transport: "sctp", sctp: "", links: 2 }),
+];
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Failover {
+    repetitions: u32,
+    rtt_ms: f64,
+    /// Calls a second.
+    rate: Vec<f64>,
+    /// Calls before the cable is pulled, without it, and after it is back, in seconds.
+    before_s: f64,
+    pulled_s: f64,
+    after_s: f64,
+}
+
+impl Experiment for Failover {
+    fn points(&self) -> Vec<Planned> {
+        let seconds = OVERHEAD_S + self.before_s + 2.0 * self.pulled_s + self.after_s;
+        let of = |&rate: &f64| {
+            WAYS.map(|(series, _)| Planned {
+                point: Point::new(PANEL, series, rate),
+                repetitions: self.repetitions,
+                seconds,
+            })
+        };
+        self.rate.iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let (_, between) =
+            WAYS.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
+        let delay = format!("{}us", self.rtt_ms * 500.0);
+        let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
+        joined.warm_up(place)?;
+        let (rate, seconds) = (cell.point.x, self.before_s + self.pulled_s + self.after_s);
+        let calls = (rate * seconds).round();
+        let caller = joined.begin_calls(place, rate, calls as u32)?;
+        std::thread::sleep(Duration::from_secs_f64(self.before_s));
+        joined.links[0].link.silence()?;
+        std::thread::sleep(Duration::from_secs_f64(self.pulled_s));
+        joined.links[0].link.restore()?;
+        // A call that nobody answers fails after 32 s (RFC 3261 timer B).
+        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.after_s + 45.0))?)?;
+        let mut measures = told.measures(&[
+            ("set_up_ms_p50", "calls_answered/ms_p50"),
+            ("set_up_ms_p99", "calls_answered/ms_p99"),
+            ("set_up_ms_max", "calls_answered/ms_max"),
+            ("end_ms_max", "calls_hung_up/ms_max"),
+        ])?;
+        measures.insert("added_ms".to_owned(), measures["set_up_ms_max"] - measures["set_up_ms_p50"]);
+        measures.insert("lost".to_owned(), calls - told.number("calls_completed")?);
+        measures.insert("switches".to_owned(), joined.switches() as f64);
+        Ok(measures)
+    }
+}

@@ -1,0 +1,69 @@
+//! `sip-hol`: calls between two proxies on one connection that loses packets: whom does a loss stop? (The thesis's chapter 6.)
+
+use super::told::Told;
+use super::world::{Between, Joined};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::time::Duration;
+
+const PANEL: &str = "mean set-up";
+/// What a cell takes besides its calls, in seconds.
+const OVERHEAD_S: f64 = 4.0;
+
+const WAYS: [(&str, Between); 4] = [
+    ("UDP", Between { transport: "udp", sctp: "", links: 1 }),
+    ("TCP", Between { transport: "tcp", sctp: "", links: 1 }),
+    ("SCTP, a stream for each dialog", Between { transport: "sctp", sctp: "", links: 1 }),
+    ("SCTP, one stream", Between { transport: "sctp", sctp: "streams = 1", links: 1 }),
+];
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Hol {
+    repetitions: u32,
+    series: Vec<String>,
+    rtt_ms: f64,
+    /// Calls a second.
+    rate: f64,
+    seconds: f64,
+    /// Of each packet in each direction, in percent.
+    loss: Vec<f64>,
+}
+
+impl Experiment for Hol {
+    fn points(&self) -> Vec<Planned> {
+        let seconds = OVERHEAD_S + self.seconds;
+        let of = |&loss: &f64| {
+            self.series.iter().map(move |series| Planned {
+                point: Point::new(PANEL, series, loss),
+                repetitions: self.repetitions,
+                seconds,
+            })
+        };
+        self.loss.iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let (_, between) =
+            WAYS.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
+        let delay = format!("{}us", self.rtt_ms * 500.0);
+        let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
+        joined.warm_up(place)?;
+        joined.links[0].set(&["--loss", &format!("{}%", cell.point.x)])?;
+        let calls = (self.rate * self.seconds).round();
+        let caller = joined.begin_calls(place, self.rate, calls as u32)?;
+        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
+        let mut measures = told.measures(&[
+            ("set_up_ms_mean", "calls_answered/ms_mean"),
+            ("set_up_ms_p50", "calls_answered/ms_p50"),
+            ("set_up_ms_p90", "calls_answered/ms_p90"),
+            ("set_up_ms_p99", "calls_answered/ms_p99"),
+            ("set_up_ms_max", "calls_answered/ms_max"),
+        ])?;
+        measures.insert("added_ms".to_owned(), measures["set_up_ms_mean"] - self.rtt_ms);
+        measures.insert("lost".to_owned(), calls - told.number("calls_answered/count")?);
+        Ok(measures)
+    }
+}

@@ -1,0 +1,85 @@
+//! `sip-latency`: how long registrations, calls' set-up and their end take, by UDP, TCP and SCTP, with connections that are new or
+//! stand.
+
+use super::diagram;
+use super::world::{Star, bob, stop};
+use super::{TRANSPORTS, transport_of};
+use crate::experiment::{Cell, Drawing, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Result, ensure};
+use serde::Deserialize;
+use std::time::Duration;
+
+const PANEL: &str = "registration on a new connection";
+/// What a cell takes besides its operations, in seconds.
+const OVERHEAD_S: f64 = 2.0;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Latency {
+    repetitions: u32,
+    /// Between a user agent and the proxy.
+    rtt_ms: Vec<u16>,
+    /// Registrations and calls of one agent: the first makes its connection, the others find it standing.
+    operations: u32,
+    /// Of the packet diagrams; none without.
+    drawn_rtt_ms: Option<u16>,
+}
+
+fn star(place: &Place, transport: &'static str, rtt_ms: f64, seed: u64) -> Result<Star> {
+    let delay = format!("{}us", rtt_ms * 500.0);
+    Star::new(place, transport, &["--delay", &delay], seed)
+}
+
+impl Experiment for Latency {
+    fn points(&self) -> Vec<Planned> {
+        let of = |&rtt_ms: &u16| {
+            TRANSPORTS.map(|(series, _)| Planned {
+                point: Point::new(PANEL, series, f64::from(rtt_ms)),
+                repetitions: self.repetitions,
+                seconds: OVERHEAD_S + 0.02 * f64::from(rtt_ms) * f64::from(self.operations),
+            })
+        };
+        self.rtt_ms.iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let star = star(place, transport_of(&cell.point.series)?, cell.point.x, cell.seed)?;
+        let callee = star.callee(0).registered(place, &[], 1)?;
+        let count = self.operations.to_string();
+        let limit = Duration::from_secs(60);
+        let words = ["--registrations", &count];
+        let registering = stop(star.caller(0).registered(place, &words, self.operations)?)?;
+        // Another port: the connection of the one before is not to be found.
+        let words =
+            ["--no-register", "--call", &bob(0), "--calls", &count, "--rate", "4", "--duration", "0.1"];
+        let calling = star.caller(1).run(place, &words, limit)?;
+        stop(callee)?;
+        let answered = calling.number("calls_answered/count")?;
+        ensure!(answered == f64::from(self.operations), "{answered} of {count} calls were answered");
+        let mut measures = registering.measures(&[
+            ("register_new_ms", "registrations/ms_first"),
+            ("register_standing_ms", "registrations/ms_p50"),
+        ])?;
+        measures.extend(calling.measures(&[
+            ("set_up_new_ms", "calls_answered/ms_first"),
+            ("set_up_standing_ms", "calls_answered/ms_p50"),
+            ("end_ms", "calls_hung_up/ms_p50"),
+        ])?);
+        let rtt_ms = cell.point.x;
+        measures.insert("register_new_round_trips".to_owned(), measures["register_new_ms"] / rtt_ms);
+        measures
+            .insert("register_standing_round_trips".to_owned(), measures["register_standing_ms"] / rtt_ms);
+        Ok(measures)
+    }
+
+    fn drawings(&self, place: &Place) -> Result<Vec<Drawing>> {
+        let Some(rtt_ms) = self.drawn_rtt_ms else { return Ok(Vec::new()) };
+        let mut drawings = Vec::new();
+        for (series, transport) in TRANSPORTS {
+            let star = star(place, transport, f64::from(rtt_ms), 1)?;
+            drawings.extend(diagram::drawn(place, &star, series)?);
+        }
+        Ok(drawings)
+    }
+}

@@ -1,0 +1,89 @@
+//! `sip-loss`: Table 5.3 of the thesis: eight user agents on each side of a proxy, calls completed in a fixed time under loss.
+
+use super::told::Told;
+use super::world::{LIMIT, Star, bob, stop};
+use super::{TRANSPORTS, transport_of};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::Result;
+use serde::Deserialize;
+use std::time::Duration;
+
+const PANEL: &str = "calls completed";
+/// What a cell takes besides its calls, in seconds.
+const OVERHEAD_S: f64 = 8.0;
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Loss {
+    repetitions: u32,
+    /// User agents on each side; each calls one of the other side again and again.
+    agents: u16,
+    /// Of each packet on each link and in each direction, in percent.
+    loss: Vec<u16>,
+    /// Between a user agent and the proxy.
+    rtt_ms: f64,
+    /// Until a call is answered, and until it is hung up.
+    ring_s: f64,
+    hold_s: f64,
+    seconds: f64,
+}
+
+impl Experiment for Loss {
+    fn points(&self) -> Vec<Planned> {
+        let of = |&loss: &u16| {
+            TRANSPORTS.map(|(series, _)| Planned {
+                point: Point::new(PANEL, series, f64::from(loss)),
+                repetitions: self.repetitions,
+                seconds: OVERHEAD_S + self.seconds,
+            })
+        };
+        self.loss.iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let delay = format!("{}us", self.rtt_ms * 500.0);
+        let star = Star::new(place, transport_of(&cell.point.series)?, &["--delay", &delay], cell.seed)?;
+        let numbers = 0..self.agents;
+        let ring = ["--ring", &self.ring_s.to_string()];
+        let callees = numbers
+            .clone()
+            .map(|n| star.callee(n).registered(place, &ring, 1))
+            .collect::<Result<Vec<_>>>()?;
+        // All have registered before anything gets lost, as in the thesis.
+        let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
+        let caller = |number| {
+            let words = [
+                "--call",
+                &bob(number),
+                "--calls",
+                "1000000",
+                "--calls-max",
+                "1",
+                "--rate",
+                "1000",
+                "--duration",
+                &hold,
+                "--stop-after",
+                &stop_after,
+            ];
+            star.caller(number).registered(place, &words, 1)
+        };
+        let callers = numbers.map(caller).collect::<Result<Vec<_>>>()?;
+        star.set(&["--loss", &format!("{}%", cell.point.x)])?;
+        std::thread::sleep(Duration::from_secs_f64(self.seconds));
+        let (mut completed, mut failed) = (0.0, 0.0);
+        for caller in callers {
+            let told = Told::of(&caller.finish(LIMIT)?)?;
+            completed += told.number("calls_completed")?;
+            failed += told.number("calls_failed")?;
+        }
+        star.set(&["--loss", "0%"])?;
+        callees.into_iter().try_for_each(|callee| stop(callee).map(drop))?;
+        Ok(Measures::from([
+            ("calls".to_owned(), completed),
+            ("failed".to_owned(), failed),
+            ("calls_per_minute".to_owned(), completed * 60.0 / self.seconds),
+        ]))
+    }
+}

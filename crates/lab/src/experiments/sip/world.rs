@@ -1,0 +1,256 @@
+//! Hosts with SIP proxies and user agents.
+
+use super::told::Told;
+use crate::experiment::Place;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Duration;
+use testbed::{DelayedLink, Host, Lab, Process};
+
+/// How long a program may take to begin, or to end once it was told to.
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+/// Users' domain at the only proxy, or at the callers' one.
+pub(super) const DOMAIN: &str = "a.example";
+/// The domain of those who are called, where there are two proxies.
+const CALLED_DOMAIN: &str = "b.example";
+/// Ports of user agents begin here.
+const AGENT_PORT: u16 = 5070;
+
+/// A user agent, before it is started.
+pub(super) struct Agent<'a> {
+    pub(super) host: &'a Host,
+    pub(super) address: Ipv4Addr,
+    pub(super) proxy: Ipv4Addr,
+    pub(super) transport: &'a str,
+    /// The user's name, and what is added to the port.
+    pub(super) name: &'a str,
+    pub(super) number: u16,
+    pub(super) domain: &'a str,
+}
+
+impl Agent<'_> {
+    fn command(&self, place: &Place, words: &[&str]) -> Command {
+        let mut command = self.host.command(place.tools.programs.path("sctpify-ua"));
+        let (number, port) = (self.number, AGENT_PORT + self.number);
+        command.args(["--local", &format!("{}:{port}", self.address)]);
+        command.args(["--proxy", &format!("{}:5060", self.proxy), "--transport", self.transport]);
+        command.args(["--user", &format!("{}{number}@{}", self.name, self.domain), "--log", "info"]);
+        // Its log is read: without colours.
+        command.env("NO_COLOR", "1").args(["--rtp-port", &(4000 + 2 * number).to_string()]).args(words);
+        command
+    }
+
+    /// Starts it.
+    pub(super) fn start(&self, place: &Place, words: &[&str]) -> Result<Process> {
+        self.host.spawn(&format!("{}{}", self.name, self.number), self.command(place, words))
+    }
+
+    /// Starts it, and waits until it has registered so often.
+    pub(super) fn registered(&self, place: &Place, words: &[&str], times: u32) -> Result<Process> {
+        let mut agent = self.start(place, words)?;
+        let count = |agent: &Process| agent.stderr().matches("event=Registered").count();
+        agent.wait_until("registrations", LIMIT, |agent| count(agent) >= times as usize)?;
+        Ok(agent)
+    }
+
+    /// Runs it to its end.
+    pub(super) fn run(&self, place: &Place, words: &[&str], limit: Duration) -> Result<Told> {
+        Told::of(&self.start(place, words)?.finish(limit)?)
+    }
+}
+
+/// Has a host learn how to reach an address.
+fn meet(host: &Host, address: Ipv4Addr) -> Result<()> {
+    host.tool("ping", &["-c", "1", "-W", "5", "-q", &address.to_string()]).map(drop)
+}
+
+/// Tells an agent to stop; what it says then.
+pub(super) fn stop(agent: Process) -> Result<Told> {
+    agent.signal(Signal::SIGTERM)?;
+    Told::of(&agent.finish(LIMIT)?)
+}
+
+/// Starts a proxy with this configuration, which has so many listeners.
+fn proxy(place: &Place, host: &Host, configuration: &str, listeners: usize) -> Result<Process> {
+    let path = host.dir()?.join("sip.toml");
+    std::fs::write(&path, configuration).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut command = host.command(place.tools.programs.path("sctpify-sip"));
+    command.arg("--config").arg(&path);
+    let mut proxy = host.spawn("proxy", command)?;
+    proxy.wait_until("listening", LIMIT, |proxy| proxy.stderr().matches("listening").count() == listeners)?;
+    Ok(proxy)
+}
+
+fn listen(transport: &str, address: Ipv4Addr) -> String {
+    format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n")
+}
+
+/// One proxy, and a host of user agents on either side of it (Figures 5.4 and 5.8).
+pub(super) struct Star {
+    pub(super) callers: Host,
+    pub(super) called: Host,
+    pub(super) proxy: Host,
+    pub(super) links: [DelayedLink; 2],
+    pub(super) transport: &'static str,
+    _proxy: Process,
+    /// Last: it takes down what the others are in.
+    _lab: Lab,
+}
+
+impl Star {
+    /// Both links are as these flags of `linkemu` say.
+    pub(super) fn new(place: &Place, transport: &'static str, settings: &[&str], seed: u64) -> Result<Self> {
+        let lab = Lab::new()?;
+        let (callers, proxy_host, called) = (lab.host("callers")?, lab.host("proxy")?, lab.host("called")?);
+        let join = |left: &Host, right: &Host, number: u8| {
+            let seed = (seed + u64::from(number)).to_string();
+            let settings = [settings, &["--seed", &seed]].concat();
+            DelayedLink::emulated(&lab, left, right, number, &settings, &place.tools.linkemu)
+        };
+        let links = [join(&callers, &proxy_host, 1)?, join(&proxy_host, &called, 2)?];
+        // The proxy has one address that all know it by.
+        let (first, second) = (&links[0].link, &links[1].link);
+        called.ip(&["route", "add", &first.right_v4().to_string(), "via", &second.left_v4().to_string()])?;
+        let address = first.right_v4();
+        // Nobody's first packet waits for ARP.
+        [&callers, &called].into_iter().try_for_each(|host| meet(host, address))?;
+        let listeners: String = ["udp", "tcp", "sctp"].map(|transport| listen(transport, address)).concat();
+        let configuration = format!("domains = [\"{DOMAIN}\"]\n{listeners}");
+        let process = proxy(place, &proxy_host, &configuration, 3)?;
+        Ok(Self { callers, called, proxy: proxy_host, links, transport, _proxy: process, _lab: lab })
+    }
+
+    fn proxy_address(&self) -> Ipv4Addr {
+        self.links[0].link.right_v4()
+    }
+
+    /// One who calls.
+    pub(super) fn caller(&self, number: u16) -> Agent<'_> {
+        self.agent(&self.callers, self.links[0].link.left_v4(), "alice", number)
+    }
+
+    /// One who is called.
+    pub(super) fn callee(&self, number: u16) -> Agent<'_> {
+        self.agent(&self.called, self.links[1].link.right_v4(), "bob", number)
+    }
+
+    fn agent<'a>(&'a self, host: &'a Host, address: Ipv4Addr, name: &'a str, number: u16) -> Agent<'a> {
+        let (proxy, transport) = (self.proxy_address(), self.transport);
+        Agent { host, address, proxy, transport, name, number, domain: DOMAIN }
+    }
+
+    /// Changes both links.
+    pub(super) fn set(&self, settings: &[&str]) -> Result<()> {
+        self.links.iter().try_for_each(|link| link.set(settings))
+    }
+}
+
+/// The URI of one who is called at the only proxy.
+pub(super) fn bob(number: u16) -> String {
+    format!("sip:bob{number}@{DOMAIN}")
+}
+
+/// How two proxies speak to each other.
+pub(super) struct Between {
+    pub(super) transport: &'static str,
+    /// Lines for the table `[sctp]`.
+    pub(super) sctp: &'static str,
+    /// Links between them, 1 or 2; both in one association.
+    pub(super) links: u8,
+}
+
+/// Two proxies joined by links; users reach theirs by UDP without leaving its host.
+pub(super) struct Joined {
+    pub(super) links: Vec<DelayedLink>,
+    callers: Host,
+    proxies: [Process; 2],
+    _callee: Process,
+    /// Last: it takes down what the others are in.
+    _lab: Lab,
+}
+
+impl Joined {
+    /// Both links are as these flags of `linkemu` say; one user at the far proxy is ready to be called.
+    pub(super) fn new(place: &Place, between: &Between, settings: &[&str], seed: u64) -> Result<Self> {
+        let lab = Lab::new()?;
+        let (callers, called) = (lab.host("alpha")?, lab.host("beta")?);
+        let join = |number: u8| {
+            let seed = (seed + u64::from(number)).to_string();
+            let settings = [settings, &["--seed", &seed]].concat();
+            DelayedLink::emulated(&lab, &callers, &called, number, &settings, &place.tools.linkemu)
+        };
+        let links = (1..=between.links).map(join).collect::<Result<Vec<_>>>()?;
+        let lefts: Vec<Ipv4Addr> = links.iter().map(|link| link.link.left_v4()).collect();
+        let rights: Vec<Ipv4Addr> = links.iter().map(|link| link.link.right_v4()).collect();
+        let sides = [
+            (&callers, DOMAIN, &lefts, CALLED_DOMAIN, &rights),
+            (&called, CALLED_DOMAIN, &rights, DOMAIN, &lefts),
+        ];
+        let [near, far] = sides.map(|(host, domain, ours, other, theirs)| {
+            let (text, listeners) = joined(between, domain, ours, other, theirs[0]);
+            proxy(place, host, &text, listeners)
+        });
+        let proxies = [near?, far?];
+        let bob = Agent {
+            host: &called,
+            address: rights[0],
+            proxy: rights[0],
+            transport: "udp",
+            name: "bob",
+            number: 0,
+            domain: CALLED_DOMAIN,
+        };
+        let callee = bob.registered(place, &[], 1)?;
+        Ok(Self { links, callers, proxies, _callee: callee, _lab: lab })
+    }
+
+    /// The one who calls.
+    fn alice(&self) -> Agent<'_> {
+        let address = self.links[0].link.left_v4();
+        let (host, domain) = (&self.callers, DOMAIN);
+        Agent { host, address, proxy: address, transport: "udp", name: "alice", number: 0, domain }
+    }
+
+    /// Begins to call at a rate, so often; each call is hung up as soon as it is answered.
+    pub(super) fn begin_calls(&self, place: &Place, rate: f64, calls: u32) -> Result<Process> {
+        let (rate, calls) = (rate.to_string(), calls.to_string());
+        let uri = format!("sip:bob0@{CALLED_DOMAIN}");
+        self.alice().start(place, &["--call", &uri, "--calls", &calls, "--rate", &rate, "--duration", "0"])
+    }
+
+    /// Sets up what is between the proxies by a few calls.
+    pub(super) fn warm_up(&self, place: &Place) -> Result<()> {
+        let told = Told::of(&self.begin_calls(place, 20.0, 5)?.finish(LIMIT)?)?;
+        let answered = told.number("calls_answered/count")?;
+        ensure!(answered == 5.0, "{answered} of 5 calls without loss were answered");
+        Ok(())
+    }
+
+    /// How often the near proxy has taken another path.
+    pub(super) fn switches(&self) -> usize {
+        self.proxies[0].stderr().matches("SCTP data takes another path").count()
+    }
+}
+
+/// The configuration of a proxy that reaches the other one, and how many listeners it has.
+fn joined(
+    between: &Between,
+    domain: &str,
+    ours: &[Ipv4Addr],
+    other: &str,
+    theirs: Ipv4Addr,
+) -> (String, usize) {
+    let Between { transport, sctp, .. } = *between;
+    let mut text = format!("domains = [\"{domain}\"]\n{}", listen("udp", ours[0]));
+    if transport != "udp" {
+        text += &listen(transport, ours[0]);
+    }
+    text += &format!(
+        "[[next_hop]]\ndomain = \"{other}\"\ntransport = \"{transport}\"\naddress = \"{theirs}:5060\"\n"
+    );
+    let more: Vec<String> = ours[1..].iter().map(|address| format!("\"{address}\"")).collect();
+    text += &format!("[sctp]\naddresses = [{}]\n{sctp}\n", more.join(", "));
+    (text, if transport == "udp" { 1 } else { 2 })
+}
