@@ -9,19 +9,22 @@ pub enum Transport {
     Udp,
     /// TCP: messages one after the other, by Content-Length.
     Tcp,
+    /// TLS over TCP (RFC 3261 section 26.2.1).
+    Tls,
     /// SCTP (RFC 4168): one message, one SCTP message.
     Sctp,
 }
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Sctp];
+    pub const ALL: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp];
 
     /// As Via has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
             Transport::Tcp => "TCP",
+            Transport::Tls => "TLS",
             Transport::Sctp => "SCTP",
         }
     }
@@ -31,6 +34,7 @@ impl Transport {
         match self {
             Transport::Udp => "udp",
             Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
             Transport::Sctp => "sctp",
         }
     }
@@ -38,6 +42,11 @@ impl Transport {
     /// From either form.
     pub fn from_bytes(name: &[u8]) -> Option<Transport> {
         Transport::ALL.into_iter().find(|t| name.eq_ignore_ascii_case(t.as_str().as_bytes()))
+    }
+
+    /// The port where none is said (RFC 3261 section 19.1.2).
+    pub fn default_port(self) -> u16 {
+        if self == Transport::Tls { 5061 } else { 5060 }
     }
 
     /// Whether it repeats what is lost (RFC 3261 section 17; RFC 4168 section 4).

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use sip::proxy::ProxyConfig;
 
 use crate::error::SipError;
+use crate::transport::TlsContext;
 use file::File;
 
 /// All that the file says, checked.
@@ -30,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) connections: usize,
     /// Of SCTP.
     pub(crate) sctp: SctpConfig,
+    /// Of TLS, where there is such a listener.
+    pub(crate) tls: Option<TlsContext>,
 }
 
 /// The table `[sctp]`.

@@ -43,6 +43,9 @@ pub enum SipError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// TLS without what it takes.
+    #[error("transport tls needs certificate and key in [tls]")]
+    NoCertificate,
     /// The kernel's own SCTP would answer in our place.
     #[error("{0}; or say carrier = \"udp\" in [sctp]")]
     KernelSctp(String),

@@ -160,6 +160,9 @@ impl Server {
         if let Some(key) = self.config.fixed_change(&new) {
             return tracing::error!(key, "not reloaded: this can only be changed by a restart");
         }
+        if let Some(tls) = &new.tls {
+            self.plugins.iter_mut().for_each(|plugin| plugin.set_tls(tls));
+        }
         self.proxy.set_config(new.proxy.clone());
         self.config = new;
         tracing::info!("reloaded");
@@ -269,7 +272,7 @@ fn open_plugin(
     poll: &Poll,
 ) -> Result<Box<dyn Plugin>, SipError> {
     let limits = Bounds { messages: config.proxy.messages, connections: config.connections };
-    transport::open(place, *listener, limits, &config.sctp, poll.registry())
+    transport::open(place, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
 }
 
 /// A socket that can be read once SIGTERM or SIGINT has come.

@@ -9,7 +9,7 @@ use crate::address::Address;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::transport::{Hop, Transport};
-use crate::uri::Uri;
+use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
 impl Agent {
@@ -138,13 +138,22 @@ impl Agent {
         let uri = route.map_or(&call.target[..], |address| address.uri);
         let proxy = self.config.proxy;
         let Ok(uri) = Uri::parse(uri) else { return proxy };
-        let transport = uri.transport().map_or(Some(Transport::Udp), Transport::from_bytes);
+        let transport = transport_of(&uri);
         match (transport, parse_ip(uri.host)) {
             (Some(transport), Some(ip)) if transport == proxy.transport => {
-                let address = (ip, uri.port.unwrap_or(crate::proxy::inbound::SIP_PORT)).into();
+                let address = (ip, uri.port.unwrap_or(transport.default_port())).into();
                 Hop { address, connection: None, ..proxy }
             }
             _ => proxy,
         }
+    }
+}
+
+/// What carries requests to a URI; `None`: nothing that we know.
+fn transport_of(uri: &Uri<'_>) -> Option<Transport> {
+    match (uri.scheme, uri.transport()) {
+        (Scheme::Sips, _) => Some(Transport::Tls),
+        (_, None) => Some(Transport::Udp),
+        (_, Some(name)) => Transport::from_bytes(name),
     }
 }

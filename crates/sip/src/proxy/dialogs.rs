@@ -14,20 +14,25 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use base::Time;
+use bytes::Bytes;
 
+use super::route::Target;
 use super::{Id, Proxy};
+use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
+use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::transport::Hop;
+use crate::uri::Uri;
+use crate::via::parse_ip;
 
 /// How long a dialog may be silent: the longest registration, and so the longest subscription, is as long.
 const IDLE_MAX: Duration = Duration::from_secs(86_400);
 /// Dialogs that one request may make by being forked, as far as BYEs are told apart.
 const ANSWERS_MAX: usize = 16;
 /// The refusal of a request to an address that has nothing to do with its dialog.
-pub(super) const NOT_OF_THIS_DIALOG: Fault =
-    Fault { status: 403, reason: "Address Has No Part In This Dialog" };
+const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Address Has No Part In This Dialog" };
 
 /// What the requests of a dialog have in common: Call-ID and the tag of who began it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -37,6 +42,30 @@ impl Leg {
     pub(super) fn new(call_id: &[u8], caller_tag: &[u8]) -> Leg {
         // No Call-ID has a zero.
         Leg([call_id, &[0], caller_tag].concat().into())
+    }
+}
+
+/// One who speaks to us directly, without another proxy between.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct End {
+    /// The URI of its Contact: the Request-URI of those who send to it.
+    contact: Box<[u8]>,
+    /// How its messages come.
+    flow: Hop,
+}
+
+impl End {
+    /// The way to it, if that is not what its Contact says: by its connection while there is one; back to where it comes from if it
+    /// asks for that (`ob`, RFC 5626 section 5.3), or if it does not know its own address behind a NAT.
+    fn hop(&self) -> Option<Hop> {
+        let uri = Uri::parse(&self.contact).ok()?;
+        let is_elsewhere = parse_ip(uri.host).is_some_and(|ip| ip != self.flow.address.ip());
+        if is_elsewhere || uri.param("ob").is_some() {
+            return Some(self.flow);
+        }
+        self.flow.connection?;
+        let port = uri.port.unwrap_or(self.flow.transport.default_port());
+        Some(Hop { address: (self.flow.address.ip(), port).into(), ..self.flow })
     }
 }
 
@@ -61,6 +90,8 @@ pub struct Dialog {
     pub answered: Option<Time>,
     /// Tags of those who answered.
     answers: Vec<Box<[u8]>>,
+    /// How those are reached that speak to us directly: the caller, then the callee.
+    ends: [Option<End>; 2],
     /// When a request of it came last.
     heard: Time,
     number: u64,
@@ -161,18 +192,63 @@ impl Proxy {
         let value = |name| request.first(name).map(|value| value[..].into()).unwrap_or_default();
         let dialog = Dialog {
             call_id: known.call_id[..].into(),
-            from: value(crate::Name::From),
-            to: value(crate::Name::To),
+            from: value(Name::From),
+            to: value(Name::To),
             is_call: known.cseq.method == Method::Invite,
             caller: from,
             callees: to.collect(),
             began: now,
             answered: None,
             answers: Vec::new(),
+            ends: [end_of(from, request), None],
             heard: now,
             number: 0,
         };
         self.dialogs.begin(&leg, dialog);
+    }
+
+    /// A response that makes a dialog came by this hop; if it comes from the callee itself its Contact is how to reach it.
+    pub(super) fn learn_callee(&mut self, server: Id, from: Hop, response: &Message) {
+        let recorded =
+            response.elements(Name::RecordRoute).next().and_then(|route| Address::parse(route).ok());
+        let is_ours = recorded.is_none_or(|route| Uri::parse(route.uri).is_ok_and(|uri| self.is_ours(&uri)));
+        let leg = self.servers.get(&server).and_then(|server| server.leg.as_ref());
+        let Some(dialog) = leg.filter(|_| is_ours).and_then(|leg| self.dialogs.known.get_mut(leg)) else {
+            return;
+        };
+        if let Some(contact) = contact_of(response) {
+            dialog.ends[1] = Some(End { contact, flow: from });
+        }
+    }
+
+    /// Where a request within a dialog goes: to an end that speaks to us by the way it does, else where Route or Request-URI say.
+    pub(super) fn target_within(
+        &mut self,
+        now: Time,
+        leg: &Leg,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+    ) -> Result<Target, Fault> {
+        self.dialogs.touch(leg, now);
+        let is_caller = *leg == Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
+        let mut flow = None;
+        if let Some(dialog) = self.dialogs.known.get_mut(leg) {
+            let [own, other] = if is_caller { [0, 1] } else { [1, 0] };
+            // Of a target refresh request, as re-INVITE is one (RFC 3261 section 12.2).
+            if let Some(end) = end_of(from, request) {
+                dialog.ends[own] = Some(end);
+            }
+            let is_last_hop = request.first(Name::Route).is_none();
+            let other = dialog.ends[other].as_ref().filter(|_| is_last_hop);
+            flow = other.filter(|end| *end.contact == *request.request_uri()).and_then(End::hop);
+        }
+        let uri = Bytes::copy_from_slice(request.request_uri());
+        let target = match flow {
+            Some(hop) => Target { uri, routes: Vec::new(), hop, domain: None },
+            None => self.target_outside(request, &Uri::parse(request.request_uri())?)?,
+        };
+        if self.may_send_within(leg, target.hop) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
     }
 
     /// The request that `leg` is of has its final response; `to_tag` is whose.
@@ -206,8 +282,7 @@ impl Proxy {
     }
 
     /// Whether a request of this dialog may be sent there.
-    pub(super) fn may_send_within(&mut self, now: Time, leg: &Leg, to: Hop) -> bool {
-        self.dialogs.touch(leg, now);
+    fn may_send_within(&self, leg: &Leg, to: Hop) -> bool {
         let address = to.address.ip();
         let has_part = |dialog: &Dialog| {
             dialog.caller.address.ip() == address
@@ -221,4 +296,15 @@ impl Proxy {
             || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)
             || self.location.is_registered_from(address)
     }
+}
+
+/// Who sent a request that has been through no other proxy, if it says where it is.
+fn end_of(from: Hop, request: &Message) -> Option<End> {
+    let is_direct = request.elements(Name::Via).count() == 1;
+    contact_of(request).filter(|_| is_direct).map(|contact| End { contact, flow: from })
+}
+
+fn contact_of(message: &Message) -> Option<Box<[u8]>> {
+    let contact = message.elements(Name::Contact).next()?;
+    Some(Address::parse(contact).ok()?.uri.into())
 }

@@ -3,8 +3,7 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::dialogs::NOT_OF_THIS_DIALOG;
-use super::route::{RELAYING_DENIED, Target};
+use super::route::{RELAYING_DENIED, Target, Way};
 use super::{Client, Id, Proxy, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -12,8 +11,8 @@ use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 use crate::transaction::{self, Kind};
-use crate::transport::Hop;
-use crate::uri::Uri;
+use crate::transport::{Hop, Transport};
+use crate::uri::{Scheme, Uri};
 
 impl Proxy {
     /// Sends a request to all targets at once.
@@ -46,7 +45,7 @@ impl Proxy {
                 is_invite: known.cseq.method == Method::Invite,
                 is_reliable: target.hop.transport.is_reliable(),
             };
-            self.start_client(now, id, kind, Some(server), target.hop, copy, branch);
+            self.start_client(now, id, kind, Some(server), target.way(), copy, branch);
         }
     }
 
@@ -57,7 +56,7 @@ impl Proxy {
         id: Id,
         kind: Kind,
         server: Option<Id>,
-        hop: Hop,
+        (hop, domain): Way,
         request: Message,
         branch: String,
     ) {
@@ -68,6 +67,7 @@ impl Proxy {
             machine: transaction::Client::start(kind, self.config.timers, now),
             server,
             hop,
+            domain: domain.clone(),
             dialog,
             branch: branch.into_bytes().into(),
             request: Some(request),
@@ -82,7 +82,7 @@ impl Proxy {
             server.branches.push(id);
             server.open += 1;
         }
-        self.send(hop, bytes, Some(id), dialog);
+        self.send_to(hop, domain, bytes, Some(id), dialog);
         self.schedule_client(id);
     }
 
@@ -102,7 +102,8 @@ impl Proxy {
         let hops = known.max_forwards.saturating_sub(1).to_string();
         copy.set(Header::new(Name::MaxForwards, &hops));
         if may_make_dialog(&known.cseq.method) {
-            self.record_route(&mut copy, from, target.hop, &self.dialog_mark(known));
+            let is_secure = Uri::parse(request.request_uri()).is_ok_and(|uri| uri.scheme == Scheme::Sips);
+            self.record_route(&mut copy, from, target.hop, is_secure, &self.dialog_mark(known));
         }
         for route in target.routes.iter().rev() {
             copy.push_front(Header::of_bytes(Name::Route, route));
@@ -124,24 +125,30 @@ impl Proxy {
     }
 
     /// Our address on the side that the request goes to, and on the side it came from if that is another one (RFC 5658).
-    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop, mark: &str) {
+    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop, is_secure: bool, mark: &str) {
         if from.listener != to.listener {
-            copy.push_front(self.record_of(from.listener, mark));
+            copy.push_front(self.record_of(from.listener, is_secure, mark));
         }
-        copy.push_front(self.record_of(to.listener, mark));
+        copy.push_front(self.record_of(to.listener, is_secure, mark));
     }
 
-    fn record_of(&self, listener: usize, mark: &str) -> Header {
+    /// Of a SIPS request with a SIPS URI (RFC 3261 section 16.6, step 4).
+    fn record_of(&self, listener: usize, is_secure: bool, mark: &str) -> Header {
         let listener = self.config.listeners[listener];
         let (address, transport) = (listener.address, listener.transport.as_lower_str());
-        let value = format!("<sip:{address};transport={transport};lr;{}={mark}>", marks::PARAM);
+        let place = if is_secure && listener.transport == Transport::Tls {
+            format!("sips:{address}")
+        } else {
+            format!("sip:{address};transport={transport}")
+        };
+        let value = format!("<{place};lr;{}={mark}>", marks::PARAM);
         Header::new(Name::RecordRoute, &value)
     }
 
     /// ACK for a 2xx has no transaction; it goes where its Routes and Request-URI say (section 16.11).
-    pub(super) fn forward_ack(&mut self, now: Time, mut request: Message, known: &Essentials) {
+    pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: &Essentials) {
         let mark = self.loop_mark(&request, known);
-        let targets = match self.ack_targets(now, &mut request, known) {
+        let targets = match self.ack_targets(now, from, &mut request, known) {
             Ok(targets) if known.max_forwards > 0 && !self.is_loop(&request, &mark) => targets,
             _ => Vec::new(),
         };
@@ -152,13 +159,15 @@ impl Proxy {
             let branch = format!("z9hG4bK0.{}.{mark}", self.token());
             // ACK makes no dialog: how it came does not matter to its copies.
             let copy = self.copy_for(&request, known, target.hop, &target, &branch);
-            self.send(target.hop, copy.to_bytes(), None, dialog_number(&known.call_id));
+            let (hop, domain) = target.way();
+            self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
         }
     }
 
     fn ack_targets(
         &mut self,
         now: Time,
+        from: Hop,
         request: &mut Message,
         known: &Essentials,
     ) -> Result<Vec<Target>, Fault> {
@@ -169,11 +178,7 @@ impl Proxy {
         }
         // Nobody can be asked for a password with an ACK, so there is no other way out than the dialog's.
         let leg = leg.ok_or(RELAYING_DENIED)?;
-        let target = self.target_outside(request, &uri)?;
-        if !self.may_send_within(now, &leg, target.hop) {
-            return Err(NOT_OF_THIS_DIALOG);
-        }
-        Ok(vec![target])
+        Ok(vec![self.target_within(now, &leg, from, request, known)?])
     }
 }
 

@@ -13,9 +13,6 @@ use crate::transaction::{self, Kind};
 use crate::transport::{Hop, Transport};
 use crate::via::Via;
 
-/// The port of SIP over all transports but TLS.
-pub(crate) const SIP_PORT: u16 = 5060;
-
 impl Proxy {
     /// Takes a message that came whole; `from` says how.
     pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
@@ -67,7 +64,7 @@ impl Proxy {
         let (hop, value) = response_hop(from, &via);
         if known.cseq.method == Method::Ack {
             request.replace_first(Name::Via, &value);
-            self.forward_ack(now, request, &known);
+            self.forward_ack(now, from, request, &known);
             return;
         }
         if self.servers.len() >= self.config.limits.transactions {
@@ -191,7 +188,7 @@ pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     let value = via.with_source(from.address.ip(), from.address.port());
     let mut hop = from;
     if !(via.has_rport() && from.transport == Transport::Udp) {
-        hop.address.set_port(via.port.unwrap_or(SIP_PORT));
+        hop.address.set_port(via.port.unwrap_or(from.transport.default_port()));
     }
     (hop, value)
 }

@@ -25,6 +25,7 @@ pub use gate::Access;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use base::Time;
 use bytes::Bytes;
@@ -48,6 +49,8 @@ type Id = u64;
 pub struct Outgoing {
     /// Where to.
     pub hop: Hop,
+    /// The domain that this is meant for: whom a TLS peer has to prove to be (RFC 5922 section 4). `None`: its address.
+    pub domain: Option<Arc<str>>,
     /// The message.
     pub bytes: Bytes,
     /// What [`Proxy::handle_send_failure`] is to be told if it cannot be sent; `None`: nothing.
@@ -123,6 +126,7 @@ struct Client {
     /// Whom responses are for; `None`: nobody, as for CANCEL.
     server: Option<Id>,
     hop: Hop,
+    domain: Option<Arc<str>>,
     dialog: u32,
     /// The branch parameter of our Via.
     branch: Box<[u8]>,
@@ -245,7 +249,18 @@ impl Proxy {
     }
 
     fn send(&mut self, hop: Hop, bytes: Bytes, on_failure: Option<Id>, dialog: u32) {
-        self.outputs.push_back(Output::Send(Outgoing { hop, bytes, on_failure, dialog }));
+        self.send_to(hop, None, bytes, on_failure, dialog);
+    }
+
+    fn send_to(
+        &mut self,
+        hop: Hop,
+        domain: Option<Arc<str>>,
+        bytes: Bytes,
+        on_failure: Option<Id>,
+        dialog: u32,
+    ) {
+        self.outputs.push_back(Output::Send(Outgoing { hop, domain, bytes, on_failure, dialog }));
     }
 
     /// The listener for requests by a transport to an address of this family.

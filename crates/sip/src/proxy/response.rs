@@ -21,6 +21,7 @@ impl Proxy {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let status = response.status();
         let verdict = client.machine.on_response(now, status);
+        let (asked_by, hop) = (client.server, client.hop);
         if verdict.ack {
             self.acknowledge(id, &response);
         }
@@ -30,6 +31,9 @@ impl Proxy {
         }
         if known.cseq.method == Method::Bye {
             self.on_bye_answer(status, known);
+        }
+        if let (101..=299, Some(server)) = (status, asked_by) {
+            self.learn_callee(server, hop, &response);
         }
         match status {
             100..=199 => self.on_provisional(now, id, response),
@@ -60,8 +64,9 @@ impl Proxy {
             let to = response.all(Name::To).next().cloned();
             client.bytes = hop_request(&request, Method::Ack, to).to_bytes();
         }
-        let (hop, bytes, dialog) = (client.hop, client.bytes.clone(), client.dialog);
-        self.send(hop, bytes, None, dialog);
+        let (hop, domain) = (client.hop, client.domain.clone());
+        let (bytes, dialog) = (client.bytes.clone(), client.dialog);
+        self.send_to(hop, domain, bytes, None, dialog);
     }
 
     fn on_provisional(&mut self, now: Time, id: Id, response: Message) {

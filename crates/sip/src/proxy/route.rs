@@ -1,11 +1,12 @@
 //! Where a request goes (RFC 3261 sections 16.4 to 16.6): routes, registered contacts, other domains.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use base::Time;
 use bytes::Bytes;
 
-use super::dialogs::{Leg, NOT_OF_THIS_DIALOG};
+use super::dialogs::Leg;
 use super::{Id, Proxy};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -13,7 +14,6 @@ use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::location::Binding;
 use crate::message::{Message, Method, Start};
-use crate::proxy::inbound::SIP_PORT;
 use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
@@ -30,6 +30,17 @@ pub(super) struct Target {
     pub(super) routes: Vec<Box<[u8]>>,
     /// Whom to send it to.
     pub(super) hop: Hop,
+    /// Whom that has to prove to be, where it is asked to.
+    pub(super) domain: Option<Arc<str>>,
+}
+
+/// A hop, and whom it has to prove to be.
+pub(super) type Way = (Hop, Option<Arc<str>>);
+
+impl Target {
+    pub(super) fn way(&self) -> Way {
+        (self.hop, self.domain.clone())
+    }
 }
 
 impl Proxy {
@@ -79,7 +90,7 @@ impl Proxy {
         if uri.scheme == Scheme::Other {
             return false;
         }
-        let port = uri.port.unwrap_or(SIP_PORT);
+        let port = uri.port.unwrap_or(if uri.scheme == Scheme::Sips { 5061 } else { 5060 });
         let listens_at = |port| self.config.listeners.iter().any(|l| l.address.port() == port);
         if self.config.domains.iter().any(|domain| uri.host.eq_ignore_ascii_case(domain.as_bytes())) {
             return uri.port.is_none_or(listens_at);
@@ -111,10 +122,10 @@ impl Proxy {
         if leg.is_none() && !self.may_relay(&request, &uri) {
             return Err(RELAYING_DENIED);
         }
-        let target = self.target_outside(&request, &uri)?;
-        if leg.is_some_and(|leg| !self.may_send_within(now, leg, target.hop)) {
-            return Err(NOT_OF_THIS_DIALOG);
-        }
+        let target = match leg {
+            Some(leg) => self.target_within(now, leg, from, &request, known)?,
+            None => self.target_outside(&request, &uri)?,
+        };
         self.forward(now, id, from, &request, known, vec![target], mark);
         Ok(())
     }
@@ -137,7 +148,11 @@ impl Proxy {
             return self.answer_for_ourselves(now, id, known);
         }
         let user = self.user_of(&uri);
-        let targets = self.registered_targets(&user, now);
+        let mut targets = self.registered_targets(&user, now);
+        if uri.scheme == Scheme::Sips {
+            // "each hop … MUST be secured with TLS" up to the target's domain (section 26.2.2), and RFC 5630 section 5.3 from there on.
+            targets.retain(|target| target.hop.transport == Transport::Tls);
+        }
         if targets.is_empty() {
             return Err(self.nobody_there(&user));
         }
@@ -189,24 +204,24 @@ impl Proxy {
     fn target_of(&self, binding: &Binding) -> Result<Target, Fault> {
         let uri = Bytes::copy_from_slice(&binding.uri);
         let routes = binding.path.clone();
-        let hop = match routes.first() {
+        let (hop, domain) = match routes.first() {
             Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
             // By the flow that the REGISTER came by (RFC 5626 section 5.3): a NAT lets that through.
-            None if binding.instance.is_some() => binding.flow,
+            None if binding.instance.is_some() => (binding.flow, None),
             None => self.hop_of_contact(binding)?,
         };
-        Ok(Target { uri, routes, hop })
+        Ok(Target { uri, routes, hop, domain })
     }
 
     /// Where a contact says it is, by the connection of its REGISTER while there is one.
-    fn hop_of_contact(&self, binding: &Binding) -> Result<Hop, Fault> {
+    fn hop_of_contact(&self, binding: &Binding) -> Result<Way, Fault> {
         let flow = binding.flow;
-        let hop = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or(flow);
+        let (hop, domain) = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
         Ok(match flow.connection {
-            Some(_) if is_same => Hop { address: hop.address, ..flow },
-            Some(_) => flow,
-            None => hop,
+            Some(_) if is_same => (Hop { address: hop.address, ..flow }, domain),
+            Some(_) => (flow, None),
+            None => (hop, domain),
         })
     }
 
@@ -219,35 +234,54 @@ impl Proxy {
 
     /// The first Route, or the Request-URI of another domain.
     pub(super) fn target_outside(&self, request: &Message, uri: &Uri<'_>) -> Result<Target, Fault> {
-        let hop = match request.elements(Name::Route).next() {
+        let (hop, domain) = match request.elements(Name::Route).next() {
             Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
             None => self.hop_of(uri)?,
         };
         let uri = Bytes::copy_from_slice(request.request_uri());
-        Ok(Target { uri, routes: Vec::new(), hop })
+        Ok(Target { uri, routes: Vec::new(), hop, domain })
     }
 
     /// Whom a URI says to send to. Names are looked up among the configured next hops, not in DNS.
-    pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<Hop, Fault> {
-        // RFC 4475 section 3.3.2; SIPS needs TLS all the way.
-        if uri.scheme != Scheme::Sip {
+    pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<Way, Fault> {
+        // RFC 4475 section 3.3.2.
+        if uri.scheme == Scheme::Other {
             return Err(Fault { status: 416, reason: "Unsupported URI Scheme" });
         }
         let host = uri.param("maddr").flatten().unwrap_or(uri.host);
         let named = self.config.next_hops.iter().find(|hop| host.eq_ignore_ascii_case(hop.domain.as_bytes()));
         if let Some(next) = named {
+            if uri.scheme == Scheme::Sips && next.transport != Transport::Tls {
+                return Err(NOT_SECURE);
+            }
             let listener = self.listener_for(next.transport, next.address.is_ipv4())?;
-            return Ok(Hop { listener, transport: next.transport, address: next.address, connection: None });
+            let hop = Hop { listener, transport: next.transport, address: next.address, connection: None };
+            let is_asked = next.transport == Transport::Tls;
+            return Ok((hop, is_asked.then(|| next.domain.as_str().into())));
         }
-        let transport = match uri.transport() {
-            None => Transport::Udp,
-            Some(name) => Transport::from_bytes(name)
-                .ok_or(Fault { status: 500, reason: "Unknown Transport Of The Next Hop" })?,
-        };
+        let transport = transport_of(uri)?;
         let ip = parse_ip(host)
             .ok_or(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" })?;
-        let address = SocketAddr::new(ip, uri.port.unwrap_or(SIP_PORT));
+        let address = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
         let listener = self.listener_for(transport, address.is_ipv4())?;
-        Ok(Hop { listener, transport, address, connection: None })
+        // A next hop that records its address is asked for the domain that we know to be there.
+        let mut secure = self.config.next_hops.iter().filter(|hop| hop.transport == Transport::Tls);
+        let known = secure.find(|hop| transport == Transport::Tls && hop.address == address);
+        let domain = known.map(|hop| hop.domain.as_str().into());
+        Ok((Hop { listener, transport, address, connection: None }, domain))
+    }
+}
+
+/// A SIPS request that would have to go in the clear.
+const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Way To The Next Hop" };
+
+/// What a URI says to be carried by; SIPS is always TLS, over TCP where it says so (RFC 3261 section 19.1.2).
+fn transport_of(uri: &Uri<'_>) -> Result<Transport, Fault> {
+    let unknown = Fault { status: 500, reason: "Unknown Transport Of The Next Hop" };
+    let named = uri.transport().map(|name| Transport::from_bytes(name).ok_or(unknown)).transpose()?;
+    match (uri.scheme, named) {
+        (Scheme::Sips, None | Some(Transport::Tcp | Transport::Tls)) => Ok(Transport::Tls),
+        (Scheme::Sips, Some(Transport::Udp | Transport::Sctp)) => Err(NOT_SECURE),
+        (_, named) => Ok(named.unwrap_or(Transport::Udp)),
     }
 }

@@ -74,8 +74,9 @@ impl Proxy {
         match client.machine.on_timeout(now) {
             ClientTimeout::Nothing => self.schedule_client(id),
             ClientTimeout::Resend => {
-                let (hop, bytes, dialog) = (client.hop, client.bytes.clone(), client.dialog);
-                self.send(hop, bytes, Some(id), dialog);
+                let (hop, domain) = (client.hop, client.domain.clone());
+                let (bytes, dialog) = (client.bytes.clone(), client.dialog);
+                self.send_to(hop, domain, bytes, Some(id), dialog);
                 self.schedule_client(id);
             }
             ClientTimeout::TimedOut => {

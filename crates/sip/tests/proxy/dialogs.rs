@@ -210,3 +210,45 @@ fn the_dialog_that_was_silent_longest_makes_room_and_all_are_forgotten_after_a_d
     world.pass(std::time::Duration::from_secs(122));
     assert_eq!(world.proxy.dialog_count(), 0);
 }
+
+/// A BYE of the callee's to this contact of alice's.
+fn bye_to_alice(contact: &str, routes: &str) -> String {
+    let bye = request("BYE", contact, "bob", "alice", "b9", udp(BOB), routes);
+    bye.replace(";tag=f", ";tag=t").replace("alice@example.com>", "alice@example.com>;tag=f")
+}
+
+#[test]
+fn an_end_is_reached_by_its_connection_or_behind_its_nat_and_else_where_its_contact_says() {
+    for (from, contact, to, connection) in [
+        (tcp("192.0.2.1:40000", 7), "sip:alice@192.0.2.1:5062;transport=tcp", "192.0.2.1:5062", Some(7)),
+        (tcp("192.0.2.1:40000", 7), "sip:alice@10.0.0.1:5062;transport=tcp", "192.0.2.1:40000", Some(7)),
+        (udp("192.0.2.1:40000"), "sip:alice@192.0.2.1:5062", "192.0.2.1:5062", None),
+        (udp("192.0.2.1:40000"), "sip:alice@192.0.2.1:5062;ob", "192.0.2.1:40000", None),
+        (udp("192.0.2.1:40000"), "sip:alice@10.0.0.1:5062", "192.0.2.1:40000", None),
+    ] {
+        let mut world = World::new(config());
+        world.register("bob", udp(BOB), "");
+        let named = format!("Contact: <{contact}>\n");
+        let text = request("INVITE", "sip:bob@example.com", "alice", "bob", "i1", from, &named);
+        let forwarded = world.put(from, &text).pop().unwrap();
+        world.put_message(udp(BOB), &forwarded.answer(200));
+        let routes = forwarded.message.elements(Name::RecordRoute);
+        let routes: String = routes.map(|r| format!("Route: {}\n", String::from_utf8_lossy(r))).collect();
+        let sent = world.put(udp(BOB), &bye_to_alice(contact, &routes));
+        assert_eq!(summary(&sent), pairs(&[("BYE", to)]), "{contact}");
+        assert_eq!(sent[0].hop.connection.map(|c| c.0), connection, "{contact}");
+    }
+}
+
+#[test]
+fn a_callee_that_answers_with_another_contact_is_reached_by_the_connection_it_registered_by() {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, tcp(BOB, 9));
+    let mut answer = forwarded.answer(200);
+    answer.push(sip::Header::new(Name::Contact, "<sip:bob@10.0.0.2:7777;transport=tcp>"));
+    world.put_message(tcp(BOB, 9), &answer);
+    let bye = within("BYE", "sip:bob@10.0.0.2:7777;transport=tcp", &callers_routes(&forwarded));
+    let sent = world.put(udp(ALICE), &bye);
+    assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
+    assert_eq!(sent[0].hop.connection.map(|c| c.0), Some(9));
+}

@@ -6,3 +6,4 @@ mod calls;
 mod dialogs;
 mod judging;
 mod registering;
+mod secure;

@@ -20,6 +20,7 @@ pub(crate) const OTHER: &str = "192.0.2.200:5060";
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) hop: Hop,
+    pub(crate) domain: Option<std::sync::Arc<str>>,
     pub(crate) message: Message,
     pub(crate) on_failure: Option<u64>,
 }
@@ -120,7 +121,7 @@ impl World {
                     let message = Message::parse(out.bytes, &Limits::default()).unwrap();
                     // A refusal of what is malformed repeats the malformed fields.
                     assert!(message.status() == 400 || Essentials::of(&message).is_ok(), "{message:?}");
-                    sent.push(Sent { hop: out.hop, message, on_failure: out.on_failure });
+                    sent.push(Sent { hop: out.hop, domain: out.domain, message, on_failure: out.on_failure });
                 }
             }
         }

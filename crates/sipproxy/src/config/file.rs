@@ -14,6 +14,7 @@ use sip::transaction::Timers;
 use sip::{Network, Transport};
 
 use super::{Config, SctpConfig};
+use crate::transport::{TlsContext, TlsFiles, USUAL_ROOTS};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +42,28 @@ pub(super) struct File {
     timers: T1,
     #[serde(default)]
     sctp: SctpConfig,
+    tls: Option<Tls>,
+}
+
+/// The table `[tls]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    #[serde(default = "usual_roots")]
+    roots: PathBuf,
+}
+
+fn usual_roots() -> PathBuf {
+    USUAL_ROOTS.into()
+}
+
+impl Tls {
+    fn check(self) -> Result<TlsContext, Wrong> {
+        let files = TlsFiles { own: Some((self.certificate, self.key)), roots: self.roots };
+        TlsContext::load(&files).map_err(|problem| ("tls", problem))
+    }
 }
 
 #[derive(Deserialize)]
@@ -227,7 +250,12 @@ impl File {
         };
         let connections = self.limits.connections;
         let (store, control, page_port) = (self.store, self.control, self.page_port);
-        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp })
+        let tls = self.tls.map(Tls::check).transpose()?;
+        if tls.is_none() && proxy.listeners.iter().any(|listener| listener.transport == Transport::Tls) {
+            let problem = "is missing: a listener with transport = \"tls\" needs certificate and key there";
+            return Err(("tls", problem.to_owned()));
+        }
+        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp, tls })
     }
 }
 
@@ -281,7 +309,7 @@ fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
 
 fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {
     let known = Transport::ALL.into_iter().find(|transport| transport.as_lower_str() == name);
-    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp, tcp or sctp")))
+    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp, tcp, tls or sctp")))
 }
 
 fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {

@@ -5,7 +5,9 @@
 
 mod sctp;
 mod sctp_host;
+mod stream;
 mod tcp;
+mod tls;
 mod udp;
 mod udp_errors;
 
@@ -22,6 +24,7 @@ use crate::config::{SctpCarrier, SctpConfig};
 use crate::error::SipError;
 use sctp::Sctp;
 use tcp::Tcp;
+pub(crate) use tls::{TlsContext, TlsFiles, USUAL_ROOTS};
 use udp::Udp;
 
 /// Bits of a token or connection number below the plug-in's place.
@@ -92,6 +95,9 @@ pub(crate) trait Plugin {
     /// Time has come to [`Plugin::next_timeout`].
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox);
 
+    /// Connections to come are made with this.
+    fn set_tls(&mut self, _: &TlsContext) {}
+
     /// Connections or associations that there are.
     fn connections(&self) -> usize;
 
@@ -117,13 +123,19 @@ pub(crate) fn open(
     listener: Listener,
     bounds: Bounds,
     sctp: &SctpConfig,
+    tls: Option<&TlsContext>,
     registry: &Registry,
 ) -> Result<Box<dyn Plugin>, SipError> {
     let Listener { transport, address } = listener;
     let opened: io::Result<Box<dyn Plugin>> = match transport {
         Transport::Udp => Udp::open(place, address, registry).map(|udp| Box::new(udp) as _),
-        Transport::Tcp => Tcp::open(place, address, bounds.messages, bounds.connections, registry)
+        Transport::Tcp => Tcp::open(place, address, bounds.messages, bounds.connections, None, registry)
             .map(|tcp| Box::new(tcp) as _),
+        Transport::Tls => {
+            let tls = tls.cloned().ok_or(SipError::NoCertificate)?;
+            Tcp::open(place, address, bounds.messages, bounds.connections, Some(tls), registry)
+                .map(|tls| Box::new(tls) as _)
+        }
         Transport::Sctp => {
             if let Some(found) = netio::kernel_sctp().filter(|_| sctp.carrier == SctpCarrier::Ip) {
                 return Err(SipError::KernelSctp(found.to_string()));

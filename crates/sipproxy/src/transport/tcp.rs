@@ -1,12 +1,14 @@
-//! SIP over TCP (RFC 3261 section 18): connections are kept and used both ways.
+//! SIP over TCP and TLS (RFC 3261 section 18): connections are kept and used both ways. TLS connections are for the domain that they
+//! were made for, and those of others are only answered by: nobody has proven to be anybody there (RFC 5923).
 //!
 //! A message for a connection that is gone goes by another one to the same address, which is opened if there is none.
 //! Invariants: no more than the configured number of connections; no connection has more than [`UNSENT_MAX`] bytes waiting; one
 //! that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says nothing for [`SILENCE_MAX`].
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Time;
@@ -16,6 +18,8 @@ use mio::{Interest, Registry};
 use sip::proxy::Outgoing;
 use sip::{Framer, Hop, Limits, Transport};
 
+use super::stream::Stream;
+use super::tls::TlsContext;
 use super::{Inbox, Place, Plugin};
 
 /// Bytes that may wait for one connection.
@@ -38,7 +42,10 @@ pub(crate) struct Tcp {
     connections_max: usize,
     /// By number; 0 is the listener.
     connections: BTreeMap<usize, Connection>,
-    by_address: BTreeMap<SocketAddr, usize>,
+    /// By the peer's address and, with TLS, the domain it has proven.
+    by_address: BTreeMap<Peer, usize>,
+    /// TLS rather than TCP.
+    tls: Option<TlsContext>,
     next_number: usize,
     buffer: Box<[u8]>,
     /// Connections with more to read than a turn took.
@@ -49,10 +56,13 @@ pub(crate) struct Tcp {
     silent: VecDeque<(Time, usize)>,
 }
 
+/// Whom a connection leads to.
+type Peer = (SocketAddr, Option<Arc<str>>);
+
 #[derive(Debug)]
 struct Connection {
-    stream: TcpStream,
-    peer: SocketAddr,
+    stream: Stream,
+    peer: Peer,
     framer: Framer,
     unsent: VecDeque<(Bytes, Option<u64>)>,
     unsent_bytes: usize,
@@ -72,6 +82,7 @@ impl Tcp {
         address: SocketAddr,
         limits: Limits,
         connections_max: usize,
+        tls: Option<TlsContext>,
         registry: &Registry,
     ) -> io::Result<Tcp> {
         let mut listener = TcpListener::bind(address)?;
@@ -85,6 +96,7 @@ impl Tcp {
             connections_max,
             connections: BTreeMap::new(),
             by_address: BTreeMap::new(),
+            tls,
             next_number: 1,
             buffer: vec![0; 64 * 1024].into(),
             unread: VecDeque::new(),
@@ -104,7 +116,12 @@ impl Tcp {
                     );
                 }
                 Ok((stream, peer)) => {
-                    if let Ok(number) = self.add(stream, peer, false) {
+                    let session = self.tls.as_ref().map(TlsContext::accept);
+                    // Without a certificate nobody can connect to us.
+                    if matches!(session, Some(None)) {
+                        continue;
+                    }
+                    if let Ok(number) = self.add(stream, session.flatten(), (peer, None), false) {
                         self.silent.push_back((now + SILENCE_MAX, number));
                     }
                 }
@@ -114,7 +131,13 @@ impl Tcp {
         }
     }
 
-    fn add(&mut self, mut stream: TcpStream, peer: SocketAddr, is_connecting: bool) -> io::Result<usize> {
+    fn add(
+        &mut self,
+        mut stream: TcpStream,
+        session: Option<rustls::Connection>,
+        peer: Peer,
+        is_connecting: bool,
+    ) -> io::Result<usize> {
         let _ = stream.set_nodelay(true);
         let number = self.next_number;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -122,8 +145,8 @@ impl Tcp {
         self.next_number += 1;
         let framer = Framer::new(self.limits);
         let connection = Connection {
-            stream,
-            peer,
+            stream: Stream::new(stream, session),
+            peer: peer.clone(),
             framer,
             unsent: VecDeque::new(),
             unsent_bytes: 0,
@@ -131,15 +154,25 @@ impl Tcp {
             has_spoken: false,
         };
         self.connections.insert(number, connection);
-        self.by_address.insert(peer, number);
+        if is_connecting || self.tls.is_none() {
+            self.by_address.insert(peer, number);
+        }
         Ok(number)
     }
 
     /// From our own address, so that the peer sees whom Via names.
-    fn connect(&mut self, now: Time, peer: SocketAddr) -> io::Result<usize> {
+    fn connect(&mut self, now: Time, to: Peer) -> io::Result<usize> {
+        let peer = to.0;
         if self.connections.len() >= self.connections_max {
             return Err(io::Error::other("limits.connections"));
         }
+        let session = match &self.tls {
+            Some(tls) => {
+                let session = tls.connect(to.1.as_deref(), peer.ip());
+                Some(session.ok_or_else(|| io::Error::other("no name that TLS can ask for"))?)
+            }
+            None => None,
+        };
         let socket = socket2::Socket::new(
             socket2::Domain::for_address(peer),
             socket2::Type::STREAM.nonblocking().cloexec(),
@@ -149,7 +182,7 @@ impl Tcp {
         match socket.connect(&peer.into()) {
             Err(error) if !is_in_progress(&error) => Err(error),
             _ => {
-                let number = self.add(TcpStream::from_std(socket.into()), peer, true)?;
+                let number = self.add(TcpStream::from_std(socket.into()), session, to, true)?;
                 self.deadlines.push_back((now + CONNECT_TIMEOUT, number));
                 Ok(number)
             }
@@ -157,18 +190,21 @@ impl Tcp {
     }
 
     /// The connection that a message belongs to, or one to the same address.
-    fn connection_for(&mut self, now: Time, hop: &Hop) -> io::Result<usize> {
+    fn connection_for(&mut self, now: Time, hop: &Hop, domain: Option<Arc<str>>) -> io::Result<usize> {
         let own = hop.connection.and_then(|connection| self.place.number_of(connection));
         let own = own.filter(|number| self.connections.contains_key(number));
-        match own.or_else(|| self.by_address.get(&hop.address).copied()) {
+        let domain = self.tls.as_ref().and_then(|tls| domain.or_else(|| tls.domain.clone()));
+        let peer = (hop.address, domain);
+        match own.or_else(|| self.by_address.get(&peer).copied()) {
             Some(number) => Ok(number),
-            None => self.connect(now, hop.address),
+            None => self.connect(now, peer),
         }
     }
 
     fn close(&mut self, number: usize, inbox: &mut Inbox) {
         let Some(mut connection) = self.connections.remove(&number) else { return };
-        let _ = self.registry.deregister(&mut connection.stream);
+        connection.stream.say_goodbye();
+        let _ = self.registry.deregister(connection.stream.socket());
         if self.by_address.get(&connection.peer) == Some(&number) {
             self.by_address.remove(&connection.peer);
         }
@@ -186,8 +222,8 @@ impl Tcp {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let hop = Hop {
             listener: self.place.0,
-            transport: Transport::Tcp,
-            address: connection.peer,
+            transport: if self.tls.is_some() { Transport::Tls } else { Transport::Tcp },
+            address: connection.peer.0,
             connection: Some(self.place.connection(number)),
         };
         match connection.read(&mut self.buffer, |message| inbox.messages.push((hop, message))) {
@@ -195,7 +231,7 @@ impl Tcp {
             Ok(false) => {}
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
-                    tracing::warn!(peer = %hop.address, %error, "a TCP connection was closed");
+                    tracing::warn!(peer = %hop.address, transport = hop.transport.as_str(), %error, "a connection was closed");
                 }
                 self.close(number, inbox);
             }
@@ -205,6 +241,7 @@ impl Tcp {
 
 impl Connection {
     fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()?;
         while let Some((bytes, _)) = self.unsent.front_mut() {
             match self.stream.write(bytes) {
                 Ok(written) => {
@@ -264,7 +301,7 @@ impl Connection {
     }
 }
 
-fn is_in_progress(error: &io::Error) -> bool {
+pub(super) fn is_in_progress(error: &io::Error) -> bool {
     // EINPROGRESS of connect(2) has no kind of its own.
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(115)
 }
@@ -277,10 +314,14 @@ impl Plugin for Tcp {
         }
         self.write(number, inbox);
         self.read(number, inbox);
+        // What waited for the end of a handshake.
+        if self.tls.is_some() {
+            self.write(number, inbox);
+        }
     }
 
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
-        let Ok(number) = self.connection_for(now, &message.hop) else {
+        let Ok(number) = self.connection_for(now, &message.hop, message.domain) else {
             inbox.failures.extend(message.on_failure);
             return;
         };
@@ -299,7 +340,13 @@ impl Plugin for Tcp {
     fn begin_close(&mut self, _: Time) {}
 
     fn is_closed(&self) -> bool {
-        self.connections.values().all(|connection| connection.unsent.is_empty())
+        self.connections.values().all(|connection| connection.unsent.is_empty() && !connection.stream.holds())
+    }
+
+    fn set_tls(&mut self, tls: &TlsContext) {
+        if self.tls.is_some() {
+            self.tls = Some(tls.clone());
+        }
     }
 
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox) {

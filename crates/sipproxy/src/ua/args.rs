@@ -1,10 +1,13 @@
 //! The command line of `sctpify-ua`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 use sip::Transport;
+
+use crate::transport::USUAL_ROOTS;
 
 /// A SIP user agent without a face: registers, calls, answers, sends a tone
 ///
@@ -25,7 +28,7 @@ pub struct UaArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub proxy: SocketAddr,
 
-    /// What carries messages: udp, tcp or sctp
+    /// What carries messages: udp, tcp, tls or sctp
     #[arg(long, value_parser = transport, default_value = "udp")]
     pub transport: Transport,
 
@@ -85,13 +88,17 @@ pub struct UaArgs {
     #[arg(long, value_name = "PORT")]
     pub sctp_udp_port: Option<u16>,
 
+    /// File of the root certificates that the proxy's certificate must come from, with transport tls
+    #[arg(long, value_name = "FILE", default_value = USUAL_ROOTS)]
+    pub roots: PathBuf,
+
     /// What to log: a level, or targets with levels
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_UA_LOG", default_value = "warn")]
     pub log: String,
 }
 
 fn transport(text: &str) -> Result<Transport, String> {
-    Transport::from_bytes(text.as_bytes()).ok_or_else(|| "say udp, tcp or sctp".to_owned())
+    Transport::from_bytes(text.as_bytes()).ok_or_else(|| "say udp, tcp, tls or sctp".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -121,7 +128,7 @@ mod tests {
             UaArgs::try_parse_from(all.trim().split(' ')).is_ok()
         };
         assert!(parse("") && parse("--call sip:b@b --calls 5 --rate 0.5 --transport sctp"));
-        for wrong in ["--transport tls", "--ring -1", "--call sip:b@b --rate 0", "--calls 5"] {
+        for wrong in ["--transport tcpip", "--ring -1", "--call sip:b@b --rate 0", "--calls 5"] {
             assert!(!parse(wrong), "{wrong}");
         }
     }

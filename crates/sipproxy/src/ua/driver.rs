@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use sip::agent::{Agent, AgentConfig, AgentEvent, AgentOutput, CallId};
 use sip::proxy::Listener;
 use sip::transaction::Timers;
-use sip::{Hop, Limits};
+use sip::{Hop, Limits, Transport};
 
 use super::args::UaArgs;
 use super::rtp::{self, Sender};
@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::config::{SctpCarrier, SctpConfig};
 use crate::error::SipError;
 use crate::server::{SIGNALS, in_whole_milliseconds, signals};
-use crate::transport::{self, Bounds, Inbox, Place, Plugin};
+use crate::transport::{self, Bounds, Inbox, Place, Plugin, TlsContext, TlsFiles};
 
 /// The token of the socket for sound.
 const SOUND: Token = Token(usize::MAX - 1);
@@ -70,7 +70,8 @@ impl<'a> Driver<'a> {
         let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
         let listener = Listener { transport: args.transport, address: args.local };
         let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
-        let plugin = transport::open(Place(0), listener, bounds, &sctp(args), poll.registry())?;
+        let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
+        let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())?;
         let rtp = SocketAddr::new(args.local.ip(), args.rtp_port);
         let sound = open_sound(rtp, &poll).map_err(|source| SipError::Listen {
             transport: "RTP",
@@ -348,4 +349,12 @@ fn agent_config(args: &UaArgs, listener: Listener, rtp: SocketAddr) -> Result<Ag
         calls_max: args.calls_max,
         timers: Timers::default(),
     })
+}
+
+/// The proxy has to prove the user's domain; nobody connects to us.
+fn tls(args: &UaArgs) -> Result<TlsContext, SipError> {
+    let context = TlsContext::load(&TlsFiles { own: None, roots: args.roots.clone() });
+    let mut context = context.map_err(SipError::Usage)?;
+    context.domain = args.user.split('@').nth(1).map(Into::into);
+    Ok(context)
 }

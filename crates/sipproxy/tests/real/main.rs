@@ -6,6 +6,7 @@ mod agent;
 mod association;
 mod operations;
 mod phones;
+mod secure;
 mod world;
 
 use nix::sys::signal::Signal;

@@ -39,6 +39,11 @@ impl Site {
         Site::new(lab, "sip", "127.0.0.1", "example.com")
     }
 
+    /// Another proxy on the same host.
+    pub(crate) fn beside(&self, address: &str, domain: &'static str) -> Site {
+        Site { host: self.host.clone(), dir: self.dir.clone(), address: address.to_owned(), domain }
+    }
+
     /// A listener at the site's address.
     pub(crate) fn listen(&self, transport: &str) -> String {
         listen(transport, &self.address)

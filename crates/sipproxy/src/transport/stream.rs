@@ -1,0 +1,110 @@
+//! A connection's stream of bytes: TCP, or TLS over it.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+
+use mio::net::TcpStream;
+
+/// Bytes that a TLS session may hold before the kernel has taken them.
+const HELD_MAX: usize = 64 * 1024;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// As it is.
+    Plain(TcpStream),
+    /// Encrypted.
+    Tls(TcpStream, Box<rustls::Connection>),
+}
+
+impl Stream {
+    /// Over TLS where there is a session.
+    pub(super) fn new(socket: TcpStream, session: Option<rustls::Connection>) -> Stream {
+        match session {
+            None => Stream::Plain(socket),
+            Some(mut session) => {
+                session.set_buffer_limit(Some(HELD_MAX));
+                Stream::Tls(socket, Box::new(session))
+            }
+        }
+    }
+
+    /// For the poll.
+    pub(super) fn socket(&mut self) -> &mut TcpStream {
+        match self {
+            Stream::Plain(socket) | Stream::Tls(socket, _) => socket,
+        }
+    }
+
+    /// As read(2): 0 at the end. [`ErrorKind::InvalidData`] if the peer does not keep to TLS, or is not who it has to be.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (socket, session) = match self {
+            Stream::Plain(socket) => return socket.read(buffer),
+            Stream::Tls(socket, session) => (socket, session),
+        };
+        loop {
+            match session.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if session.read_tls(socket)? == 0 {
+                return Ok(0);
+            }
+            if let Err(error) = session.process_new_packets() {
+                // The alert that says why.
+                let _ = session.write_tls(socket);
+                return Err(io::Error::new(ErrorKind::InvalidData, error));
+            }
+            write_held(socket, session)?;
+        }
+    }
+
+    /// As write(2). Nothing is taken before the peer has proven who it is.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (socket, session) = match self {
+            Stream::Plain(socket) => return socket.write(bytes),
+            Stream::Tls(socket, session) => (socket, session),
+        };
+        write_held(socket, session)?;
+        if session.is_handshaking() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let written = session.writer().write(bytes)?;
+        write_held(socket, session)?;
+        if written == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(written) }
+    }
+
+    /// Writes what a session holds, as far as the kernel takes it.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(_) => Ok(()),
+            Stream::Tls(socket, session) => write_held(socket, session),
+        }
+    }
+
+    /// Whether something was written that the kernel has not taken yet.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self, Stream::Tls(_, session) if session.wants_write())
+    }
+
+    /// Tells the peer that nothing more comes, where there is a word for it.
+    pub(super) fn say_goodbye(&mut self) {
+        if let Stream::Tls(socket, session) = self {
+            session.send_close_notify();
+            let _ = write_held(socket, session);
+        }
+    }
+}
+
+fn write_held(socket: &mut TcpStream, session: &mut rustls::Connection) -> io::Result<()> {
+    while session.wants_write() {
+        match session.write_tls(socket) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if super::tcp::is_in_progress(&error) || error.kind() == ErrorKind::NotConnected => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

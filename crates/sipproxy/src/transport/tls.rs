@@ -1,0 +1,185 @@
+//! TLS for SIP: whose certificate we show, and whom a peer has to prove to be (RFC 5922).
+//!
+//! Files are PEM, and read anew at SIGHUP. A peer that we connect to has to prove the domain that the message is meant for: by
+//! a `sip:` URI in its certificate's subjectAltName, or where there is none by a DNS name, letter by letter and without wildcards (section
+//! 7). Clients are asked for no certificate: users have passwords. TLS 1.2 and 1.3; nothing is decided on by who connects to us.
+//! Begin with [`TlsContext::load`].
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    ServerConfig, ServerConnection, SignatureScheme,
+};
+
+/// The roots that Debian keeps (package ca-certificates).
+pub(crate) const USUAL_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Where the files are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TlsFiles {
+    /// Our certificate and those between it and a root, with its key; `None`: nobody can connect to us.
+    pub(crate) own: Option<(PathBuf, PathBuf)>,
+    /// The roots that peers' certificates must come from.
+    pub(crate) roots: PathBuf,
+}
+
+/// What connections are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsContext {
+    server: Option<Arc<ServerConfig>>,
+    client: Arc<ClientConfig>,
+    /// Whom peers have to prove to be where the message does not say.
+    pub(crate) domain: Option<Arc<str>>,
+}
+
+impl TlsContext {
+    /// Reads all files.
+    ///
+    /// # Errors
+    /// A sentence with the file that is wrong.
+    pub(crate) fn load(files: &TlsFiles) -> Result<TlsContext, String> {
+        let provider = Arc::new(ring::default_provider());
+        let own = files.own.as_ref().map(|(certificate, key)| chain(certificate, key)).transpose()?;
+        let own_path = || files.own.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+        let wrong = |error: Error| format!("{}: {error}", own_path());
+        let server = own
+            .as_ref()
+            .map(|(chain, key)| {
+                let builder = ServerConfig::builder_with_provider(provider.clone())
+                    .with_safe_default_protocol_versions()?
+                    .with_no_client_auth();
+                builder.with_single_cert(chain.clone(), key.clone_key()).map(Arc::new)
+            })
+            .transpose()
+            .map_err(wrong)?;
+        let verifier = Arc::new(Verifier { roots: roots(&files.roots)?, provider: provider.clone() });
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(wrong)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        // Other proxies may want to know who we are.
+        let client = match own {
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(wrong)?,
+            None => builder.with_no_client_auth(),
+        };
+        Ok(TlsContext { server, client: Arc::new(client), domain: None })
+    }
+
+    /// For a connection that came to us; `None` without a certificate.
+    pub(super) fn accept(&self) -> Option<rustls::Connection> {
+        ServerConnection::new(self.server.clone()?).ok().map(Into::into)
+    }
+
+    /// For a connection to a domain, or to an address that has to prove itself.
+    pub(super) fn connect(&self, domain: Option<&str>, address: IpAddr) -> Option<rustls::Connection> {
+        let name = match domain {
+            Some(domain) => ServerName::try_from(domain.to_owned()).ok()?,
+            None => ServerName::IpAddress(address.into()),
+        };
+        ClientConnection::new(self.client.clone(), name).ok().map(Into::into)
+    }
+}
+
+type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn chain(certificate: &Path, key: &Path) -> Result<Chain, String> {
+    let certificates = certificates(certificate)?;
+    let key_der = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("{}: no private key: {error}", key.display()))?;
+    Ok((certificates, key_der))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let wrong = |error| format!("{}: no certificates: {error}", path.display());
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect();
+    match found.map_err(wrong)? {
+        none if none.is_empty() => Err(format!("{}: there is no certificate in it", path.display())),
+        some => Ok(some),
+    }
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    let (added, _) = store.add_parsable_certificates(certificates(path)?);
+    if added == 0 {
+        Err(format!("{}: there is no root certificate in it", path.display()))
+    } else {
+        Ok(store)
+    }
+}
+
+/// Judges the certificates of those whom we connect to.
+#[derive(Debug)]
+struct Verifier {
+    roots: RootCertStore,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
+        match server_name {
+            ServerName::DnsName(domain) => check_domain(end_entity, domain.as_ref())?,
+            name => verify_server_name(&parsed, name)?,
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// RFC 5922 section 7.1: "sip" URIs without a user part are the identities; only "if and only if" there are none, DNS names are.
+fn check_domain(end_entity: &CertificateDer<'_>, domain: &str) -> Result<(), Error> {
+    let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
+    let parsed = webpki::EndEntityCert::try_from(end_entity).map_err(bad)?;
+    let uris: Vec<&str> = parsed.valid_uri_names().filter_map(domain_of_uri).collect();
+    let names: Vec<&str> = if uris.is_empty() { parsed.valid_dns_names().collect() } else { uris };
+    match names.iter().any(|name| name.eq_ignore_ascii_case(domain)) {
+        true => Ok(()),
+        false => Err(Error::InvalidCertificate(CertificateError::NotValidForName)),
+    }
+}
+
+fn domain_of_uri(uri: &str) -> Option<&str> {
+    let (scheme, domain) = uri.split_once(':')?;
+    (scheme.eq_ignore_ascii_case("sip") && !domain.contains('@')).then_some(domain)
+}
