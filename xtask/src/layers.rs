@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("fuzzing", 4),
     ("differential", 4),
     ("netio", 3),
+    ("bridge", 3),
     ("intercept", 3),
     ("sctpifyd", 4),
     ("cli", 4),
@@ -37,9 +38,9 @@ const LAYERS: &[(&str, u8)] = &[
 ];
 
 /// The only edges allowed within a layer, each with its reason in the name of the two crates: wire's types
-/// are made of base's, the control socket speaks of rules, and the manual pages of all programs are written by one.
+/// are made of base's, the control socket speaks of rules, the manual pages of all programs are written by one, and a bridge has frames.
 const SAME_LAYER: &[(&str, &str)] =
-    &[("wire", "base"), ("control", "rules"), ("cli", "linkemu"), ("cli", "router")];
+    &[("wire", "base"), ("control", "rules"), ("cli", "linkemu"), ("cli", "router"), ("bridge", "netio")];
 
 /// `./x layers`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {

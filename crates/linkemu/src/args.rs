@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command as Clap, FromArgMatches, Parser, Subcommand};
 use netem::{KEYS, Spec};
 
-use crate::place::Place;
+use bridge::Place;
 
 /// Where control sockets are.
 pub const DEFAULT_DIR: &str = "/run/linkemu";

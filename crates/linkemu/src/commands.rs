@@ -10,10 +10,10 @@ use crate::args::{Command, Ends, Linkemu, RunArgs, Settings, Wishes};
 use crate::control::{self, Served};
 use crate::emulator::Emulator;
 use crate::error::LinkemuError;
-use crate::place::Place;
 use crate::plan::{Plan, check_name, read_file};
 use crate::report::{Report, Request};
 use crate::show;
+use bridge::Place;
 
 /// What a link's process says when it works.
 const READY: &str = "ready";
@@ -54,7 +54,7 @@ fn plans(run: RunArgs) -> Result<Vec<Plan>, LinkemuError> {
     let Some(file) = file else {
         let mut ends = ends.into_iter();
         let (Some(a), Some(b)) = (ends.next(), ends.next()) else {
-            return Err(LinkemuError::Place { text: String::new() });
+            return Err(bridge::BridgeError::Place { text: String::new() }.into());
         };
         return Ok(vec![plan(a, b, wishes)?]);
     };

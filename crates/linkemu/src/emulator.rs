@@ -12,16 +12,14 @@ use base::Time;
 use netio::{FRAMES_PER_CALL, FrameSocket};
 use nix::errno::Errno;
 
-use crate::clock;
 use crate::control::Served;
 use crate::error::LinkemuError;
 use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
-use crate::nap::Naps;
-use crate::place::Claim;
 use crate::plan::{Plan, changed};
 use crate::report::{Answer, Report, Request};
 use crate::way::{PACKETS_PER_TURN, Way, warnings};
+use bridge::{BridgeError, Claim, Naps, clock};
 
 /// Receive calls of one interface in a turn, before packets that are due are sent.
 const RECEIVES_PER_TURN: usize = 2;
@@ -131,7 +129,7 @@ impl Emulator {
             return Ok(());
         }
         let hint = "it went away: the link has ended";
-        Err(LinkemuError::Interface { place: self.names[n].clone(), source: error, hint })
+        Err(BridgeError::Interface { place: self.names[n].clone(), source: error, hint }.into())
     }
 
     fn answer(&mut self, request: &Request) -> Answer {

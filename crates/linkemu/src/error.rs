@@ -14,12 +14,9 @@ pub enum LinkemuError {
         /// Which, and why.
         source: netem::SpecError,
     },
-    /// An end of the link that is none.
-    #[error("`{text}` is no end of a link: say INTERFACE or NAMESPACE:INTERFACE")]
-    Place {
-        /// What was said.
-        text: String,
-    },
+    /// An interface, or the wait for packets.
+    #[error(transparent)]
+    Bridge(#[from] bridge::BridgeError),
     /// A link from an interface to itself.
     #[error("both ends of the link are {place}: say two interfaces")]
     Same {
@@ -31,40 +28,6 @@ pub enum LinkemuError {
     Name {
         /// The name.
         name: String,
-    },
-    /// A network namespace that cannot be entered.
-    #[error(
-        "cannot enter network namespace {path}: {source}; `ip netns list` tells which there are, and it takes root"
-    )]
-    Namespace {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// What the kernel says.
-        source: io::Error,
-    },
-    /// An interface that cannot be used.
-    #[error("cannot use interface {place}: {source}; {hint}")]
-    Interface {
-        /// The end of the link.
-        place: String,
-        /// What the kernel says.
-        source: io::Error,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// An interface that is down.
-    #[error("interface {place} is down: `ip link set INTERFACE up` first")]
-    Down {
-        /// The end of the link.
-        place: String,
-    },
-    /// An interface that is an end of another link.
-    #[error(
-        "interface {place} is an end of another link: `linkemu show` tells of which, `linkemu del` frees it"
-    )]
-    Taken {
-        /// The end of the link.
-        place: String,
     },
     /// A link of this name runs.
     #[error("there is a link {name} already: say another --name, or `linkemu set {name} ...`")]

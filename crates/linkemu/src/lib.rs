@@ -1,25 +1,19 @@
 //! A link emulator: two interfaces joined by a link of `netem`, in real time.
 //!
 //! The program `linkemu` takes frames off one interface ([`netio::FrameSocket`]), cuts what a host left whole into packets
-//! (`finish`), has the link decide their fate and hold them (`way`, with [`netem::Line`]), and gives them to the other interface
+//! ([`bridge::finish`]), has the link decide their fate and hold them (`way`, with [`netem::Line`]), and gives them to the other interface
 //! when they are due (`emulator`). Decides nothing of the link's model; refuses interfaces that are down. One process a link in the
 //! background, each with a control socket (`control`). Begin with [`run`] and [`Linkemu`], the command line.
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod checksum;
-mod clock;
 mod commands;
 mod control;
 mod emulator;
 mod error;
-mod finish;
 mod lately;
 mod lateness;
-mod nap;
-mod packet;
-mod place;
 mod plan;
 mod report;
 mod show;
@@ -27,10 +21,10 @@ mod too_long;
 mod way;
 
 pub use args::{Command, DEFAULT_DIR, Ends, Linkemu, RunArgs, Settings, Wishes};
+pub use bridge::Place;
 pub use commands::run;
 pub use error::LinkemuError;
 pub use lately::LatelyReport;
 pub use lateness::{LATE, LatenessReport};
-pub use place::Place;
 pub use plan::Plan;
 pub use report::{Answer, DirectionReport, FrameCounters, Report, Request};

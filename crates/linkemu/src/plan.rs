@@ -6,7 +6,7 @@ use netem::{LaneConfig, Spec};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LinkemuError;
-use crate::place::Place;
+use bridge::Place;
 
 /// Longest name of a link.
 const NAME_MAX: usize = 64;

@@ -3,8 +3,8 @@
 //! Answers nothing that must not be answered (RFC 1122, section 3.2.2: ICMP errors, fragments but the first, what went to
 //! many). Begin at [`answer`] and [`fragments`].
 
-use crate::checksum;
-use crate::packet::{Kind, Layout, V6_LEN, put_u16, u16_at};
+use bridge::checksum;
+use bridge::packet::{Kind, Layout, V6_LEN, put_u16, u16_at};
 
 /// Bytes of an IPv4 header without options, and of an ICMP header.
 const V4_LEN: usize = 20;

@@ -6,13 +6,12 @@ use base::Time;
 use netem::{Delivery, LaneConfig, Line};
 use netio::{FRAMES_PER_CALL, Frame, FrameSocket};
 
-use crate::clock;
-use crate::finish::finish;
 use crate::lately::{Lately, LatelyReport};
 use crate::lateness::{LATE, Lateness};
-use crate::packet::Layout;
 use crate::report::{DirectionReport, FrameCounters};
 use crate::too_long;
+use bridge::packet::Layout;
+use bridge::{clock, finish};
 
 /// Messages about the MTU in a second, at most (RFC 4443, section 2.4 (f): there must be a limit).
 const MTU_REPORTS_PER_SECOND: u32 = 1000;
@@ -313,6 +312,6 @@ mod tests {
         };
         let left = finished(delivery);
         assert_eq!((left[15], left[114]), (3, 8));
-        assert_eq!(crate::checksum::sum(&left[14..34], 0), 0xffff);
+        assert_eq!(bridge::checksum::sum(&left[14..34], 0), 0xffff);
     }
 }

@@ -1,4 +1,4 @@
-//! An end of a link: an interface, perhaps in another network namespace.
+//! An interface that frames come by, perhaps in another network namespace.
 
 use std::fmt;
 use std::fs::File;
@@ -13,7 +13,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
 
-use crate::error::LinkemuError;
+use crate::error::BridgeError;
 
 /// Where `ip netns add` puts namespaces.
 const NAMESPACES: &str = "/run/netns";
@@ -37,25 +37,25 @@ impl fmt::Display for Place {
 }
 
 impl FromStr for Place {
-    type Err = LinkemuError;
+    type Err = BridgeError;
 
-    fn from_str(text: &str) -> Result<Place, LinkemuError> {
+    fn from_str(text: &str) -> Result<Place, BridgeError> {
         let (namespace, interface) = match text.rsplit_once(':') {
             Some((namespace, interface)) => (Some(namespace.to_owned()), interface),
             None => (None, text),
         };
         let is_name = !interface.is_empty() && interface.len() < 16 && !interface.contains(['/', ' ']);
         if !is_name || namespace.as_ref().is_some_and(String::is_empty) {
-            return Err(LinkemuError::Place { text: text.to_owned() });
+            return Err(BridgeError::Place { text: text.to_owned() });
         }
         Ok(Place { namespace, interface: interface.to_owned() })
     }
 }
 
 impl TryFrom<String> for Place {
-    type Error = LinkemuError;
+    type Error = BridgeError;
 
-    fn try_from(text: String) -> Result<Place, LinkemuError> {
+    fn try_from(text: String) -> Result<Place, BridgeError> {
         text.parse()
     }
 }
@@ -77,41 +77,70 @@ impl Place {
     ///
     /// # Errors
     /// When namespace or interface is missing, the interface is down or an end of another link, or rights are missing.
-    pub(crate) fn open(&self) -> Result<(FrameSocket, Claim), LinkemuError> {
-        let opening = std::thread::scope(|scope| scope.spawn(|| self.open_here()).join());
-        opening.unwrap_or_else(|_| {
-            Err(LinkemuError::System { what: "open an interface", source: io::ErrorKind::Other.into() })
+    pub fn open(&self) -> Result<(FrameSocket, Claim), BridgeError> {
+        self.inside(|| {
+            let index = self.index()?;
+            let claim = self.claim(index)?;
+            Ok((self.socket(index)?, claim))
         })
     }
 
-    fn open_here(&self) -> Result<(FrameSocket, Claim), LinkemuError> {
-        if let Some(path) = self.path() {
-            let fail = |source: io::Error| LinkemuError::Namespace { path: path.clone(), source };
-            let file = File::open(&path).map_err(fail)?;
-            setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| fail(e.into()))?;
-        }
-        let fail =
-            |hint| move |source: io::Error| LinkemuError::Interface { place: self.to_string(), source, hint };
-        let index = if_nametoindex(self.interface.as_str())
-            .map_err(|e| fail("`ip link` tells which there are")(e.into()))?;
-        let claim = self.claim(index)?;
-        let socket = FrameSocket::open(index).map_err(fail("it takes root (CAP_NET_RAW)"))?;
+    /// The same for a program that only listens, beside whoever has the interface.
+    ///
+    /// # Errors
+    /// When namespace or interface is missing, the interface is down, or rights are missing.
+    pub fn listen(&self) -> Result<FrameSocket, BridgeError> {
+        self.inside(|| self.socket(self.index()?))
+    }
+
+    /// Does something in the namespace, in a thread of its own.
+    fn inside<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, BridgeError> + Send,
+    ) -> Result<T, BridgeError> {
+        let work = || {
+            self.enter()?;
+            work()
+        };
+        let opening = std::thread::scope(|scope| scope.spawn(work).join());
+        opening.unwrap_or_else(|_| {
+            Err(BridgeError::System { what: "open an interface", source: io::ErrorKind::Other.into() })
+        })
+    }
+
+    fn enter(&self) -> Result<(), BridgeError> {
+        let Some(path) = self.path() else { return Ok(()) };
+        let fail = |source: io::Error| BridgeError::Namespace { path: path.clone(), source };
+        let file = File::open(&path).map_err(fail)?;
+        setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| fail(e.into()))
+    }
+
+    fn fail(&self, hint: &'static str) -> impl FnOnce(io::Error) -> BridgeError {
+        let place = self.to_string();
+        move |source| BridgeError::Interface { place, source, hint }
+    }
+
+    fn index(&self) -> Result<u32, BridgeError> {
+        if_nametoindex(self.interface.as_str())
+            .map_err(|e| self.fail("`ip link` tells which there are")(e.into()))
+    }
+
+    fn socket(&self, index: u32) -> Result<FrameSocket, BridgeError> {
+        let socket = FrameSocket::open(index).map_err(self.fail("it takes root (CAP_NET_RAW)"))?;
         match socket.is_up() {
-            Ok(true) => Ok((socket, claim)),
-            Ok(false) => Err(LinkemuError::Down { place: self.to_string() }),
-            Err(source) => Err(fail("it went away")(source)),
+            Ok(true) => Ok(socket),
+            Ok(false) => Err(BridgeError::Down { place: self.to_string() }),
+            Err(source) => Err(self.fail("it went away")(source)),
         }
     }
-}
 
-impl Place {
     /// Takes the interface for one link, in the calling thread's network namespace: each of two links would pass every frame.
-    fn claim(&self, index: u32) -> Result<Claim, LinkemuError> {
+    fn claim(&self, index: u32) -> Result<Claim, BridgeError> {
         let claim = SocketAddr::from_abstract_name(format!("linkemu/{index}"))
             .and_then(|address| UnixDatagram::bind_addr(&address));
         claim.map(|socket| Claim { _socket: socket }).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => LinkemuError::Taken { place: self.to_string() },
-            _ => LinkemuError::System { what: "take an interface for this link alone", source: error },
+            io::ErrorKind::AddrInUse => BridgeError::Taken { place: self.to_string() },
+            _ => BridgeError::System { what: "take an interface for this program alone", source: error },
         })
     }
 }
@@ -119,7 +148,7 @@ impl Place {
 /// That an interface is an end of this link alone: a socket whose name, in the interface's own network namespace, nobody else
 /// can have. The kernel frees it with the process, however that ends.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub struct Claim {
     _socket: UnixDatagram,
 }
 

@@ -5,18 +5,18 @@ use std::time::Duration;
 use base::Time;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::error::LinkemuError;
+use crate::error::BridgeError;
 
 /// A frame seen longer ago than this was stamped by another clock, or the clock was set.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Now, on the clock that never jumps.
-pub(crate) fn now() -> Time {
+pub fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
 /// When the kernel saw a frame that it stamped with the time of day.
-pub(crate) fn time_of(seen_at: Option<Duration>) -> Time {
+pub fn time_of(seen_at: Option<Duration>) -> Time {
     let now = now();
     let today = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
     match seen_at.and_then(|seen| today.checked_sub(seen)) {
@@ -34,7 +34,7 @@ fn nanos(clock: ClockId) -> u64 {
 ///
 /// # Errors
 /// When the timer slack cannot be set.
-pub(crate) fn be_exact() -> Result<bool, LinkemuError> {
-    nix::sys::prctl::set_timerslack(1).map_err(LinkemuError::system("set the timer slack"))?;
+pub fn be_exact() -> Result<bool, BridgeError> {
+    nix::sys::prctl::set_timerslack(1).map_err(BridgeError::system("set the timer slack"))?;
     Ok(netio::run_realtime().is_ok())
 }

@@ -3,7 +3,7 @@
 use crate::packet::{Kind, Layout, put_u16};
 
 /// The one's complement sum of 16-bit words, `start` included; an odd last byte is the high half of a word.
-pub(crate) fn sum(bytes: &[u8], start: u16) -> u16 {
+pub fn sum(bytes: &[u8], start: u16) -> u16 {
     let (pairs, last) = bytes.as_chunks::<2>();
     let sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
     let mut sum = sum + u64::from(start) + last.first().map_or(0, |byte| u64::from(*byte) << 8);
@@ -14,7 +14,7 @@ pub(crate) fn sum(bytes: &[u8], start: u16) -> u16 {
 }
 
 /// Writes the checksum of an IPv4 header. The caller has looked that the header is there.
-pub(crate) fn fill_v4_header(packet: &mut [u8]) {
+pub fn fill_v4_header(packet: &mut [u8]) {
     let header = usize::from(packet[0] & 15) * 4;
     put_u16(packet, 10, 0);
     let checksum = !sum(&packet[..header], 0);
@@ -22,7 +22,7 @@ pub(crate) fn fill_v4_header(packet: &mut [u8]) {
 }
 
 /// The sum over the pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1) of `length` bytes of a protocol.
-pub(crate) fn pseudo_header(frame: &[u8], layout: &Layout, protocol: u8, length: usize) -> u16 {
+pub fn pseudo_header(frame: &[u8], layout: &Layout, protocol: u8, length: usize) -> u16 {
     let packet = &frame[layout.at..];
     let addresses = match layout.kind {
         Kind::V4 => &packet[12..20],

@@ -11,7 +11,7 @@ use crate::packet::{Kind, Layout, put_u16, u16_at};
 
 /// A frame that no way is known to finish: it is lost, and counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Unfinishable;
+pub struct Unfinishable;
 
 /// IP's numbers of protocols.
 const TCP: u8 = 6;
@@ -23,11 +23,10 @@ const TCP_CWR: u8 = 0x80;
 const TCP_FIN_PSH: u8 = 0x09;
 
 /// Calls `take` with each packet of a frame, in a frame of its own, finished.
-pub(crate) fn finish(
-    frame: &[u8],
-    offload: Offload,
-    mut take: impl FnMut(Vec<u8>),
-) -> Result<(), Unfinishable> {
+///
+/// # Errors
+/// When the kind of segments or the headers are unknown.
+pub fn finish(frame: &[u8], offload: Offload, mut take: impl FnMut(Vec<u8>)) -> Result<(), Unfinishable> {
     match (offload.segments, offload.checksum) {
         (None, None) => take(frame.to_vec()),
         (None, Some((start, offset))) => {

@@ -10,13 +10,14 @@ use crate::checksum;
 const ADDRESSES_LEN: usize = 12;
 /// VLAN tags that may stand before the type.
 const TAGS_MAX: usize = 2;
-/// Bytes of an IPv6 header, and of an IPv4 header without options.
-pub(crate) const V6_LEN: usize = 40;
+/// Bytes of an IPv6 header without extensions.
+pub const V6_LEN: usize = 40;
+/// Bytes of an IPv4 header without options.
 const V4_LEN: usize = 20;
 
 /// What is in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// An IPv4 packet.
     V4,
     /// An IPv6 packet.
@@ -27,17 +28,18 @@ pub(crate) enum Kind {
 
 /// Where in a frame its packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// The first byte behind Ethernet's header.
-    pub(crate) at: usize,
-    pub(crate) kind: Kind,
+    pub at: usize,
+    /// What it is.
+    pub kind: Kind,
     /// Bytes of the packet, without what Ethernet pads.
-    pub(crate) length: usize,
+    pub length: usize,
 }
 
 impl Layout {
     /// Finds the packet in a frame.
-    pub(crate) fn of(frame: &[u8]) -> Layout {
+    pub fn of(frame: &[u8]) -> Layout {
         let mut at = ADDRESSES_LEN;
         let mut kind = u16_at(frame, at);
         for _ in 0..TAGS_MAX {
@@ -57,7 +59,7 @@ impl Layout {
     }
 
     /// The packet's ECN codepoint.
-    pub(crate) fn ecn(&self, frame: &[u8]) -> Ecn {
+    pub fn ecn(&self, frame: &[u8]) -> Ecn {
         let packet = &frame[self.at..];
         match self.kind {
             Kind::V4 => Ecn::from_bits(packet[1] & 3),
@@ -67,7 +69,7 @@ impl Layout {
     }
 
     /// Writes another ECN codepoint.
-    pub(crate) fn set_ecn(&self, frame: &mut [u8], ecn: Ecn) {
+    pub fn set_ecn(&self, frame: &mut [u8], ecn: Ecn) {
         let packet = &mut frame[self.at..];
         match self.kind {
             Kind::V4 => {
@@ -80,7 +82,7 @@ impl Layout {
     }
 
     /// Bytes of the packet's IP header, without IPv6's extensions; 0 if there is none.
-    pub(crate) fn header_len(&self, frame: &[u8]) -> usize {
+    pub fn header_len(&self, frame: &[u8]) -> usize {
         match self.kind {
             Kind::V4 => usize::from(frame[self.at] & 15) * 4,
             Kind::V6 => V6_LEN,
@@ -101,12 +103,13 @@ fn is_v6(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 6) && packet.len() >= V6_LEN
 }
 
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+/// 16 bits in network order, if they are there.
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|chunk| u16::from_be_bytes(*chunk))
 }
 
 /// Writes 16 bits; the caller has looked that there are so many bytes.
-pub(crate) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
+pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 use crate::clock;
-use crate::error::LinkemuError;
+use crate::error::BridgeError;
 
 /// How long before its time it wakes.
 const EARLY: Duration = Duration::from_micros(200);
@@ -33,7 +33,7 @@ const NAP_MIN: Duration = Duration::from_micros(5);
 
 /// What is waited for, and how much of the window has gone by looking at the clock.
 #[derive(Debug, Default)]
-pub(crate) struct Naps {
+pub struct Naps {
     window_ends: Time,
     looked: Duration,
     packets: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Naps {
 
 impl Naps {
     /// So many packets left in this turn.
-    pub(crate) fn note(&mut self, packets: usize) {
+    pub fn note(&mut self, packets: usize) {
         self.packets += packets;
     }
 
@@ -54,11 +54,11 @@ impl Naps {
     ///
     /// # Errors
     /// Those of ppoll(2).
-    pub(crate) fn until<const N: usize>(
+    pub fn until<const N: usize>(
         &mut self,
         due: Time,
         fds: [BorrowedFd<'_>; N],
-    ) -> Result<[bool; N], LinkemuError> {
+    ) -> Result<[bool; N], BridgeError> {
         let now = clock::now();
         if now >= self.window_ends {
             let was_busy = self.packets >= BUSY_PACKETS;
@@ -84,7 +84,7 @@ impl Naps {
         &mut self,
         due: Time,
         fds: [BorrowedFd<'_>; N],
-    ) -> Result<[bool; N], LinkemuError> {
+    ) -> Result<[bool; N], BridgeError> {
         let began = clock::now();
         let mut now = began;
         let mut ready = [false; N];
@@ -97,12 +97,12 @@ impl Naps {
     }
 }
 
-fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], time: Duration) -> Result<[bool; N], LinkemuError> {
+fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], time: Duration) -> Result<[bool; N], BridgeError> {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     match ppoll(&mut fds, Some(TimeSpec::from_duration(time)), None) {
         Ok(_) => Ok(fds.map(|fd| fd.any().unwrap_or(false))),
         Err(Errno::EINTR) => Ok([false; N]),
-        Err(error) => Err(LinkemuError::system("wait for packets")(error)),
+        Err(error) => Err(BridgeError::system("wait for packets")(error)),
     }
 }
 

@@ -1,0 +1,64 @@
+//! What can go wrong with interfaces: what, where, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An interface that cannot be used, or a call that the kernel refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    /// No place of an interface.
+    #[error("`{text}` is no interface: say INTERFACE or NAMESPACE:INTERFACE")]
+    Place {
+        /// What was said.
+        text: String,
+    },
+    /// A network namespace that cannot be entered.
+    #[error(
+        "cannot enter network namespace {path}: {source}; `ip netns list` tells which there are, and it takes root"
+    )]
+    Namespace {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// An interface that cannot be used.
+    #[error("cannot use interface {place}: {source}; {hint}")]
+    Interface {
+        /// Which.
+        place: String,
+        /// What the kernel says.
+        source: io::Error,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// An interface that is down.
+    #[error("interface {place} is down: `ip link set INTERFACE up` first")]
+    Down {
+        /// Which.
+        place: String,
+    },
+    /// An interface that another program passes packets of.
+    #[error(
+        "interface {place} is an end of another link: `linkemu show` and `ps -C sctpify-router` tell of which"
+    )]
+    Taken {
+        /// Which.
+        place: String,
+    },
+    /// The kernel refused something else.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl BridgeError {
+    /// For `map_err`: what was tried.
+    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> BridgeError {
+        move |source| BridgeError::System { what, source: source.into() }
+    }
+}

@@ -1,0 +1,20 @@
+//! What programs that pass packets from one interface to another share.
+//!
+//! Interfaces are [`Place`]s, perhaps in other network namespaces, each taken by one program alone ([`Claim`]). What a host left
+//! whole is cut into packets ([`finish`]), [`packet`] finds the packet in a frame, [`checksum`] mends what a change breaks.
+//! [`Naps`] sleep until a packet is due, to a few microseconds, by [`clock`]. Decides nothing of what becomes of a packet.
+
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod clock;
+mod error;
+mod finish;
+mod nap;
+pub mod packet;
+mod place;
+
+pub use error::BridgeError;
+pub use finish::{Unfinishable, finish};
+pub use nap::Naps;
+pub use place::{Claim, Place};
