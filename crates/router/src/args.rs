@@ -1,11 +1,16 @@
 //! The command line of `sctpify-router`.
 
+use bridge::Place;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::look::Look;
+use crate::policy::PolicyName;
 
 /// Queues of a router that go by what senders advertise of their send buffers
 ///
 /// Senders that advertise (`sctpify set advertise=percent`) say in each packet how much waits to be sent. This program has the
-/// Linux kernel sort packets into classes by that (tc). What each way is good for, and what it costs, is in docs/sba.md.
+/// Linux kernel sort packets into classes by that (tc), passes packets itself between two interfaces with queues of its own (run), and
+/// tells which flows could send more (flows). What each way is good for, and what it costs, is in docs/sba.md.
 ///
 /// Exit status: 0 done, 1 refused, failed or different, 2 wrong usage.
 #[derive(Parser, Debug)]
@@ -26,6 +31,20 @@ pub enum Command {
     /// Classes by occupancy in the kernel: HTB, a classifier, and a fair queue in each class
     #[command(subcommand)]
     Tc(TcCommand),
+    /// Pass packets between two interfaces, each direction through a queue of our own
+    ///
+    /// Joins the interfaces as a cable would, at a rate, until stopped; then tells what became of packets. Takes root (CAP_NET_RAW; CAP_SYS_ADMIN
+    /// for other namespaces). The interfaces need no addresses, and the kernel must not bridge or route between them.
+    ///
+    /// Example: sctpify-router run eth1 eth2 --rate 75mbit --policy finish
+    Run(RunArgs),
+    /// Show SCTP flows with their rate, what their senders advertise, and what keeps them from sending more
+    ///
+    /// Only listens to what comes by the interfaces: name both that a flow goes between, so that acknowledgements are seen, too. LIMITED BY is
+    /// application (nothing waits at the sender), receiver (it takes no more), network (neither), or unknown (the sender says nothing).
+    ///
+    /// Example: sctpify-router flows eth1 eth2 --metrics-port 9896
+    Flows(FlowsArgs),
 }
 
 /// What is done with the kernel's classes.
@@ -147,5 +166,99 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     match netem::parse_rate(text)? {
         0 => Err("a link without a limit has no queue: say a rate such as 75mbit".to_owned()),
         rate => Ok(rate),
+    }
+}
+
+/// What is to be found in packets.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct LookArgs {
+    /// The UDP port of SCTP in UDP
+    #[arg(long, value_name = "PORT", default_value_t = 9899)]
+    pub udp_port: u16,
+    /// The chunk's type
+    #[arg(long, value_name = "TYPE", default_value_t = 150)]
+    pub chunk_type: u8,
+}
+
+impl LookArgs {
+    fn look(self) -> Look {
+        Look { udp_port: self.udp_port, chunk_type: self.chunk_type }
+    }
+}
+
+/// Our own router.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// One interface, as INTERFACE or NAMESPACE:INTERFACE
+    #[arg(value_name = "A")]
+    pub a: Place,
+    /// The other one
+    #[arg(value_name = "B")]
+    pub b: Place,
+    /// What the link carries from A to B, such as 75mbit, or unlimited
+    #[arg(long, value_name = "RATE", value_parser = netem::parse_rate)]
+    pub rate: u64,
+    /// What it carries from B to A; the same unless set
+    #[arg(long, value_name = "RATE", value_parser = netem::parse_rate)]
+    pub rate_back: Option<u64>,
+    /// Which packet goes next, and which is dropped
+    #[arg(long, value_enum, default_value_t = PolicyName::Ltf)]
+    pub policy: PolicyName,
+    /// Packets that may wait in each direction; the policy's own number unless set
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub limit: Option<u32>,
+    /// With fq-codel: mark ECN-capable packets instead of dropping them
+    #[arg(long)]
+    pub ecn: bool,
+    /// Where the hashes begin; a random number unless set
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Numbers for Prometheus at this port of 127.0.0.1
+    #[arg(long, value_name = "PORT")]
+    pub metrics_port: Option<u16>,
+    /// What is to be found in packets
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+impl RunArgs {
+    pub(crate) fn policy(&self) -> sched::Policy {
+        self.policy.with(self.limit.map(|packets| packets as usize), self.ecn)
+    }
+
+    pub(crate) fn look(&self) -> Look {
+        self.look.look()
+    }
+}
+
+/// Which flows are shown.
+#[derive(Args, Clone, Debug)]
+pub struct FlowsArgs {
+    /// An interface, as INTERFACE or NAMESPACE:INTERFACE
+    #[arg(value_name = "INTERFACE")]
+    pub first: Place,
+    /// More of them
+    #[arg(value_name = "INTERFACE")]
+    pub others: Vec<Place>,
+    /// Show a table each so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub every: u32,
+    /// How many tables; for ever unless set
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+    /// Flows in a table at most, the fastest first
+    #[arg(long, value_name = "FLOWS", default_value_t = 20)]
+    pub top: usize,
+    /// Numbers for Prometheus at this port of 127.0.0.1
+    #[arg(long, value_name = "PORT")]
+    pub metrics_port: Option<u16>,
+    /// What is to be found in packets
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+impl FlowsArgs {
+    pub(crate) fn look(&self) -> Look {
+        self.look.look()
     }
 }

@@ -51,6 +51,20 @@ pub enum RouterError {
         /// One sentence each.
         differences: Vec<String>,
     },
+    /// An interface cannot be used.
+    #[error(transparent)]
+    Bridge(#[from] bridge::BridgeError),
+    /// The page's port is taken.
+    #[error("cannot open port {port} of 127.0.0.1: {source}; say another --metrics-port")]
+    Port {
+        /// The port.
+        port: u16,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The kernel does not tell of signals.
+    #[error("cannot wait for signals: {0}")]
+    Signals(#[source] io::Error),
     /// Standard output is closed.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),

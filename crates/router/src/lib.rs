@@ -1,16 +1,29 @@
 //! Routers that go by advertised send buffers (SBA): the program `sctpify-router`.
 //!
 //! [`tc`] writes, shows, checks and removes the kernel's classes by occupancy (HTB, a classifier, fair leaves). It refuses to
-//! touch a queueing discipline that is not its own. Begin with [`run`] and [`Router`], the command line.
+//! touch a queueing discipline that is not its own. [`run()`](mod@run) is a router of our own, a cable between two interfaces with the queues
+//! of `sched`; [`flows`] tells who could send more. Begin with [`run`](fn@run) and [`Router`], the command line.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod error;
+mod flows;
+mod look;
+mod metrics;
+mod policy;
+mod run;
+mod signals;
 mod tc;
 
-pub use args::{Command, Flags, Leaves, Matcher, Router, Shape, ShowArgs, TcCommand, parse_rate};
+pub use args::{
+    Command, Flags, FlowsArgs, Leaves, LookArgs, Matcher, Router, RunArgs, Shape, ShowArgs, TcCommand,
+    parse_rate,
+};
 pub use error::RouterError;
+pub use flows::{FlowRow, Verdict};
+pub use policy::PolicyName;
+pub use run::{DirectionReport, RunReport};
 pub use tc::{Counted, Plan};
 
 /// Does what the command line says; `out` is standard output.
@@ -20,5 +33,7 @@ pub use tc::{Counted, Plan};
 pub fn run(router: &Router, out: &mut dyn std::io::Write) -> Result<(), RouterError> {
     match &router.command {
         Command::Tc(command) => tc::run(command, router.json, out),
+        Command::Run(args) => run::run(args, router.json, out),
+        Command::Flows(args) => flows::run(args, router.json, out),
     }
 }

@@ -112,19 +112,7 @@ impl DelayedLink {
         linkemu: &Path,
     ) -> Result<Self> {
         let middle = lab.host(&format!("delay{number}"))?;
-        let link = Link::planned(left, right, number);
-        make_pair(left, &link.name(), &middle, "left")?;
-        make_pair(right, &link.name(), &middle, "right")?;
-        for (host, interface) in
-            [(left, &*link.name()), (right, &*link.name()), (&middle, "left"), (&middle, "right")]
-        {
-            // A frame is taken as it would be on a wire: cut to size, its checksum filled in.
-            host.tool("ethtool", &["-K", interface, "tx", "off"])?;
-        }
-        link.configure(Offloads::Off)?;
-        for interface in ["left", "right"] {
-            middle.ip(&["link", "set", interface, "up"])?;
-        }
+        let link = gap(left, right, number, &middle)?;
         let emulator = Emulator::between(&middle, ["left", "right"], NAME, settings, linkemu)?;
         Ok(Self { link, emulator })
     }
@@ -157,4 +145,25 @@ impl DelayedLink {
             .tool("tc", &[&["qdisc", "replace", "dev", "right", "root"], discipline].concat())?;
         Ok(())
     }
+}
+
+/// Link `number` of two hosts, whose ends are not joined: each leads to an interface of the host in the middle, `left` and `right`.
+///
+/// # Errors
+/// When a tool fails.
+pub fn gap(left: &Host, right: &Host, number: u8, middle: &Host) -> Result<Link> {
+    let link = Link::planned(left, right, number);
+    make_pair(left, &link.name(), middle, "left")?;
+    make_pair(right, &link.name(), middle, "right")?;
+    for (host, interface) in
+        [(left, &*link.name()), (right, &*link.name()), (middle, "left"), (middle, "right")]
+    {
+        // A frame is taken as it would be on a wire: cut to size, its checksum filled in.
+        host.tool("ethtool", &["-K", interface, "tx", "off"])?;
+    }
+    link.configure(Offloads::Off)?;
+    for interface in ["left", "right"] {
+        middle.ip(&["link", "set", interface, "up"])?;
+    }
+    Ok(link)
 }

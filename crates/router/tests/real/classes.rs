@@ -4,7 +4,7 @@ use crate::world::World;
 
 /// Sends through the classes, and compares what each counted with what arrived.
 fn packets_land_where_their_chunk_says(carriers: &str, is_v6: bool, options: &[&str]) {
-    let world = World::new(carriers, "percent");
+    let world = World::routed(carriers, "percent");
     let link = world.link.name();
     world.router(&[&["tc", "up", &link, "--rate", "20mbit"], options].concat()).good().unwrap();
     world.router(&[&["tc", "check", &link, "--rate", "20mbit"], options].concat()).good().unwrap();
@@ -46,7 +46,7 @@ fn u32_over_udp_in_ipv6() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn another_root_is_left_alone_and_what_differs_is_named() {
-    let world = World::new("udp", "percent");
+    let world = World::routed("udp", "percent");
     let link = world.link.name();
     let up = ["tc", "up", &link, "--rate", "20mbit", "--leaves", "pfifo"];
     world.middle.tool("tc", &["qdisc", "add", "dev", &link, "root", "handle", "7:", "pfifo"]).unwrap();
@@ -76,7 +76,7 @@ fn another_root_is_left_alone_and_what_differs_is_named() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn what_the_kernel_refuses_is_named_and_nothing_is_left() {
-    let world = World::new("udp", "percent");
+    let world = World::routed("udp", "percent");
     let link = world.link.name();
     world.middle.tool("tc", &["qdisc", "show", "dev", &link]).unwrap();
     let dry = world.router(&["tc", "up", &link, "--rate", "20mbit", "--leaves", "sfq", "--dry-run"]);

@@ -3,4 +3,6 @@
 //! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in SCTPIFY_BIN_DIR.
 
 mod classes;
+mod flows;
+mod running;
 mod world;

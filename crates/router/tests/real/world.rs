@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Process, Programs};
 
@@ -11,7 +12,9 @@ use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Process, Programs};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// What is tested.
 const ROUTER: &str = env!("CARGO_BIN_EXE_sctpify-router");
-const PORT: &str = "5002";
+/// Ports that ride SCTP, and the one that most use.
+const PORTS: &str = "5001:5009";
+pub(crate) const PORT: u16 = 5002;
 
 pub(crate) struct World {
     pub(crate) alpha: Host,
@@ -25,12 +28,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Alpha's programs advertise as `form` says, over these carriers.
-    pub(crate) fn new(carriers: &str, form: &str) -> World {
-        let programs = Programs::find().unwrap();
-        let lab = Lab::new().unwrap();
-        let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
-        let middle = lab.host("middle").unwrap();
+    /// The router forwards by the kernel. Programs advertise as `form` says, over these carriers.
+    pub(crate) fn routed(carriers: &str, form: &str) -> World {
+        let (lab, [alpha, beta, middle]) = hosts();
         let first = lab.join(&alpha, &middle, 1, Offloads::Off).unwrap();
         let link = lab.join(&middle, &beta, 2, Offloads::Off).unwrap();
         middle.tool("sysctl", &["-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]).unwrap();
@@ -42,14 +42,29 @@ impl World {
         ] {
             host.ip(&["route", "add", &to, "via", &via]).unwrap();
         }
+        World::with(lab, [alpha, beta, middle], link, carriers, form)
+    }
+
+    /// Nothing passes between the router's interfaces `left` and `right` but by a program of ours.
+    pub(crate) fn gap(carriers: &str, form: &str) -> World {
+        let (lab, [alpha, beta, middle]) = hosts();
+        let link = testbed::delay::gap(&alpha, &beta, 1, &middle).unwrap();
+        World::with(lab, [alpha, beta, middle], link, carriers, form)
+    }
+
+    fn with(lab: Lab, [alpha, beta, middle]: [Host; 3], link: Link, carriers: &str, form: &str) -> World {
+        let programs = Programs::find().unwrap();
         let configuration = format!("carriers = \"{carriers}\"\nrace_timer_ms = 3000\ninit_rtx_max = 5\n");
-        let alphas = Daemon::start(&alpha, &programs, &configuration).unwrap();
-        let betas = Daemon::start(&beta, &programs, "").unwrap();
-        let rule = ["-A", "-c", "remote", "-p", "enable", "-P", PORT, "--advertise", form];
-        alphas.shimrules(&rule).unwrap().good().unwrap();
-        betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", PORT]).unwrap().good().unwrap();
+        let daemons = [&alpha, &beta].map(|host| {
+            let daemon = Daemon::start(host, &programs, &configuration).unwrap();
+            for chain in ["local", "remote"] {
+                let rule = ["-A", "-c", chain, "-p", "enable", "-P", PORTS, "--advertise", form];
+                daemon.shimrules(&rule).unwrap().good().unwrap();
+            }
+            daemon
+        });
         let bulk = programs.path("bulk");
-        World { alpha, beta, middle, link, _daemons: [alphas, betas], bulk, lab }
+        World { alpha, beta, middle, link, _daemons: daemons, bulk, lab }
     }
 
     /// Runs `sctpify-router` on the router.
@@ -59,16 +74,42 @@ impl World {
         self.middle.run("router", command, LIMIT).unwrap()
     }
 
+    /// Starts `sctpify-router` on the router, until it says that it runs.
+    pub(crate) fn spawn_router(&self, words: &[&str]) -> Process {
+        let mut command = self.middle.command(ROUTER);
+        command.args(words);
+        let mut router = self.middle.spawn("running", command).unwrap();
+        router.wait_until("running", LIMIT, |it| it.stdout().contains("running")).unwrap();
+        router
+    }
+
+    /// Ends it; what it tells then.
+    pub(crate) fn stop(&self, router: Process) -> String {
+        router.signal(Signal::SIGINT).unwrap();
+        router.finish(LIMIT).unwrap().good().unwrap().stdout
+    }
+
+    /// A program on beta that prints "listening" when it does.
+    pub(crate) fn serve(&self, host: &Host, words: &[&str]) -> Process {
+        let mut command = host.command(&self.bulk);
+        command.args(words);
+        let mut server = host.spawn("server", command).unwrap();
+        server.wait_until("listening", LIMIT, |it| it.stdout().contains("listening")).unwrap();
+        server
+    }
+
+    /// A program on this host.
+    pub(crate) fn bulk(&self, host: &Host, words: &[&str]) -> Process {
+        let mut command = host.command(&self.bulk);
+        command.args(words);
+        host.spawn("bulk", command).unwrap()
+    }
+
     /// A program on alpha sends for so many seconds to this address of beta.
     pub(crate) fn send(&self, to: std::net::IpAddr, seconds: &str) {
-        let mut command = self.beta.command(&self.bulk);
-        command.args(["receive", PORT]);
-        let mut receiver = self.beta.spawn("receiver", command).unwrap();
-        receiver.wait_until("listening", LIMIT, |it| it.stdout().contains("listening")).unwrap();
-        let mut command = self.alpha.command(&self.bulk);
-        let target = std::net::SocketAddr::new(to, PORT.parse().unwrap()).to_string();
-        command.args(["send", &target, seconds, "65536"]);
-        self.alpha.run("sender", command, LIMIT).unwrap().good().unwrap();
+        let receiver = self.serve(&self.beta, &["receive", &PORT.to_string()]);
+        let target = std::net::SocketAddr::new(to, PORT).to_string();
+        self.bulk(&self.alpha, &["send", &target, seconds, "65536"]).finish(LIMIT).unwrap().good().unwrap();
         receiver.finish(LIMIT).unwrap().good().unwrap();
     }
 
@@ -85,7 +126,7 @@ impl World {
     /// How many packets were of each class, by what their first chunk says.
     pub(crate) fn captured(&self, tap: Process) -> BTreeMap<String, u64> {
         std::thread::sleep(Duration::from_millis(300));
-        tap.signal(nix_signal()).unwrap();
+        tap.signal(Signal::SIGINT).unwrap();
         let told = tap.finish(LIMIT).unwrap();
         assert!(told.stderr.contains("\n0 packets dropped by kernel"), "{}", told.stderr);
         let file = self.lab.dir().join("tap.pcap");
@@ -115,7 +156,8 @@ impl World {
     }
 }
 
-/// What ends tcpdump in order.
-fn nix_signal() -> nix::sys::signal::Signal {
-    nix::sys::signal::Signal::SIGINT
+fn hosts() -> (Lab, [Host; 3]) {
+    let lab = Lab::new().unwrap();
+    let hosts = ["alpha", "beta", "middle"].map(|name| lab.host(name).unwrap());
+    (lab, hosts)
 }

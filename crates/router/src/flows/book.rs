@@ -1,0 +1,320 @@
+//! What was seen of each flow, and what keeps it from sending more.
+//!
+//! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are about all that its receiver
+//! still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
+//! A sender that says nothing has no verdict. Begin at [`Book::note`] and [`Book::tick`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Time;
+use sched::{Flow, Said, View};
+use serde::Serialize;
+use wire::{ChecksumMode, ChunkType, Packet};
+
+/// Flows remembered at most; beyond that new ones are not seen until some are idle.
+const FLOWS_MAX: usize = 65_536;
+/// How long an idle flow is remembered.
+const MEMORY: Duration = Duration::from_secs(30);
+/// How long a word counts: some forms are sent every five seconds.
+const WORD_LIFETIME: Duration = Duration::from_secs(10);
+/// Chunks of a packet that are looked at.
+const CHUNKS_READ: usize = 64;
+/// The chunk type of SACK, and bytes of DATA and I-DATA before the user data, behind the chunk header.
+const SACK: ChunkType = ChunkType(3);
+const DATA_LEN: usize = 12;
+const I_DATA_LEN: usize = 16;
+
+/// What keeps a flow from sending more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Its program has nothing more to say.
+    Application,
+    /// Its path.
+    Network,
+    /// Its receiver takes no more.
+    Receiver,
+    /// It does not say.
+    Unknown,
+}
+
+impl Verdict {
+    /// The word for tables and labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Verdict::Application => "application",
+            Verdict::Network => "network",
+            Verdict::Receiver => "receiver",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// A flow, one direction of an association, since the last look.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FlowRow {
+    /// Sender.
+    pub from: IpAddr,
+    /// Sender's SCTP port.
+    pub from_port: u16,
+    /// Receiver.
+    pub to: IpAddr,
+    /// Receiver's SCTP port.
+    pub to_port: u16,
+    /// Bits a second, from the IP headers on.
+    pub bit_s: f64,
+    /// Packets.
+    pub packets: u64,
+    /// How full its sender's buffer is, in percent as it says.
+    pub occupancy: Option<u8>,
+    /// Bytes that wait there, if it says so.
+    pub backlog: Option<u32>,
+    /// What keeps it.
+    pub verdict: Verdict,
+}
+
+/// What was seen of a flow.
+#[derive(Debug, Default)]
+struct Track {
+    seen_at: Time,
+    /// Since the last look.
+    bytes: u64,
+    packets: u64,
+    words: u64,
+    /// Those that said that something waits.
+    waiting: u64,
+    sacks: u64,
+    /// Those that left no room for more.
+    closed: u64,
+    said: Option<(Said, Time)>,
+    /// The highest TSN sent, and the user bytes of the chunk with it.
+    highest: Option<(u32, u32)>,
+}
+
+/// All flows.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    flows: BTreeMap<Flow, Track>,
+    ticked_at: Option<Time>,
+}
+
+impl Book {
+    /// An SCTP packet passed, from its common header on; `length` from the IP header on.
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        to: IpAddr,
+        packet: &[u8],
+        length: usize,
+        chunk_type: u8,
+    ) {
+        self.ticked_at.get_or_insert(now);
+        let Some(View { flow, said, .. }) = View::of_sctp(from, to, packet, ChunkType(chunk_type)) else {
+            return;
+        };
+        if let Some(track) = self.track(flow) {
+            track.seen_at = now;
+            track.bytes += length as u64;
+            track.packets += 1;
+            if let Some(said) = said {
+                track.said = Some((said, now));
+                track.words += 1;
+                track.waiting += u64::from(said.backlog.map_or(said.occupancy > 0, |bytes| bytes > 0));
+            }
+        }
+        self.read_chunks(flow, packet);
+    }
+
+    fn track(&mut self, flow: Flow) -> Option<&mut Track> {
+        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&flow) {
+            return None;
+        }
+        Some(self.flows.entry(flow).or_default())
+    }
+
+    /// DATA tells how far the flow has come, SACK what the other one may still send.
+    fn read_chunks(&mut self, flow: Flow, packet: &[u8]) {
+        let Ok(packet) = Packet::parse(packet, ChecksumMode::Ignore) else { return };
+        let back = Flow { from: flow.to, to: flow.from, from_port: flow.to_port, to_port: flow.from_port };
+        for chunk in packet.raw_chunks().take(CHUNKS_READ).map_while(Result::ok) {
+            let word =
+                |at: usize| chunk.value.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            let header = match chunk.chunk_type {
+                ChunkType::DATA => DATA_LEN,
+                ChunkType::I_DATA => I_DATA_LEN,
+                SACK => {
+                    if let (Some(acked), Some(window), Some(track)) =
+                        (word(0), word(4), self.flows.get_mut(&back))
+                    {
+                        track.on_sack(acked, window);
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            if let (Some(tsn), Some(track)) = (word(0), self.flows.get_mut(&flow)) {
+                track.on_data(tsn, chunk.value.len().saturating_sub(header));
+            }
+        }
+    }
+
+    /// Everything since the last look, the fastest first; forgets who has been idle for long.
+    pub(super) fn tick(&mut self, now: Time) -> Vec<FlowRow> {
+        self.flows.retain(|_, track| now.since(track.seen_at) < MEMORY);
+        let passed = self.ticked_at.replace(now).map_or(Duration::ZERO, |at| now.since(at)).as_secs_f64();
+        let row = |(flow, track): (&Flow, &mut Track)| track.row(*flow, now, passed.max(1e-3));
+        let mut rows: Vec<FlowRow> = self.flows.iter_mut().map(row).collect();
+        rows.sort_by(|a, b| b.bit_s.total_cmp(&a.bit_s));
+        rows
+    }
+}
+
+impl Track {
+    fn on_data(&mut self, tsn: u32, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        // Serial numbers (RFC 1982): ahead is less than half the space.
+        if self.highest.is_none_or(|(highest, _)| tsn.wrapping_sub(highest) < 1 << 31) {
+            self.highest = Some((tsn, bytes));
+        }
+    }
+
+    /// A SACK passed: is what is in flight about all that the receiver takes? Chunks are taken to be alike.
+    fn on_sack(&mut self, acked: u32, window: u32) {
+        let Some((highest, bytes)) = self.highest else { return };
+        let ahead = highest.wrapping_sub(acked);
+        let in_flight = if ahead < 1 << 31 { u64::from(ahead) * u64::from(bytes) } else { 0 };
+        self.sacks += 1;
+        self.closed += u64::from(in_flight + u64::from(bytes) > u64::from(window));
+    }
+
+    fn verdict(&self, now: Time) -> Verdict {
+        let Some((said, at)) = self.said.filter(|(_, at)| now.since(*at) < WORD_LIFETIME) else {
+            return Verdict::Unknown;
+        };
+        let waits = if self.words == 0 {
+            said.backlog.map_or(said.occupancy > 0, |bytes| bytes > 0) && now.since(at) < WORD_LIFETIME
+        } else {
+            self.waiting * 2 > self.words
+        };
+        match (waits, self.sacks > 0 && self.closed * 2 > self.sacks) {
+            (false, _) => Verdict::Application,
+            (true, true) => Verdict::Receiver,
+            (true, false) => Verdict::Network,
+        }
+    }
+
+    fn row(&mut self, flow: Flow, now: Time, passed_s: f64) -> FlowRow {
+        let said = self.said.filter(|(_, at)| now.since(*at) < WORD_LIFETIME).map(|(said, _)| said);
+        let row = FlowRow {
+            from: flow.from,
+            from_port: flow.from_port,
+            to: flow.to,
+            to_port: flow.to_port,
+            bit_s: 8.0 * self.bytes as f64 / passed_s,
+            packets: self.packets,
+            occupancy: said.map(|said| said.occupancy),
+            backlog: said.and_then(|said| said.backlog),
+            verdict: self.verdict(now),
+        };
+        (self.bytes, self.packets, self.words, self.waiting) = (0, 0, 0, 0);
+        (self.sacks, self.closed) = (0, 0);
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    fn packet(ports: [u16; 2], chunks: &[&[u8]]) -> Vec<u8> {
+        let [from, to] = ports.map(u16::to_be_bytes);
+        [&from[..], &to, &[0; 8], &chunks.concat()].concat()
+    }
+
+    fn data(tsn: u32) -> Vec<u8> {
+        let mut chunk = vec![0, 3, 0, 116];
+        chunk.extend(tsn.to_be_bytes());
+        chunk.resize(116, 0);
+        chunk
+    }
+
+    fn sack(tsn: u32, window: u32) -> Vec<u8> {
+        [&[3, 0, 0, 16][..], &tsn.to_be_bytes(), &window.to_be_bytes(), &[0; 4]].concat()
+    }
+
+    /// Ten packets of 100 bytes a second, each with this word, half a window acknowledged.
+    fn verdict(word: &[u8], window: u32) -> FlowRow {
+        let mut book = Book::default();
+        for n in 0..10u32 {
+            book.note(
+                MS(u64::from(n) * 100),
+                A,
+                B,
+                &packet([1, 2], &[word, &data((u32::MAX - 4).wrapping_add(n))]),
+                150,
+                150,
+            );
+            if n >= 5 {
+                let acked = u32::MAX.wrapping_sub(4).wrapping_add(n - 5);
+                book.note(
+                    MS(u64::from(n) * 100 + 1),
+                    B,
+                    A,
+                    &packet([2, 1], &[&sack(acked, window)]),
+                    48,
+                    150,
+                );
+            }
+        }
+        let rows = book.tick(MS(1000));
+        assert_eq!((rows.len(), rows[1].verdict), (2, Verdict::Unknown));
+        rows[0].clone()
+    }
+
+    #[test]
+    fn who_has_nothing_waiting_is_limited_by_its_application() {
+        assert_eq!(verdict(&[150, 0, 0, 4], 9000).verdict, Verdict::Application);
+        assert_eq!(verdict(&[150, 0, 0, 8, 0, 0, 0, 0], 100).verdict, Verdict::Application);
+    }
+
+    #[test]
+    fn who_waits_is_limited_by_its_receiver_where_that_takes_no_more_and_else_by_the_network() {
+        let row = verdict(&[150, 60, 0, 8, 0, 0, 1, 0], 9000);
+        assert_eq!((row.verdict, row.occupancy, row.backlog), (Verdict::Network, Some(60), Some(256)));
+        assert!((row.bit_s - 12_000.0).abs() < 1.0 && row.packets == 10, "{row:?}");
+        // Five chunks of 100 bytes are in flight.
+        assert_eq!(verdict(&[150, 60, 0, 4], 500).verdict, Verdict::Receiver);
+        assert_eq!(verdict(&[150, 60, 0, 4], 600).verdict, Verdict::Network);
+    }
+
+    #[test]
+    fn who_says_nothing_has_no_verdict_and_old_words_lapse() {
+        assert_eq!(verdict(&[], 100).verdict, Verdict::Unknown);
+        let mut book = Book::default();
+        book.note(MS(0), A, B, &packet([1, 2], &[&[150, 9, 0, 4], &data(1)]), 150, 150);
+        assert_eq!(book.tick(MS(1000))[0].verdict, Verdict::Network);
+        let row = &book.tick(MS(9000))[0];
+        assert_eq!((row.verdict, row.packets), (Verdict::Network, 0));
+        assert_eq!(book.tick(MS(10_001))[0].verdict, Verdict::Unknown);
+        assert!(book.tick(MS(30_001)).is_empty(), "forgotten");
+    }
+
+    #[test]
+    fn flows_have_a_limit_and_no_packet_makes_it_fail_hard() {
+        let mut book = Book::default();
+        for port in 0..=u16::MAX {
+            book.note(MS(0), A, B, &packet([port, 2], &[&data(1)]), 150, 150);
+            book.note(MS(0), B, A, &packet([2, port], &[]), 32, 150);
+        }
+        assert_eq!(book.flows.len(), FLOWS_MAX);
+        let whole = packet([1, 2], &[&sack(1, 1), &data(1)]);
+        (0..whole.len()).for_each(|length| book.note(MS(1), A, B, &whole[..length], length, 150));
+    }
+}

@@ -1,0 +1,104 @@
+//! Who could send more, and why it does not: SCTP flows that pass some interfaces, with what their senders advertise.
+//!
+//! Only listens; beside our own router or the kernel's. Begin at [`run`]; [`book`] keeps the flows.
+
+mod book;
+mod table;
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Time;
+use bridge::packet::Layout;
+use bridge::{Naps, clock, finish};
+use control::PageAnswer;
+use netio::{FRAMES_PER_CALL, FrameSocket};
+
+use crate::args::FlowsArgs;
+use crate::error::RouterError;
+use crate::look::Look;
+use crate::{metrics, signals};
+use book::Book;
+
+pub use book::{FlowRow, Verdict};
+
+/// Receive calls of one interface before the others have their turn.
+const RECEIVES_PER_TURN: usize = 8;
+
+/// Listens until a signal ends it, or so many tables were shown.
+///
+/// # Errors
+/// When an interface cannot be used, or the page's port is taken.
+pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
+    let stop = signals::stop()?;
+    let places = std::iter::once(&args.first).chain(&args.others);
+    let mut sockets = places.map(|place| place.listen()).collect::<Result<Vec<FrameSocket>, _>>()?;
+    let shared: Arc<Mutex<Vec<FlowRow>>> = Arc::default();
+    serve(args.metrics_port, &shared)?;
+    let (mut book, mut naps) = (Book::default(), Naps::default());
+    let pause = Duration::from_secs(u64::from(args.every));
+    let mut due = clock::now() + pause;
+    let mut left = args.count.unwrap_or(u32::MAX);
+    while left > 0 && !stop.load(Ordering::Relaxed) {
+        listen(&mut sockets, &mut book, &args.look())?;
+        if clock::now() < due {
+            wait(&mut naps, &sockets, due)?;
+            continue;
+        }
+        due = clock::now() + pause;
+        let rows = book.tick(clock::now());
+        table::print(&rows, args.top, json, out)?;
+        out.flush()?;
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+        left = left.saturating_sub(u32::from(args.count.is_some()));
+    }
+    Ok(())
+}
+
+/// Sleeps until one of the first two has something, or it is time; the others are looked at then.
+fn wait(naps: &mut Naps, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
+    match sockets {
+        [only] => naps.until(due, [only.as_fd()]).map(|_| ())?,
+        [one, other, ..] => naps.until(due, [one.as_fd(), other.as_fd()]).map(|_| ())?,
+        [] => {}
+    }
+    Ok(())
+}
+
+fn listen(sockets: &mut [FrameSocket], book: &mut Book, look: &Look) -> Result<(), RouterError> {
+    for socket in sockets {
+        for _ in 0..RECEIVES_PER_TURN {
+            let took = socket.receive(|frame| {
+                let at = clock::time_of(frame.seen_at);
+                // What cannot be cut is no SCTP.
+                let _ = finish(frame.bytes, frame.offload, |bytes| {
+                    let layout = Layout::of(&bytes);
+                    if let Some((from, to, packet)) = look.sctp(&bytes, &layout) {
+                        book.note(at, from, to, packet, layout.length, look.chunk_type);
+                    }
+                });
+            });
+            // An interface that is down may come back.
+            if !matches!(took, Ok(FRAMES_PER_CALL)) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `/metrics` and `/flows.json`.
+fn serve(port: Option<u16>, shared: &Arc<Mutex<Vec<FlowRow>>>) -> Result<(), RouterError> {
+    let shared = shared.clone();
+    metrics::serve(port, "/metrics and /flows.json", move |path| {
+        let rows = || shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match path {
+            "/metrics" => Some(PageAnswer::metrics(table::metrics(&rows()))),
+            "/flows.json" => Some(PageAnswer::file("application/json", table::json(&rows()).to_string())),
+            _ => None,
+        }
+    })
+}

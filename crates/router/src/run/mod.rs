@@ -1,0 +1,139 @@
+//! Our own router: two interfaces joined as by a cable, with a queue for each direction.
+//!
+//! Begin at [`run`]; [`way`] is one direction. Changes nothing of a packet but the mark for congestion; has no addresses and no routes.
+//! What waits is bounded by the limit of the queue, in packets.
+
+mod page;
+mod report;
+mod way;
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Time;
+use bridge::{BridgeError, Claim, Naps, clock};
+use netio::{FRAMES_PER_CALL, FrameSocket};
+
+use crate::args::RunArgs;
+use crate::error::RouterError;
+use crate::signals;
+use way::{PACKETS_PER_TURN, Way};
+
+pub use report::{DirectionReport, RunReport};
+
+/// Receive calls of one interface in a turn, before packets are sent.
+const RECEIVES_PER_TURN: usize = 2;
+/// How often what it counts is written down for the page.
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
+/// A packet with work left that the kernel cannot put in words (EINVAL), and an interface that is down (ENETDOWN).
+const UNFINISHABLE: i32 = 22;
+const DOWN: i32 = 100;
+
+/// The last report, which the page reads.
+type Shared = Arc<Mutex<RunReport>>;
+
+/// The router.
+struct Running {
+    names: [String; 2],
+    sockets: [FrameSocket; 2],
+    _claims: [Claim; 2],
+    ways: [Way; 2],
+    began: Time,
+}
+
+/// Passes packets until a signal ends it, then tells what became of them.
+///
+/// # Errors
+/// When an interface cannot be used, goes away, or the page's port is taken.
+pub(crate) fn run(args: &RunArgs, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
+    let stop = signals::stop()?;
+    let mut running = Running::open(args)?;
+    let shared: Shared = Arc::new(Mutex::new(running.report()));
+    page::serve(args.metrics_port, &shared)?;
+    writeln!(out, "running")?;
+    out.flush()?;
+    let outcome = running.pass(&stop, &shared);
+    let report = running.report();
+    if json {
+        writeln!(out, "{}", report.json())?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    outcome
+}
+
+impl Running {
+    fn open(args: &RunArgs) -> Result<Running, RouterError> {
+        let ((a, claim_a), (b, claim_b)) = (args.a.open()?, args.b.open()?);
+        let back = args.rate_back.unwrap_or(args.rate);
+        Ok(Running {
+            names: [args.a.to_string(), args.b.to_string()],
+            sockets: [a, b],
+            _claims: [claim_a, claim_b],
+            ways: [Way::new(args, args.rate, 1), Way::new(args, back, 2)],
+            began: clock::now(),
+        })
+    }
+
+    fn pass(&mut self, stop: &AtomicBool, shared: &Shared) -> Result<(), RouterError> {
+        // Without the right to real-time scheduling it goes on, and packets leave a little later.
+        clock::be_exact()?;
+        let mut naps = Naps::default();
+        let mut is_behind = false;
+        let mut next_report = clock::now() + REPORT_PAUSE;
+        while !stop.load(Ordering::Relaxed) {
+            if !is_behind {
+                let due = self.ways.iter().map(Way::next).min().unwrap_or(Time::NEVER);
+                naps.until(due.min(next_report), [self.sockets[0].as_fd(), self.sockets[1].as_fd()])?;
+            }
+            is_behind = self.take(0)? | self.take(1)?;
+            for n in 0..2 {
+                let given = match self.ways[n].give(&mut self.sockets[1 - n]) {
+                    Ok(given) => given,
+                    Err(error) => self.judge(1 - n, error).map(|()| 0)?,
+                };
+                naps.note(given);
+                is_behind |= given == PACKETS_PER_TURN;
+            }
+            if clock::now() >= next_report {
+                next_report = clock::now() + REPORT_PAUSE;
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.report();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes frames of one end; tells whether there may be more.
+    fn take(&mut self, n: usize) -> Result<bool, RouterError> {
+        let way = &mut self.ways[n];
+        for _ in 0..RECEIVES_PER_TURN {
+            match self.sockets[n].receive(|frame| way.take(frame)) {
+                Ok(FRAMES_PER_CALL) => {}
+                Ok(_) => return Ok(false),
+                Err(error) if error.raw_os_error() == Some(UNFINISHABLE) => way.on_unfinishable(),
+                Err(error) => return self.judge(n, error).map(|()| false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a failed call matters: an interface that is down may come back, one that is gone does not.
+    fn judge(&self, n: usize, source: io::Error) -> Result<(), RouterError> {
+        if source.raw_os_error() == Some(DOWN) && self.sockets[n].is_up().is_ok() {
+            return Ok(());
+        }
+        let hint = "it went away";
+        Err(BridgeError::Interface { place: self.names[n].clone(), source, hint }.into())
+    }
+
+    fn report(&mut self) -> RunReport {
+        let [a, b] = [self.names[0].as_str(), self.names[1].as_str()];
+        let [ab, ba] = &mut self.ways;
+        let [at_a, at_b] = &mut self.sockets;
+        let directions = [ab.report([a, b], at_a), ba.report([b, a], at_b)];
+        RunReport { uptime_s: clock::now().since(self.began).as_secs_f64(), directions }
+    }
+}

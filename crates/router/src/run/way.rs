@@ -1,0 +1,149 @@
+//! One direction of our own router: frames in, packets through the queue at the link's rate, frames out.
+
+use base::{Ecn, Time};
+use bridge::packet::Layout;
+use bridge::{clock, finish};
+use netio::{FRAMES_PER_CALL, Frame, FrameSocket};
+use sched::{Pace, Packet, Queue};
+
+use crate::args::RunArgs;
+use crate::look::Look;
+use crate::run::report::DirectionReport;
+
+/// Packets given out in one turn at most, before frames are taken again.
+pub(super) const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
+/// What may pass at once after a pause: what the link carries in 2 ms, and two packets at least.
+const BURST_PER_SECOND: u64 = 500;
+const BURST_MIN: u64 = 2 * 1514;
+
+/// A frame, and where its packet is.
+struct Held {
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+/// One direction.
+pub(super) struct Way {
+    queue: Box<dyn Queue<Held> + Send>,
+    pace: Pace,
+    rate: u64,
+    policy: String,
+    look: Look,
+    /// When packets went in or out last; the queue's time never goes back.
+    last: Time,
+    sent: u64,
+    sent_bytes: u64,
+    refused: u64,
+    missed: u64,
+    unfinishable: u64,
+    outgoing: Vec<Vec<u8>>,
+}
+
+impl Way {
+    pub(super) fn new(args: &RunArgs, rate: u64, seed: u64) -> Way {
+        let burst = (rate / 8 / BURST_PER_SECOND).max(BURST_MIN);
+        Way {
+            queue: args.policy().queue(args.seed.unwrap_or_else(|| fastrand::u64(..)).wrapping_add(seed)),
+            pace: Pace::new(rate, usize::try_from(burst).unwrap_or(usize::MAX)),
+            rate,
+            policy: args.policy.to_string(),
+            look: args.look(),
+            last: Time::ZERO,
+            sent: 0,
+            sent_bytes: 0,
+            refused: 0,
+            missed: 0,
+            unfinishable: 0,
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// When the next packet may leave.
+    pub(super) fn next(&self) -> Time {
+        if self.queue.backlog().packets == 0 { Time::NEVER } else { self.pace.ready_at(self.last) }
+    }
+
+    /// A frame came.
+    pub(super) fn take(&mut self, frame: &Frame<'_>) {
+        self.last = self.last.max(clock::time_of(frame.seen_at));
+        if finish(frame.bytes, frame.offload, |bytes| self.put(bytes)).is_err() {
+            self.on_unfinishable();
+        }
+    }
+
+    /// A frame came with work left that nobody knows to do, and is lost.
+    pub(super) fn on_unfinishable(&mut self) {
+        self.unfinishable += 1;
+    }
+
+    fn put(&mut self, bytes: Vec<u8>) {
+        let layout = Layout::of(&bytes);
+        let (length, ecn) = (layout.length, layout.ecn(&bytes));
+        let view = self.look.view(&bytes, &layout);
+        self.queue.enqueue(self.last, Packet { body: Held { bytes, layout }, length, view, ecn });
+    }
+
+    /// Sends what may leave, [`PACKETS_PER_TURN`] at most; tells how many packets did.
+    ///
+    /// # Errors
+    /// When the interface is down or gone.
+    pub(super) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
+        let mut given = 0;
+        for _ in 0..PACKETS_PER_TURN / FRAMES_PER_CALL {
+            self.last = self.last.max(clock::now());
+            while self.outgoing.len() < FRAMES_PER_CALL
+                && self.pace.ready_at(self.last) <= self.last
+                && let Some(packet) = self.queue.dequeue(self.last)
+            {
+                self.pace.take(self.last, packet.length);
+                self.sent_bytes += packet.length as u64;
+                self.outgoing.push(finished(packet.body, packet.ecn));
+            }
+            if self.outgoing.is_empty() {
+                break;
+            }
+            let frames: Vec<&[u8]> = self.outgoing.iter().map(Vec::as_slice).collect();
+            let count = frames.len();
+            given += count;
+            let outcome = to.send(&frames);
+            self.outgoing.clear();
+            let sent = outcome?.sent;
+            self.sent += sent as u64;
+            self.refused += (count - sent) as u64;
+        }
+        Ok(given)
+    }
+
+    /// What it has to tell; `from` is the socket that its frames come by.
+    pub(super) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
+        // What cannot be asked stays as it was.
+        self.missed = from.missed().unwrap_or(self.missed);
+        let (counters, backlog) = (self.queue.counters(), self.queue.backlog());
+        DirectionReport {
+            from: names[0].to_owned(),
+            to: names[1].to_owned(),
+            policy: self.policy.clone(),
+            rate_bit_s: self.rate,
+            offered: counters.offered,
+            sent: self.sent,
+            sent_bytes: self.sent_bytes,
+            dropped: counters.dropped,
+            dropped_control: counters.dropped_control,
+            marked: counters.marked,
+            waiting: backlog.packets,
+            waiting_bytes: backlog.bytes,
+            missed: self.missed,
+            refused: self.refused,
+            unfinishable: self.unfinishable,
+        }
+    }
+}
+
+/// The frame as it leaves.
+fn finished(held: Held, ecn: Ecn) -> Vec<u8> {
+    let Held { mut bytes, layout } = held;
+    if layout.ecn(&bytes) != ecn {
+        layout.set_ecn(&mut bytes, ecn);
+    }
+    bytes
+}

@@ -1,0 +1,91 @@
+//! `sctpify-router flows`: what keeps unmodified programs from sending more.
+
+use std::time::Duration;
+
+use crate::world::{LIMIT, PORT, World};
+use serde_json::Value;
+
+/// A receiver that takes 200 kB a second.
+const SLOW: &str = "
+import socket, sys, time
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening', flush=True)
+peer = listener.accept()[0]
+while peer.recv(20000):
+    time.sleep(0.1)
+";
+/// A sender that says 1000 bytes each 20 ms.
+const IDLE: &str = "
+import socket, sys, time
+peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print('not listening', flush=True)
+while True:
+    peer.sendall(b'x' * 1000)
+    time.sleep(0.02)
+";
+
+/// The verdicts of the flow to this port of beta in six tables, one a second; and the last row.
+fn verdicts(world: &World, port: u16) -> (Vec<String>, Value) {
+    let words = ["--json", "flows", "left", "right", "--every", "1", "--count", "6"];
+    let told = world.router(&words).good().unwrap().stdout;
+    let to = world.link.right_v4().to_string();
+    let rows: Vec<Value> = told
+        .lines()
+        .filter_map(|line| {
+            let told: Value = serde_json::from_str(line).unwrap();
+            told["flows"]
+                .as_array()?
+                .iter()
+                .find(|row| row["to_port"] == port && row["to"] == to.as_str())
+                .cloned()
+        })
+        .collect();
+    let verdicts = rows.iter().map(|row| row["verdict"].as_str().unwrap().to_owned()).collect();
+    (verdicts, rows.last().cloned().unwrap_or_default())
+}
+
+fn python(host: &testbed::Host, script: &str, args: &[&str]) -> testbed::Process {
+    let mut command = host.command("python3");
+    command.args(["-c", script]).args(args);
+    let mut process = host.spawn("python", command).unwrap();
+    process.wait_until("begun", LIMIT, |it| it.stdout().contains("listening")).unwrap();
+    process
+}
+
+fn most(verdicts: &[String], expected: &str) -> bool {
+    verdicts.iter().filter(|verdict| *verdict == expected).count() >= 4
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_sender_that_fills_the_link_is_limited_by_the_network_and_its_rate_is_the_links() {
+    let world = World::gap("udp", "backlog");
+    let _router = world.spawn_router(&["run", "left", "right", "--rate", "10mbit"]);
+    let _receiver = world.serve(&world.beta, &["receive", &PORT.to_string()]);
+    let target = format!("{}:{PORT}", world.link.right_v4());
+    let _sender = world.bulk(&world.alpha, &["send", &target, "30", "65536"]);
+    std::thread::sleep(Duration::from_secs(1));
+    let (verdicts, row) = verdicts(&world, PORT);
+    assert!(most(&verdicts, "network"), "{verdicts:?} {row}");
+    let rate = row["bit_s"].as_f64().unwrap();
+    // What comes by both interfaces: packets before the queue, too, of which some are dropped.
+    assert!((8e6..14e6).contains(&rate) && row["backlog"].as_u64().unwrap() > 0, "{row}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_program_that_says_little_is_limited_by_itself_and_a_slow_reader_is_the_limit_of_its_sender() {
+    let world = World::gap("udp", "backlog");
+    let _router = world.spawn_router(&["run", "left", "right", "--rate", "50mbit"]);
+    let _slow = python(&world.beta, SLOW, &["5003"]);
+    let _receiver = world.serve(&world.beta, &["receive", &PORT.to_string()]);
+    let to = world.link.right_v4().to_string();
+    let _idle = python(&world.alpha, IDLE, &[&to, &PORT.to_string()]);
+    let _sender = world.bulk(&world.alpha, &["send", &format!("{to}:5003"), "40", "65536"]);
+    // Until the buffers between are full.
+    std::thread::sleep(Duration::from_secs(8));
+    let (told, row) = verdicts(&world, PORT);
+    assert!(most(&told, "application"), "{told:?} {row}");
+    let (told, row) = verdicts(&world, 5003);
+    assert!(most(&told, "receiver"), "{told:?} {row}");
+}
