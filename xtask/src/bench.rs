@@ -5,6 +5,7 @@
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
 //! plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon's memory.
+//! [`sip`]: our SIP proxy beside Kamailio.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
 //! status is 0 only when all goals that are printed are met.
@@ -16,6 +17,7 @@ mod latency;
 mod linkemu;
 mod many;
 mod sctp;
+mod sip;
 mod stats;
 mod streams;
 
@@ -42,8 +44,11 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
+        [word, rest @ ..] if word == "sip" => {
+            in_lab(word, |lab| sip::run(lab, rest, &optimised::sip_tools()?))
+        }
         _ => bail!(
-            "usage: ./x bench shim | connect | streams | connections | linkemu | instructions [--update] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | streams | connections | linkemu | instructions [--update] | sip [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }

@@ -32,6 +32,15 @@ pub(crate) fn tools() -> Result<Tools> {
     Ok(Tools { programs: daemon_and_commands()?, bulk: bulk()?, linkemu: linkemu()? })
 }
 
+/// Builds the SIP programs, beside those that a pair of hosts needs.
+pub(crate) fn sip_tools() -> Result<Tools> {
+    if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
+        return Tools::find();
+    }
+    built(&["sipproxy"])?;
+    tools()
+}
+
 /// Builds the lab; gives the directory it is in.
 pub(crate) fn lab() -> Result<PathBuf> {
     built(&["lab"])

@@ -51,6 +51,8 @@ pub(crate) struct SctpConfig {
     pub(crate) streams: u16,
     /// What keeps its order.
     pub(crate) order: SctpOrder,
+    /// How the windows of paths behave.
+    pub(crate) congestion: SctpCongestion,
 }
 
 /// What carries SCTP.
@@ -61,6 +63,16 @@ pub(crate) enum SctpCarrier {
     Ip,
     /// UDP.
     Udp,
+}
+
+/// Congestion control of each path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SctpCongestion {
+    /// RFC 9438, as TCP has it.
+    Cubic,
+    /// For links of one's own that lose packets without being full.
+    LossTolerant,
 }
 
 /// Which messages arrive in the order they were sent in.
@@ -82,6 +94,7 @@ impl Default for SctpConfig {
             addresses: Vec::new(),
             streams: 64,
             order: SctpOrder::Dialog,
+            congestion: SctpCongestion::Cubic,
         }
     }
 }

@@ -94,12 +94,25 @@ impl Link {
     /// # Errors
     /// When the kernel has no such control.
     pub fn set_left_tcp_control(&self, control: &str) -> Result<()> {
-        let (name, source) = (self.name(), self.left_v4().to_string());
-        let routes = self.left.ip(&["-o", "route", "show", "dev", &name, "scope", "link"])?;
+        self.set_tcp_control(&self.left, self.left_v4(), control)
+    }
+
+    /// The same at both hosts.
+    ///
+    /// # Errors
+    /// When the kernel has no such control.
+    pub fn set_tcp_controls(&self, control: &str) -> Result<()> {
+        self.set_left_tcp_control(control)?;
+        self.set_tcp_control(&self.right, self.right_v4(), control)
+    }
+
+    fn set_tcp_control(&self, host: &Host, source: Ipv4Addr, control: &str) -> Result<()> {
+        let (name, source) = (self.name(), source.to_string());
+        let routes = host.ip(&["-o", "route", "show", "dev", &name, "scope", "link"])?;
         let subnet = routes.split_whitespace().next().context("the link has no route")?;
         let route =
             ["route", "change", subnet, "dev", &name, "proto", "kernel", "scope", "link", "src", &source];
-        self.left.ip(&[&route[..], &["congctl", control]].concat())?;
+        host.ip(&[&route[..], &["congctl", control]].concat())?;
         Ok(())
     }
 

@@ -10,16 +10,18 @@ use base::{Carrier, Ecn, Route, Time};
 use mio::{Registry, Token};
 use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
-    AssociationConfig, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener, PathError, Timing,
-    Transmit, Unreachable,
+    AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
+    PathError, Timing, Transmit, Unreachable,
 };
 
-use crate::config::{SctpCarrier, SctpConfig};
+use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
 /// Bytes of packets that go to the kernel in one call.
 const BATCH: usize = 64 * 1024;
 /// Calls to the receive function in one turn and socket at most.
 const RECEIVES_PER_TURN: usize = 16;
+/// Packets in flight before anything was acknowledged: as TCP (RFC 6928).
+const INITIAL_PACKETS: u8 = 10;
 /// How long a full send buffer is given before it is tried again, where the poll has not told earlier.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -77,6 +79,11 @@ pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
             ..Timing::default()
         },
         outbound_streams: config.streams,
+        congestion: match config.congestion {
+            SctpCongestion::Cubic => CongestionAlgorithm::Cubic,
+            SctpCongestion::LossTolerant => CongestionAlgorithm::LossTolerant,
+        },
+        initial_packets: INITIAL_PACKETS,
         ..AssociationConfig::default()
     }
 }

@@ -48,6 +48,14 @@ pub struct UaArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, conflicts_with = "no_register")]
     pub registrations: u32,
 
+    /// Register so many users, USER1 and on, each once, instead of doing anything else
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["no_register", "registrations", "call", "tone"])]
+    pub users: Option<u32>,
+
+    /// Of --users: how many are asked for at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 32, requires = "users")]
+    pub at_once: usize,
+
     /// Call this URI
     #[arg(long, value_name = "URI")]
     pub call: Option<String>,

@@ -188,6 +188,9 @@ impl<'a> Driver<'a> {
         }
         if self.phase == Phase::Working && matches!(event, AgentEvent::Ended { .. }) {
             self.statistics.completed += 1;
+            if let Some((_, end)) = &mut self.statistics.calling {
+                *end = now;
+            }
         }
         match event {
             AgentEvent::Registered { .. } if self.phase == Phase::Registering && self.registers_again() => {
@@ -240,6 +243,7 @@ impl<'a> Driver<'a> {
             self.next_call += Duration::from_secs_f64(1.0 / self.args.rate);
             if self.agent.call(now, uri).is_some() {
                 self.statistics.begun += 1;
+                self.statistics.calling.get_or_insert((now, now));
             }
         }
     }
@@ -312,7 +316,7 @@ fn open_sound(address: SocketAddr, poll: &Poll) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn sctp(args: &UaArgs) -> SctpConfig {
+pub(super) fn sctp(args: &UaArgs) -> SctpConfig {
     match args.sctp_udp_port {
         None => SctpConfig::default(),
         Some(port) => SctpConfig {
@@ -352,7 +356,7 @@ fn agent_config(args: &UaArgs, listener: Listener, rtp: SocketAddr) -> Result<Ag
 }
 
 /// The proxy has to prove the user's domain; nobody connects to us.
-fn tls(args: &UaArgs) -> Result<TlsContext, SipError> {
+pub(super) fn tls(args: &UaArgs) -> Result<TlsContext, SipError> {
     let context = TlsContext::load(&TlsFiles { own: None, roots: args.roots.clone() });
     let mut context = context.map_err(SipError::Usage)?;
     context.domain = args.user.split('@').nth(1).map(Into::into);

@@ -1,10 +1,11 @@
 //! `sctpify-ua`: the agent of `sip` with a transport, a clock and sound. Registers, calls at a rate, answers, and tells what it
 //! took, as JSON.
 //!
-//! Begin with [`run`]; `driver` has the loop, `rtp` the sound, `statistics` what is told.
+//! Begin with [`run`]; `driver` has the loop, `many` the registrations of many users, `rtp` the sound, `statistics` what is told.
 
 mod args;
 mod driver;
+mod many;
 mod rtp;
 mod statistics;
 
@@ -19,6 +20,15 @@ use crate::error::SipError;
 pub fn run(args: &UaArgs) -> Result<(), SipError> {
     let filter = tracing_subscriber::EnvFilter::new(&args.log);
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    if let Some(users) = args.users {
+        let (told, failed) = many::run(args, users)?;
+        println!("{told}");
+        return if failed == 0 {
+            Ok(())
+        } else {
+            Err(SipError::Calls(format!("{failed} of {users} users were not registered")))
+        };
+    }
     let statistics = driver::Driver::open(args)?.run()?;
     println!("{}", statistics.to_json());
     statistics.verdict(args).map_or(Ok(()), |fault| Err(SipError::Calls(fault)))

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::Time;
 use serde_json::{Value, json};
 use sip::agent::AgentEvent;
 
@@ -21,6 +22,8 @@ pub(super) struct Statistics {
     answered: Vec<Duration>,
     taken: u64,
     ended: u64,
+    /// When the first call of ours began, and when the last one was over.
+    pub(super) calling: Option<(Time, Time)>,
     /// Of those that ended, those before we were told to stop.
     pub(super) completed: u64,
     hung_up: Vec<Duration>,
@@ -70,6 +73,7 @@ impl Statistics {
             "calls_taken": self.taken,
             "calls_ended": self.ended,
             "calls_completed": self.completed,
+            "calls_per_s": self.calling.map(|(start, end)| self.completed as f64 / end.since(start).as_secs_f64()),
             "calls_hung_up": times(&self.hung_up),
             "calls_failed": self.failed,
             "last_failure": self.last_failure,
@@ -101,7 +105,7 @@ impl Statistics {
 }
 
 /// How many, and how long they took in ms.
-fn times(times: &[Duration]) -> Value {
+pub(super) fn times(times: &[Duration]) -> Value {
     let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);
     let first = times.first().map(|time| time.as_secs_f64() * 1e3);

@@ -12,10 +12,10 @@ const PANEL: &str = "longest set-up";
 const OVERHEAD_S: f64 = 4.0;
 
 const WAYS: [(&str, Between); 4] = [
-    ("UDP", Between { transport: "udp", sctp: "", links: 1 }),
-    ("TCP", Between { transport: "tcp", sctp: "", links: 1 }),
-    ("SCTP, one path", Between { transport: "sctp", sctp: "", links: 1 }),
-    ("SCTP, two paths", Between { transport: "sctp", sctp: "", links: 2 }),
+    ("UDP", Between::by("udp")),
+    ("TCP", Between::by("tcp")),
+    ("SCTP, one path", Between::by("sctp")),
+    ("SCTP, two paths", Between { links: 2, ..Between::by("sctp") }),
 ];
 
 /// Its parameters.

@@ -11,11 +11,13 @@ const PANEL: &str = "mean set-up";
 /// What a cell takes besides its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-const WAYS: [(&str, Between); 4] = [
-    ("UDP", Between { transport: "udp", sctp: "", links: 1 }),
-    ("TCP", Between { transport: "tcp", sctp: "", links: 1 }),
-    ("SCTP, a stream for each dialog", Between { transport: "sctp", sctp: "", links: 1 }),
-    ("SCTP, one stream", Between { transport: "sctp", sctp: "streams = 1", links: 1 }),
+const WAYS: [(&str, Between); 6] = [
+    ("UDP", Between::by("udp")),
+    ("TCP, CUBIC", Between::by("tcp")),
+    ("TCP, BBR", Between { tcp_control: "bbr", ..Between::by("tcp") }),
+    ("SCTP, a stream for each dialog", Between::by("sctp")),
+    ("SCTP, one stream", Between { sctp: "streams = 1", ..Between::by("sctp") }),
+    ("SCTP, loss-tolerant", Between { sctp: "congestion = \"loss-tolerant\"", ..Between::by("sctp") }),
 ];
 
 /// Its parameters.

@@ -15,6 +15,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 pub(super) const DOMAIN: &str = "a.example";
 /// The domain of those who are called, where there are two proxies.
 const CALLED_DOMAIN: &str = "b.example";
+/// TCP's congestion control, whatever the host's default is.
+const TCP_CONTROL: &str = "cubic";
 /// Ports of user agents begin here.
 const AGENT_PORT: u16 = 5070;
 
@@ -112,7 +114,9 @@ impl Star {
         let links = [join(&callers, &proxy_host, 1)?, join(&proxy_host, &called, 2)?];
         // The proxy has one address that all know it by.
         let (first, second) = (&links[0].link, &links[1].link);
-        called.ip(&["route", "add", &first.right_v4().to_string(), "via", &second.left_v4().to_string()])?;
+        let via = second.left_v4().to_string();
+        called.ip(&["route", "add", &first.right_v4().to_string(), "via", &via, "congctl", TCP_CONTROL])?;
+        [first, second].into_iter().try_for_each(|link| link.set_tcp_controls(TCP_CONTROL))?;
         let address = first.right_v4();
         // Nobody's first packet waits for ARP.
         [&callers, &called].into_iter().try_for_each(|host| meet(host, address))?;
@@ -153,12 +157,22 @@ pub(super) fn bob(number: u16) -> String {
 }
 
 /// How two proxies speak to each other.
+#[derive(Clone, Copy)]
 pub(super) struct Between {
     pub(super) transport: &'static str,
     /// Lines for the table `[sctp]`.
     pub(super) sctp: &'static str,
+    /// TCP's congestion control.
+    pub(super) tcp_control: &'static str,
     /// Links between them, 1 or 2; both in one association.
     pub(super) links: u8,
+}
+
+impl Between {
+    /// By this transport on one link, with CUBIC.
+    pub(super) const fn by(transport: &'static str) -> Self {
+        Self { transport, sctp: "", tcp_control: TCP_CONTROL, links: 1 }
+    }
 }
 
 /// Two proxies joined by links; users reach theirs by UDP without leaving its host.
@@ -182,6 +196,7 @@ impl Joined {
             DelayedLink::emulated(&lab, &callers, &called, number, &settings, &place.tools.linkemu)
         };
         let links = (1..=between.links).map(join).collect::<Result<Vec<_>>>()?;
+        links.iter().try_for_each(|link| link.link.set_tcp_controls(between.tcp_control))?;
         let lefts: Vec<Ipv4Addr> = links.iter().map(|link| link.link.left_v4()).collect();
         let rights: Vec<Ipv4Addr> = links.iter().map(|link| link.link.right_v4()).collect();
         let sides = [

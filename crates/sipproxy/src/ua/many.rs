@@ -1,0 +1,175 @@
+//! `--users`: registers many users from one address, so many at a time, and tells how fast that went. Knows no passwords.
+//!
+//! Each user is asked about once: nothing is repeated, so over UDP a lost message is a failure. Begin with [`run`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Time;
+use bytes::Bytes;
+use mio::{Events, Poll};
+use serde_json::{Value, json};
+use sip::proxy::{Listener, Outgoing};
+use sip::{Hop, Limits, Message, Name, Transport};
+
+use super::args::UaArgs;
+use super::driver::{sctp, tls};
+use super::statistics::times;
+use crate::clock::Clock;
+use crate::error::SipError;
+use crate::server::in_whole_milliseconds;
+use crate::transport::{self, Bounds, Inbox, Place, Plugin};
+
+/// How long the registrar may take for one user.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long taking leave may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// What goes on.
+struct Many<'a> {
+    args: &'a UaArgs,
+    user: &'a str,
+    domain: &'a str,
+    plugin: Box<dyn Plugin>,
+    inbox: Inbox,
+    /// Makes Call-IDs of this run its own.
+    run: u64,
+    begun: u32,
+    /// Users who were asked for, and when.
+    waiting: BTreeMap<u32, Time>,
+    took: Vec<Duration>,
+    failed: u32,
+}
+
+/// Registers them all; what is told of it, and how many were not registered.
+///
+/// # Errors
+/// When the address cannot be used, or the user is none.
+pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
+    let (clock, mut poll) = (Clock::start(), Poll::new().map_err(SipError::system("make a poll"))?);
+    let Some((user, domain)) = args.user.split_once('@') else {
+        return Err(SipError::Usage(format!("`{}` is no user: say --user USER@DOMAIN", args.user)));
+    };
+    let listener = Listener { transport: args.transport, address: args.local };
+    let bounds = Bounds { messages: Limits::default(), connections: 1 };
+    let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
+    let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())?;
+    let (inbox, run) = (Inbox::default(), rand::random());
+    let (waiting, took) = (BTreeMap::new(), Vec::new());
+    let mut many = Many { args, user, domain, plugin, inbox, run, begun: 0, waiting, took, failed: 0 };
+    let start = clock.now();
+    many.turn(start, users);
+    while !many.waiting.is_empty() {
+        many.wait(&clock, &mut poll)?;
+        many.turn(clock.now(), users);
+    }
+    let seconds = clock.now().since(start).as_secs_f64();
+    many.close(&clock, &mut poll)?;
+    let told = json!({
+        "registrations": times(&many.took),
+        "registrations_failed": many.failed,
+        "registrations_per_s": many.took.len() as f64 / seconds,
+        "seconds": seconds,
+    });
+    Ok((told, many.failed))
+}
+
+impl Many<'_> {
+    fn wait(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
+        let mut ready = Events::with_capacity(16);
+        let give_up = self.waiting.values().next().map_or(Time::NEVER, |since| *since + ANSWER_LIMIT);
+        let wait = self.plugin.next_timeout().min(give_up).since(clock.now());
+        if let Err(source) = poll.poll(&mut ready, Some(in_whole_milliseconds(wait))) {
+            return Err(SipError::System { what: "wait for messages", source });
+        }
+        for event in &ready {
+            self.plugin.handle_ready(clock.now(), Place::of_token(event.token()).1, &mut self.inbox);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, now: Time, users: u32) {
+        if self.plugin.next_timeout() <= now {
+            self.plugin.handle_timeout(now, &mut self.inbox);
+        }
+        for (_, bytes) in std::mem::take(&mut self.inbox.messages) {
+            self.on_message(now, bytes);
+        }
+        for failure in std::mem::take(&mut self.inbox.failures) {
+            self.fail(u32::try_from(failure).unwrap_or(0));
+        }
+        let late = |(user, since): (&u32, &Time)| (*since + ANSWER_LIMIT <= now).then_some(*user);
+        let late: Vec<u32> = self.waiting.iter().filter_map(late).collect();
+        late.into_iter().for_each(|user| self.fail(user));
+        while self.waiting.len() < self.args.at_once && self.begun < users {
+            self.begun += 1;
+            self.begin(now, self.begun);
+        }
+        self.plugin.finish_turn(now, &mut self.inbox);
+    }
+
+    fn begin(&mut self, now: Time, number: u32) {
+        let hop =
+            Hop { listener: 0, transport: self.args.transport, address: self.args.proxy, connection: None };
+        let bytes = self.request(number).into();
+        self.waiting.insert(number, now);
+        let message = Outgoing { hop, domain: None, bytes, on_failure: Some(number.into()), dialog: number };
+        self.plugin.send(now, message, &mut self.inbox);
+    }
+
+    fn request(&self, number: u32) -> String {
+        let (Many { user, domain, run, .. }, local) = (self, self.args.local);
+        let transport = self.args.transport;
+        format!(
+            "REGISTER sip:{domain} SIP/2.0\r\n\
+             Via: SIP/2.0/{} {local};rport;branch=z9hG4bK{run:x}.{number}\r\n\
+             From: <sip:{user}{number}@{domain}>;tag={run:x}\r\n\
+             To: <sip:{user}{number}@{domain}>\r\n\
+             Call-ID: {number}.{run:x}\r\n\
+             CSeq: 1 REGISTER\r\n\
+             Contact: <sip:{user}{number}@{local};transport={}>\r\n\
+             Expires: 3600\r\n\
+             Max-Forwards: 70\r\n\
+             Content-Length: 0\r\n\r\n",
+            transport.as_str(),
+            transport.as_lower_str(),
+        )
+    }
+
+    fn on_message(&mut self, now: Time, bytes: Bytes) {
+        let Ok(message) = Message::parse(bytes, &Limits::default()) else { return };
+        if message.status() < 200 {
+            return;
+        }
+        let call_id = message.first(Name::CallId).map(|value| String::from_utf8_lossy(value).into_owned());
+        let Some((number, run)) = call_id.as_deref().and_then(|it| it.split_once('.')) else { return };
+        let Ok(number) = number.parse() else { return };
+        if run != format!("{:x}", self.run) {
+            return;
+        }
+        if message.status() >= 300 {
+            return self.fail(number);
+        }
+        if let Some(since) = self.waiting.remove(&number) {
+            self.took.push(now.since(since));
+        }
+    }
+
+    fn fail(&mut self, number: u32) {
+        if self.waiting.remove(&number).is_some() {
+            self.failed += 1;
+        }
+    }
+
+    /// Takes leave of the registrar, where the transport has a word for it.
+    fn close(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
+        let until = clock.now() + CLOSE_LIMIT;
+        self.plugin.begin_close(clock.now());
+        self.plugin.finish_turn(clock.now(), &mut self.inbox);
+        while !self.plugin.is_closed() && clock.now() < until {
+            self.wait(clock, poll)?;
+            self.turn(clock.now(), 0);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! `./x bench sip [--quick]`: our SIP proxy beside Kamailio, on this host, with the same generator (`sctpify-ua`) and the same
+//! calls, each with one worker and bindings in memory.
+//!
+//! A round measures every contender by each transport, one after the other: registrations of many users at once, calls one after the
+//! other in so many lanes, and calls at half of the lower rate, for the percentile of their set-up. Ratios are of one round; their
+//! medians are judged. What a contender costs is the processor time of all its processes.
+
+mod contender;
+mod verdict;
+
+use anyhow::{Context, Result, ensure};
+use contender::{Contender, Running};
+use serde_json::Value;
+use std::time::Duration;
+use testbed::pair::Tools;
+use testbed::{Lab, Process};
+
+/// Lanes of calls, and registrations at once.
+const AT_ONCE: &str = "16";
+/// How long one part may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    rounds: usize,
+    users: u32,
+    calls: u32,
+    /// Calls at half of the rate, in seconds.
+    half_s: f64,
+}
+
+const FULL: Size = Size { rounds: 5, users: 20_000, calls: 5_000, half_s: 3.0 };
+const QUICK: Size = Size { rounds: 1, users: 3_000, calls: 1_000, half_s: 1.0 };
+
+/// One contender by one transport in one round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    registrations_per_s: f64,
+    registration_us: f64,
+    /// Bytes for each registered user.
+    user_bytes: f64,
+    calls_per_s: f64,
+    call_us: f64,
+    /// Set-up at half of the lower rate, in ms.
+    half_p50_ms: f64,
+    half_p99_ms: f64,
+    failed: f64,
+}
+
+/// All contenders by one transport in one round: ours, and Kamailio where it has the transport.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    transport: &'static str,
+    ours: Figures,
+    theirs: Option<Figures>,
+}
+
+/// Measures and prints; whether all goals are met.
+///
+/// # Errors
+/// When a program is missing or does not begin.
+pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
+    let size = if words.iter().any(|word| word == "--quick") { QUICK } else { FULL };
+    let mut rows = Vec::new();
+    for round in 0..size.rounds {
+        for transport in ["udp", "tcp", "sctp"] {
+            let row = measure(lab, tools, round, transport, size)?;
+            println!("{}", verdict::line(&row));
+            rows.push(row);
+        }
+    }
+    Ok(verdict::judge(&rows))
+}
+
+fn measure(lab: &Lab, tools: &Tools, round: usize, transport: &'static str, size: Size) -> Result<Row> {
+    let begin = |contender: Contender| {
+        let host = lab.host(&format!("{}-{transport}-{round}", contender.name()))?;
+        contender.start(host, tools)
+    };
+    let ours = begin(Contender::Ours)?;
+    let theirs = Contender::has(transport).then(|| begin(Contender::Kamailio)).transpose()?;
+    let mut measured = (Figures::default(), theirs.as_ref().map(|_| Figures::default()));
+    at_full_rate(&ours, tools, transport, size, &mut measured.0)?;
+    if let (Some(theirs), Some(figures)) = (&theirs, &mut measured.1) {
+        at_full_rate(theirs, tools, transport, size, figures)?;
+    }
+    let lower = measured.1.map_or(f64::INFINITY, |theirs| theirs.calls_per_s).min(measured.0.calls_per_s);
+    at_rate(&ours, tools, transport, lower / 2.0, size, &mut measured.0)?;
+    if let (Some(theirs), Some(figures)) = (&theirs, &mut measured.1) {
+        at_rate(theirs, tools, transport, lower / 2.0, size, figures)?;
+    }
+    Ok(Row { transport, ours: measured.0, theirs: measured.1 })
+}
+
+fn number(told: &Value, path: &str) -> Result<f64> {
+    told.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {told}"))
+}
+
+/// Registers many users, then calls one of them by way of the proxy.
+fn at_full_rate(
+    proxy: &Running,
+    tools: &Tools,
+    transport: &str,
+    size: Size,
+    into: &mut Figures,
+) -> Result<()> {
+    let (cpu, memory) = (proxy.cpu()?, proxy.memory_kib()?);
+    let users = size.users.to_string();
+    let told = proxy.agent(tools, transport, "many", &["--users", &users, "--at-once", AT_ONCE])?;
+    into.registrations_per_s = number(&told, "/registrations_per_s")?;
+    into.failed += number(&told, "/registrations_failed")?;
+    into.registration_us = micros(proxy.cpu()? - cpu, size.users);
+    into.user_bytes = (proxy.memory_kib()? as f64 - memory as f64) * 1024.0 / f64::from(size.users);
+    let bob = callee(proxy, tools, transport)?;
+    let cpu = proxy.cpu()?;
+    let calls = size.calls.to_string();
+    let told =
+        calling(proxy, tools, transport, &["--calls", &calls, "--calls-max", AT_ONCE, "--rate", "100000"])?;
+    bob.stop();
+    into.calls_per_s = number(&told, "/calls_per_s")?;
+    into.failed += number(&told, "/calls_failed")?;
+    into.call_us = micros(proxy.cpu()? - cpu, size.calls);
+    Ok(())
+}
+
+/// Calls at a rate, for the times of their set-up.
+fn at_rate(
+    proxy: &Running,
+    tools: &Tools,
+    transport: &str,
+    rate: f64,
+    size: Size,
+    into: &mut Figures,
+) -> Result<()> {
+    ensure!(rate.is_finite() && rate > 1.0, "{} carried no calls by {transport}", proxy.name());
+    let bob = callee(proxy, tools, transport)?;
+    let calls = format!("{:.0}", rate * size.half_s);
+    let told = calling(proxy, tools, transport, &["--calls", &calls, "--rate", &format!("{rate:.1}")])?;
+    bob.stop();
+    into.half_p50_ms = number(&told, "/calls_answered/ms_p50")?;
+    into.half_p99_ms = number(&told, "/calls_answered/ms_p99")?;
+    into.failed += number(&told, "/calls_failed")?;
+    Ok(())
+}
+
+fn callee(proxy: &Running, tools: &Tools, transport: &str) -> Result<Process> {
+    let mut bob = proxy.spawn(tools, transport, "bob", &["--log", "info"])?;
+    bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?;
+    Ok(bob)
+}
+
+fn calling(proxy: &Running, tools: &Tools, transport: &str, words: &[&str]) -> Result<Value> {
+    let words = [&["--no-register", "--call", contender::CALLED, "--duration", "0"], words].concat();
+    proxy.agent(tools, transport, "alice", &words)
+}
+
+fn micros(time: Duration, count: u32) -> f64 {
+    time.as_secs_f64() * 1e6 / f64::from(count)
+}

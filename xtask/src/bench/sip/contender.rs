@@ -1,0 +1,172 @@
+//! A proxy that is measured: ours, or Kamailio with as little as a stateful proxy with a registrar needs.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use testbed::pair::Tools;
+use testbed::{Host, Process, cpu};
+
+/// Who is called.
+pub(super) const CALLED: &str = "sip:bob@127.0.0.1";
+/// Where Debian has Kamailio's modules.
+const MODULES: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/";
+const ADDRESS: &str = "127.0.0.1";
+const START_LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Contender {
+    /// `sctpify-sip`.
+    Ours,
+    /// Debian's.
+    Kamailio,
+}
+
+/// One that runs.
+pub(super) struct Running {
+    contender: Contender,
+    host: Host,
+    _process: Process,
+}
+
+impl Contender {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Contender::Ours => "sctpify",
+            Contender::Kamailio => "kamailio",
+        }
+    }
+
+    /// Whether Kamailio can be measured by this transport: its SCTP is the kernel's, which this host does not have.
+    pub(super) fn has(transport: &str) -> bool {
+        transport != "sctp"
+    }
+
+    /// Its program's name.
+    fn program(self) -> &'static str {
+        match self {
+            Contender::Ours => "sctpify-sip",
+            Contender::Kamailio => "kamailio",
+        }
+    }
+
+    /// Starts it in a host of its own, at port 5060.
+    pub(super) fn start(self, host: Host, tools: &Tools) -> Result<Running> {
+        let dir = host.dir()?;
+        let (path, text) = match self {
+            Contender::Ours => (dir.join("sip.toml"), ours()),
+            Contender::Kamailio => (dir.join("kamailio.cfg"), kamailio()),
+        };
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let command = match self {
+            Contender::Ours => {
+                let mut command = host.command(tools.programs.path("sctpify-sip"));
+                command.args(["--log", "warn", "--config"]).arg(&path);
+                command
+            }
+            Contender::Kamailio => kamailio_command(&host, &path, &dir),
+        };
+        let mut process = host.spawn(self.name(), command)?;
+        let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
+        process.wait_until("listening", START_LIMIT, |_| listens("-Hlun") && listens("-Hltn"))?;
+        // Kamailio's workers begin after its sockets are there.
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(Running { contender: self, host, _process: process })
+    }
+}
+
+/// One worker for each transport, which stays in the foreground.
+fn kamailio_command(host: &Host, configuration: &Path, dir: &Path) -> Command {
+    let mut command = host.command("kamailio");
+    command.args(["-DD", "-E", "-m", "256", "-M", "16", "-f"]).arg(configuration);
+    command.arg("-P").arg(dir.join("kamailio.pid")).arg("-Y").arg(dir);
+    command
+}
+
+fn ours() -> String {
+    let listen =
+        |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
+    format!("domains = [\"{ADDRESS}\"]\n{}", ["udp", "tcp", "sctp"].iter().map(listen).collect::<String>())
+}
+
+/// Transactions, Record-Route, and a registrar in memory.
+fn kamailio() -> String {
+    let modules = ["tm", "sl", "rr", "pv", "maxfwd", "usrloc", "registrar", "textops", "siputils"];
+    let modules: String = modules.iter().map(|name| format!("loadmodule \"{name}.so\"\n")).collect();
+    format!(
+        r#"#!KAMAILIO
+debug=0
+log_stderror=yes
+children=1
+tcp_children=1
+auto_aliases=no
+dns=no
+rev_dns=no
+listen=udp:{ADDRESS}:5060
+listen=tcp:{ADDRESS}:5060
+mpath="{MODULES}"
+{modules}modparam("usrloc", "db_mode", 0)
+modparam("usrloc", "hash_size", 14)
+request_route {{
+    if (!mf_process_maxfwd_header("70")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
+    if (is_method("CANCEL")) {{ if (t_check_trans()) t_relay(); exit; }}
+    if (has_totag()) {{
+        if (loose_route()) {{ t_relay(); exit; }}
+        if (is_method("ACK")) {{ if (t_check_trans()) t_relay(); exit; }}
+        sl_send_reply("404", "Not here");
+        exit;
+    }}
+    t_check_trans();
+    if (is_method("REGISTER")) {{ save("location"); exit; }}
+    if (is_method("INVITE")) record_route();
+    if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
+    t_relay();
+}}
+"#
+    )
+}
+
+impl Running {
+    pub(super) fn name(&self) -> &'static str {
+        self.contender.name()
+    }
+
+    /// Processor time so far.
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        cpu::of_processes(&self.host, self.contender.program())
+    }
+
+    pub(super) fn memory_kib(&self) -> Result<u64> {
+        cpu::memory_kib(&self.host, self.contender.program())
+    }
+
+    /// Starts a user agent of this name at the same host.
+    pub(super) fn spawn(
+        &self,
+        tools: &Tools,
+        transport: &str,
+        name: &str,
+        words: &[&str],
+    ) -> Result<Process> {
+        let mut command = self.host.command(tools.programs.path("sctpify-ua"));
+        let (port, rtp) = match name {
+            "alice" => ("5071", "4002"),
+            "bob" => ("5072", "4004"),
+            _ => ("5073", "4006"),
+        };
+        command.args(["--local", &format!("{ADDRESS}:{port}"), "--proxy", &format!("{ADDRESS}:5060")]);
+        command.args(["--transport", transport, "--user", &format!("{name}@{ADDRESS}"), "--rtp-port", rtp]);
+        command.args(words);
+        self.host.spawn(name, command)
+    }
+
+    /// Runs one to its end; what it tells, whether or not all succeeded.
+    pub(super) fn agent(&self, tools: &Tools, transport: &str, name: &str, words: &[&str]) -> Result<Value> {
+        let finished = self.spawn(tools, transport, name, words)?.finish(LIMIT)?;
+        serde_json::from_str(&finished.stdout)
+            .with_context(|| format!("{name} told nothing: {}", finished.stderr))
+    }
+}
