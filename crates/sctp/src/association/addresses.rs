@@ -74,7 +74,7 @@ impl Association {
             if is_up {
                 path.ask_anew(ctx.now, &self.config.timing);
             } else {
-                self.on_dead_path(index);
+                self.on_link_lost(index, ctx);
             }
         }
     }
@@ -503,6 +503,9 @@ impl Association {
         self.control.iter_mut().filter(|(i, _)| is_gone(i)).for_each(|(i, _)| *i = current);
         if is_gone(&self.data_path) {
             self.data_path = current;
+        }
+        if is_gone(&self.duplicate_path) {
+            self.duplicate_path = current;
         }
         self.tail_probe = self.tail_probe.filter(|i| !is_gone(i));
         let new = self.paths.get(current).route;

@@ -349,11 +349,13 @@ impl Association {
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        // What is asked for the others shall be answered at once (RFC 7053 section 4.1).
+        let (asks, before) = (self.asks_for_word(), packet.len());
         while self.retransmission_path() == Some(path) && self.window_allows(path) {
             let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
             let length = fragment.payload.len();
             let tsn = seq.tsn(self.initial_tsn);
-            if self.push_fragment(packet, fragment, tsn, false).is_err() {
+            if self.push_fragment(packet, fragment, tsn, asks).is_err() {
                 break;
             }
             self.outstanding.on_retransmit(seq, path, now);
@@ -371,6 +373,9 @@ impl Association {
             path.on_data_sent(length, now);
             // Last: this very chunk may be given up with its message, and with it goes the timer.
             self.give_up_lost(now);
+        }
+        if packet.len() > before {
+            self.on_asked(path, now);
         }
     }
 
@@ -399,7 +404,8 @@ impl Association {
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         //= rfc9260#6.1-13
-        if !self.carries_new_data(path) || self.outstanding.has_lost() || !self.state.sends_new_data() {
+        let is_behind = self.outstanding.has_lost() && !self.awaits_word();
+        if !self.carries_new_data(path) || is_behind || !self.state.sends_new_data() {
             return None;
         }
         if self.queue.is_empty() || self.is_detour(path) {

@@ -39,7 +39,10 @@ impl Association {
                 self.counters.data_received += 1;
                 self.counters.bytes_received += data.payload.len() as u64;
             }
-            DataOutcome::Duplicate => self.note(TraceEvent::Duplicate { tsn: data.tsn.0 }),
+            DataOutcome::Duplicate => {
+                self.duplicate_path = path;
+                self.note(TraceEvent::Duplicate { tsn: data.tsn.0 });
+            }
             DataOutcome::Dropped => self.note(TraceEvent::NoRoom { tsn: data.tsn.0 }),
         }
         self.note_readable(had_ready);
@@ -120,6 +123,7 @@ impl Association {
         if self.paths.iter().any(|(_, path)| path.doubt.is_some()) {
             self.hear_witnesses(ctx.now);
         }
+        self.hear_of_stranded(ctx.now);
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.counters.bytes_acknowledged += acknowledged as u64;
         // One that was overtaken by another, perhaps on another path, knows an older window.

@@ -27,6 +27,7 @@ mod recovery;
 mod schedule;
 mod shutdown;
 mod state;
+mod stranded;
 mod table;
 mod timers;
 
@@ -155,6 +156,7 @@ pub(crate) struct Association {
     tail_probe: Option<PathIndex>,
     /// A chunk in flight on a silent path that is to go by another one.
     detour: Option<doubt::Detour>,
+    stranded: Option<stranded::Stranded>,
     pressure: Pressure,
     /// Bytes that may wait to be sent or be in flight.
     send_limit: usize,
@@ -165,6 +167,8 @@ pub(crate) struct Association {
     inbound: Inbound,
     /// The path that DATA last came by: where SACKs go.
     data_path: PathIndex,
+    /// The path that the last duplicate came by.
+    duplicate_path: PathIndex,
     /// Marks of congestion that the peer has not reacted to.
     echoes: ecn::Echoes,
     /// The mark of the packet that is being handled; taken by its first DATA.
@@ -302,12 +306,14 @@ impl Association {
             window_probe: WindowProbe::No,
             tail_probe: None,
             detour: None,
+            stranded: None,
             pressure: Pressure::Calm,
             send_limit: birth.config.buffer_start.min(birth.config.send_buffer),
             writable_wanted: false,
             dry_wanted: false,
             inbound: Inbound::new(birth.initial_tsns.1, &birth.config, interleaves, ctx.limits),
             data_path: PathIndex(0),
+            duplicate_path: PathIndex(0),
             echoes: ecn::Echoes::new(),
             packet_ecn: Ecn::NotEct,
             sack_deviates: false,

@@ -149,6 +149,9 @@ impl Association {
     //= rfc7829#3.2-5
     //= rfc9260#6.4-4 6.4-5
     pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
+        if self.awaits_word() {
+            return None;
+        }
         let (_, _, last) = self.outstanding.first_lost()?;
         if self.is_concurrent() {
             let carrying = || self.paths.indices().filter(|&i| self.carries_new_data(i));
@@ -173,11 +176,14 @@ impl Association {
     }
 
     /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
-    /// every other one goes another way; not all, for that way may be the dead one.
+    /// the first goes where those came from, whatever has still arrived by the old way, and every other one another way; not all,
+    /// for that way may be the dead one.
     //= rfc9260#6.4-3 6.7-2
     pub(super) fn sack_path(&self) -> PathIndex {
-        let path = self.data_path;
-        let deviates = self.inbound.has_duplicates() && self.sack_deviates;
+        let has_duplicates = self.inbound.has_duplicates();
+        let is_repeated = has_duplicates && !self.is_concurrent();
+        let path = if is_repeated { self.duplicate_path } else { self.data_path };
+        let deviates = has_duplicates && self.sack_deviates;
         if self.paths.get(path).state() == PathState::Active && !deviates {
             path
         } else {

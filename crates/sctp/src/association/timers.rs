@@ -21,7 +21,7 @@ impl Association {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 let partial = self.forward.next_timeout().min(self.limited.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
-                let others = requests.min(partial).min(self.idle_timeout());
+                let others = requests.min(partial).min(self.idle_timeout()).min(self.stranded_until());
                 paths.min(self.inbound.ack.next_timeout()).min(others)
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
@@ -88,6 +88,7 @@ impl Association {
     }
 
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
+        self.expire_stranded(ctx.now);
         self.give_up_expired(ctx.now);
         self.expire_forward(ctx.now);
         self.shrink_if_quiet(ctx.now);

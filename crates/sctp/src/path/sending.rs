@@ -55,6 +55,8 @@ enum Credit {
 #[derive(Debug)]
 pub(crate) struct Sending {
     mtu: usize,
+    /// Packets that may leave before anything is acknowledged, where that is more than the controller would let.
+    initial_packets: u8,
     control: Box<dyn CongestionControl>,
     /// Bytes that may be in flight now: the controller's window, or that of the reduction that is being carried out.
     window: usize,
@@ -86,6 +88,7 @@ impl Sending {
         let control = controller(algorithm, mtu);
         Sending {
             mtu,
+            initial_packets: 0,
             window: control.cwnd(),
             may_be_passed: control.may_be_passed(),
             control,
@@ -106,6 +109,7 @@ impl Sending {
 
     /// So many packets may leave before anything is acknowledged. Too late once something was.
     pub(crate) fn begin_with(&mut self, packets: u8) {
+        self.initial_packets = packets;
         if self.round == 0 && self.congested_at.is_none() {
             self.control.begin_with(usize::from(packets) * self.mtu);
             self.update_window();
@@ -380,7 +384,7 @@ impl Sending {
 
     /// The path lay idle for so many retransmission timeouts.
     pub(crate) fn on_idle(&mut self, rtos: u32) {
-        self.control.on_idle(rtos);
+        self.control.on_idle(rtos, usize::from(self.initial_packets) * self.mtu);
         self.update_window();
     }
 

@@ -151,6 +151,13 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
+    /// A link of ours went down with data in flight on it: what of that is lost is asked before it is sent again.
+    FlightStranded {
+        /// The path.
+        route: Route,
+        /// How much.
+        bytes: usize,
+    },
     /// What was in flight on a path was given up, to be sent again.
     FlightGivenUp {
         /// The path.
@@ -343,6 +350,7 @@ impl Counters {
             | TraceEvent::ReorderingTimeout { .. }
             | TraceEvent::PathDoubted { .. }
             | TraceEvent::FlightGivenUp { .. }
+            | TraceEvent::FlightStranded { .. }
             | TraceEvent::PathState { .. }
             | TraceEvent::PathSwitched { .. }
             | TraceEvent::MtuGrew { .. }

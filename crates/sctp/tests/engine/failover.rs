@@ -7,7 +7,7 @@ use base::Carrier;
 use sctp::{AssociationConfig, EndpointConfig, Event, PathState, Timing};
 use sim::{Change, Conversation, Direction, Fate, LinkConfig, LinkId, World, chunk_names};
 
-use crate::support::{Two, messages, seconds, sends};
+use crate::support::{Two, messages, route, seconds, sends, sent_by};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -304,4 +304,93 @@ fn a_link_that_goes_down_moves_data_at_once_and_one_that_comes_up_is_asked_at_on
     set(&mut t, true);
     t.world.run_for(MS(50));
     assert_eq!(t.info(t.a).paths[0].state, PathState::Active);
+}
+
+/// As two daemons have it, with paths that begin with ten packets.
+fn joined_daemons() -> Two {
+    let mut t = idle(&[10, 10]);
+    let (now, id) = (t.world.now(), t.id(t.a));
+    t.world.host_mut(t.a).endpoint.set_initial_packets(now, id, 10);
+    t
+}
+
+/// 1,200 bytes each half millisecond, for so long.
+fn stream(t: &mut Two, long: Duration) {
+    let end = t.world.now() + long;
+    while t.world.now() < end {
+        let id = t.id(t.a);
+        let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing.extend(sends(messages(1, 1200, 1)).outgoing);
+        t.world.run_for(Duration::from_micros(500));
+    }
+}
+
+/// Windows that had to open first are no matter.
+fn forget_silence(t: &mut Two) {
+    let id = t.id(t.b);
+    let talk = t.world.host_mut(t.b).app.conversations.get_mut(&id).expect("a conversation");
+    talk.longest_silence = Duration::ZERO;
+}
+
+/// The first link is down, and a's host says so.
+fn take_down(t: &mut Two) {
+    let (now, id, local) = (t.world.now(), t.id(t.a), "10.0.1.1".parse().expect("an address"));
+    t.world.host_mut(t.a).endpoint.set_local_link(now, id, local, false);
+}
+
+#[test]
+fn when_a_link_goes_down_new_data_goes_by_the_other_path_at_once_and_no_more_than_a_packet_goes_twice() {
+    let mut t = joined_daemons();
+    stream(&mut t, MS(500));
+    forget_silence(&mut t);
+    let (now, link) = (t.world.now(), t.links[0]);
+    t.world.at(now, Change::CutBoth(link, true));
+    take_down(&mut t);
+    stream(&mut t, MS(500));
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(18), "{silence:?}");
+    assert_eq!(t.info(t.b).counters.data_duplicate, 1);
+}
+
+#[test]
+fn what_was_lost_with_a_link_that_went_down_is_sent_again_after_a_round_trip() {
+    let mut t = joined_daemons();
+    stream(&mut t, MS(500));
+    forget_silence(&mut t);
+    let (now, link) = (t.world.now(), t.links[0]);
+    t.world.at(now, Change::CutBoth(link, true));
+    stream(&mut t, MS(15));
+    take_down(&mut t);
+    stream(&mut t, MS(500));
+    // The last that passed the link comes 5 ms before the host hears of it, the rest 10 + 20 ms after it did.
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(37), "{silence:?}");
+    t.world.run_for(MS(100));
+    assert_eq!(t.talk(t.b).received_bytes, 2030 * 1200);
+}
+
+#[test]
+//= rfc9260#6.4-3
+fn a_sack_that_names_duplicates_goes_where_they_came_from_though_new_data_still_came_by_the_old_way() {
+    let mut t = idle(&[10, 10]);
+    t.world.recording = true;
+    speak(&mut t, 1);
+    cut(&mut t, 0, true);
+    let id = t.id(t.a);
+    let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+    talk.outgoing.extend(sends(messages(1, 64, 1)).outgoing);
+    t.world.run_for(MS(5));
+    let has_data = |packet: &[u8]| chunk_names(packet).contains("DATA");
+    let sent: Vec<_> =
+        t.world.records.iter().filter(|r| has_data(&r.packet)).map(|r| r.packet.clone()).collect();
+    let [old, new] = &sent[..] else { panic!("{} packets with DATA", sent.len()) };
+    let (now, before) = (t.world.now(), t.world.records.len());
+    let host = t.world.host_mut(t.b);
+    for (way, packet) in [(2, old), (1, new)] {
+        let route = route(&format!("10.0.{way}.2"), &format!("10.0.{way}.1"));
+        host.endpoint.handle_datagram(now, &route, base::Ecn::NotEct, packet, &mut host.app);
+    }
+    t.world.run_for(MS(1));
+    assert_eq!(sent_by(&t.world, before, "10.0.2.2"), ["SACK"]);
+    assert!(sent_by(&t.world, before, "10.0.1.2").iter().all(|chunks| !chunks.contains("SACK")));
 }

@@ -195,8 +195,8 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn on_idle(&mut self, rtos: u32) {
-        self.window.cwnd = after_idle(self.cwnd(), self.mtu, rtos) as f64;
+    fn on_idle(&mut self, rtos: u32, least: usize) {
+        self.window.cwnd = after_idle(self.cwnd(), self.mtu, rtos, least) as f64;
         self.window.epoch = None;
     }
 

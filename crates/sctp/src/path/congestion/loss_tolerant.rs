@@ -262,7 +262,7 @@ impl CongestionControl for LossTolerant {
     }
 
     /// The rate is known still: nothing is sent in bursts after a pause.
-    fn on_idle(&mut self, _rtos: u32) {}
+    fn on_idle(&mut self, _rtos: u32, _least: usize) {}
 
     fn on_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;

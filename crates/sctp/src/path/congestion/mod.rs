@@ -92,8 +92,9 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// The last congestion or timeout was none: what it did is taken back.
     fn on_spurious(&mut self);
 
-    /// Nothing was sent for `rtos` retransmission timeouts (RFC 9260 section 7.2.1).
-    fn on_idle(&mut self, rtos: u32);
+    /// Nothing was sent for `rtos` retransmission timeouts (RFC 9260 section 7.2.1). A window of `least` bytes would be let to a
+    /// path that begins.
+    fn on_idle(&mut self, rtos: u32, least: usize);
 
     /// The path's MTU is another now.
     fn on_mtu(&mut self, mtu: usize);
@@ -126,10 +127,11 @@ fn least_threshold(mtu: usize) -> usize {
     4 * mtu
 }
 
-/// `cwnd` after `rtos` timeouts without data: halved for each, but not below four MTU.
+/// `cwnd` after `rtos` timeouts without data: halved for each, but not below four MTU, nor below what it would begin with (the
+/// restart window of RFC 5681 section 4.1).
 //= rfc9260#7.2.1-10
-fn after_idle(cwnd: usize, mtu: usize, rtos: u32) -> usize {
-    (cwnd >> rtos.min(32)).max(least_threshold(mtu)).min(cwnd)
+fn after_idle(cwnd: usize, mtu: usize, rtos: u32, least: usize) -> usize {
+    (cwnd >> rtos.min(32)).max(least_threshold(mtu)).max(least).min(cwnd)
 }
 
 /// Whole bytes of a window, which is never negative.
@@ -181,9 +183,10 @@ pub(crate) mod testing {
     #[test]
     //= rfc9260#7.2.1-10
     fn idleness_shrinks_the_window_but_not_below_four_mtu() {
-        assert_eq!(after_idle(100_000, 1500, 1), 50_000);
-        assert_eq!(after_idle(100_000, 1500, 20), 6000);
-        assert_eq!(after_idle(4404, 1500, 3), 4404);
+        assert_eq!(after_idle(100_000, 1500, 1, 0), 50_000);
+        assert_eq!(after_idle(100_000, 1500, 20, 0), 6000);
+        assert_eq!(after_idle(100_000, 1500, 20, 15_000), 15_000);
+        assert_eq!(after_idle(4404, 1500, 3, 15_000), 4404);
     }
 
     #[test]

@@ -106,8 +106,8 @@ impl CongestionControl for Rfc9260 {
         }
     }
 
-    fn on_idle(&mut self, rtos: u32) {
-        let cwnd = after_idle(self.window.cwnd, self.mtu, rtos);
+    fn on_idle(&mut self, rtos: u32, least: usize) {
+        let cwnd = after_idle(self.window.cwnd, self.mtu, rtos, least);
         //= rfc9260#7.2.1-11
         if cwnd < self.window.cwnd {
             self.window.ssthresh = self.window.cwnd;
@@ -206,10 +206,10 @@ mod tests {
     #[test]
     fn after_a_pause_slow_start_leads_back_to_the_old_window_and_not_beyond() {
         let mut c = at(60_000);
-        c.on_idle(2);
+        c.on_idle(2, 0);
         assert_eq!((c.cwnd(), c.ssthresh()), (15_000, 60_000));
         let mut c = at(4404);
-        c.on_idle(2);
+        c.on_idle(2, 0);
         assert_eq!((c.cwnd(), c.ssthresh()), (4404, usize::MAX));
     }
 }
