@@ -47,7 +47,7 @@ pub use man::write_command_pages;
 pub use page::{MetricsText, Page, PageAnswer};
 pub use reason::{FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
-pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, with_name_server};
+pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, name_servers, with_name_server};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
 pub use response::{SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};

@@ -9,6 +9,11 @@ pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// end of the only link.
 pub const STAND_IN_NAME_SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 132, 2);
 
+/// All name servers, in their order.
+pub fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {
+    resolv_conf.lines().filter_map(name_server).collect()
+}
+
 /// The first name server, if only the host's own loopback reaches it: another namespace has another loopback.
 pub fn loopback_name_server(resolv_conf: &str) -> Option<IpAddr> {
     resolv_conf.lines().find_map(name_server).filter(IpAddr::is_loopback)
@@ -43,6 +48,7 @@ mod tests {
     fn a_name_server_on_loopback_is_found_and_one_elsewhere_is_left_alone() {
         assert_eq!(loopback_name_server(STUB), Some([127, 0, 0, 53].into()));
         assert_eq!(loopback_name_server("nameserver 10.0.0.1\nnameserver 127.0.0.1\n"), None);
+        assert_eq!(name_servers(STUB), [IpAddr::from([127, 0, 0, 53])]);
         assert_eq!(loopback_name_server("nameserver fe80::1%eth0\n"), None);
     }
 

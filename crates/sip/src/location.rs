@@ -41,6 +41,8 @@ pub struct Binding {
     pub path: Vec<Box<[u8]>>,
     /// `+sip.instance` with `reg-id` (RFC 5626), if given.
     pub instance: Option<Box<[u8]>>,
+    /// How much it is preferred to others, in thousandths: 1000 where nothing is said.
+    pub q: u16,
     /// Where the REGISTER came from.
     pub flow: Hop,
 }

@@ -196,10 +196,19 @@ impl Message {
         Message { start: Start::Response { status, reason }, headers, body: Bytes::new(), fault: None }
     }
 
+    /// Bytes of it as it goes out.
+    pub fn length(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|header| header.raw.len()).sum();
+        let start = match &self.start {
+            Start::Request { method, uri } => method.as_bytes().len() + uri.len() + " SIP/2.0".len() + 1,
+            Start::Response { reason, .. } => "SIP/2.0 200 ".len() + reason.len(),
+        };
+        start + 2 + headers + 2 + self.body.len()
+    }
+
     /// As it goes out.
     pub fn to_bytes(&self) -> Bytes {
-        let headers: usize = self.headers.iter().map(|header| header.raw.len()).sum();
-        let mut out = BytesMut::with_capacity(headers + self.body.len() + self.request_uri().len() + 64);
+        let mut out = BytesMut::with_capacity(self.length());
         match &self.start {
             Start::Request { method, uri } => {
                 out.put_slice(method.as_bytes());

@@ -6,7 +6,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) connections: usize,
     /// Of SCTP.
     pub(crate) sctp: SctpConfig,
+    /// Name servers; empty: names are not looked up.
+    pub(crate) name_servers: Vec<SocketAddr>,
     /// Of TLS, where there is such a listener.
     pub(crate) tls: Option<TlsContext>,
 }
@@ -139,6 +141,7 @@ impl Config {
             ("limits.message_bytes and limits.headers", messages(self) != messages(new)),
             ("limits.connections", self.connections != new.connections),
             ("sctp", self.sctp != new.sctp),
+            ("dns", self.name_servers != new.name_servers),
         ];
         changes.into_iter().find(|(_, is_changed)| *is_changed).map(|(key, _)| key)
     }

@@ -58,6 +58,11 @@ impl Desk {
         Ok((Desk { to_loop, waker }, asked))
     }
 
+    /// What wakes the loop with [`QUESTIONS`].
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+
     /// What the loop answers to a question that only looks.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod control_socket;
 mod error;
 mod page;
 mod report;
+mod resolver;
 mod server;
 mod store;
 mod trace;

@@ -13,7 +13,7 @@ use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
-use sip::proxy::{Listener, Output, Proxy};
+use sip::proxy::{Listener, Lookup, Output, Proxy};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -21,6 +21,7 @@ use crate::control_socket::{Asked, ControlSocket, Desk, QUESTIONS};
 use crate::error::SipError;
 use crate::page;
 use crate::report;
+use crate::resolver::Resolver;
 use crate::store::Store;
 use crate::trace::{Direction, Taps};
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
@@ -44,6 +45,7 @@ pub(crate) struct Server {
     hangups: UnixStream,
     questions: Receiver<Asked>,
     taps: Taps,
+    resolver: Option<Resolver>,
     /// What the file said, and where it is.
     config: Config,
     path: PathBuf,
@@ -77,6 +79,9 @@ impl Server {
             let (transport, address) = (listener.transport.as_str(), listener.address);
             tracing::info!(transport, %address, "listening");
         }
+        let resolver = (!config.name_servers.is_empty())
+            .then(|| Resolver::open(&config.name_servers, &listeners, desk.waker()))
+            .transpose()?;
         let now = clock.now();
         let mut proxy = Proxy::new(now, config.proxy.clone(), rand::random());
         if let Some(store) = &store {
@@ -97,6 +102,7 @@ impl Server {
             hangups,
             questions,
             taps: Taps::default(),
+            resolver,
             config,
             path: path.to_owned(),
             proxy,
@@ -126,7 +132,10 @@ impl Server {
                 match event.token() {
                     SIGNALS => self.begin_stop(now),
                     HANGUPS => self.reload(),
-                    QUESTIONS => self.answer_questions(now),
+                    QUESTIONS => {
+                        self.answer_questions(now);
+                        self.take_resolved(now);
+                    }
                     _ => {}
                 }
                 let (place, number) = Place::of_token(event.token());
@@ -182,6 +191,12 @@ impl Server {
         }
     }
 
+    fn take_resolved(&mut self, now: Time) {
+        while let Some(found) = self.resolver.as_ref().and_then(Resolver::next) {
+            self.proxy.handle_resolved(now, found.lookup, found.places, found.good_for);
+        }
+    }
+
     fn may_end(&self, now: Time) -> bool {
         self.stop_at.is_some_and(|until| until <= now || self.plugins.iter().all(|plugin| plugin.is_closed()))
     }
@@ -225,6 +240,12 @@ impl Server {
         Ok(())
     }
 
+    fn resolve(&mut self, now: Time, lookup: Lookup) {
+        if let Some(refused) = self.resolver.as_ref().and_then(|resolver| resolver.ask(lookup)) {
+            self.proxy.handle_resolved(now, refused.lookup, refused.places, refused.good_for);
+        }
+    }
+
     /// A message passes, for those who trace.
     fn note(&mut self, direction: Direction, hop: Hop, bytes: &Bytes) {
         if let Some(listener) = self.config.proxy.listeners.get(hop.listener) {
@@ -239,6 +260,7 @@ impl Server {
             match output {
                 Output::Store(change) => changes.push(change),
                 Output::Send(message) => messages.push(message),
+                Output::Resolve(lookup) => self.resolve(now, lookup),
             }
         }
         if let Some(store) = &mut self.store {

@@ -27,6 +27,7 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS binding (
         user TEXT NOT NULL, uri BLOB NOT NULL, expires_ms INTEGER NOT NULL, call_id BLOB NOT NULL, cseq INTEGER NOT NULL,
         path BLOB NOT NULL, instance BLOB, transport TEXT NOT NULL, source TEXT NOT NULL, listener INTEGER NOT NULL,
+        q INTEGER NOT NULL DEFAULT 1000,
         PRIMARY KEY (user, uri)
     ) WITHOUT ROWID;
 ";
@@ -39,6 +40,7 @@ impl Store {
     pub(crate) fn open(path: &Path) -> Result<Store, SipError> {
         let connection = Connection::open(path).map_err(SipError::store(path))?;
         connection.execute_batch(SCHEMA).map_err(SipError::store(path))?;
+        add_missing(&connection).map_err(SipError::store(path))?;
         Ok(Store { path: path.to_owned(), connection })
     }
 
@@ -94,10 +96,20 @@ impl Store {
     }
 }
 
+/// What tables of earlier versions have not.
+fn add_missing(to: &Connection) -> rusqlite::Result<()> {
+    let known = to.prepare("SELECT q FROM binding LIMIT 0");
+    match known {
+        Ok(_) => Ok(()),
+        Err(_) => to.execute_batch("ALTER TABLE binding ADD COLUMN q INTEGER NOT NULL DEFAULT 1000"),
+    }
+}
+
 fn put(to: &Connection, user: &str, binding: &Binding, now: Time, today: Duration) -> rusqlite::Result<()> {
     let expires = today + binding.expires.since(now);
-    let mut statement =
-        to.prepare_cached("INSERT OR REPLACE INTO binding VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+    let mut statement = to.prepare_cached(
+        "INSERT OR REPLACE INTO binding VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
     statement.execute(params![
         user,
         &binding.uri[..],
@@ -110,6 +122,7 @@ fn put(to: &Connection, user: &str, binding: &Binding, now: Time, today: Duratio
         binding.flow.transport.as_lower_str(),
         binding.flow.address.to_string(),
         i64::try_from(binding.flow.listener).unwrap_or(0),
+        binding.q,
     ])?;
     Ok(())
 }
@@ -131,6 +144,7 @@ fn read(row: &Row<'_>, now: Time, today: Duration) -> rusqlite::Result<Option<Ch
         cseq: row.get(4)?,
         path: split_path(&path),
         instance: row.get::<_, Option<Vec<u8>>>(6)?.map(Into::into),
+        q: row.get(10)?,
         // Connections do not outlive the process.
         flow: Hop { listener, transport, address, connection: None },
     };
@@ -163,6 +177,7 @@ mod tests {
             cseq: 7,
             path: vec![b"<sip:a;lr>"[..].into(), b"<sip:b;lr>"[..].into()],
             instance: Some(b"i"[..].into()),
+            q: 700,
             flow: Hop {
                 listener: 1,
                 transport: Transport::Tcp,

@@ -15,11 +15,17 @@ impl Proxy {
             return;
         };
         self.reply(now, id, 200, "OK", |_| {});
+        if let Some(server) = self.servers.get_mut(&invite) {
+            server.is_cancelled = true;
+        }
         self.cancel_branches(now, invite);
     }
 
     /// Cancels what has no final response (section 16.7, step 10).
     pub(super) fn cancel_branches(&mut self, now: Time, server: Id) {
+        if let Some(server) = self.servers.get_mut(&server) {
+            server.plan = None;
+        }
         let branches = self.servers.get(&server).map(|server| server.branches.clone()).unwrap_or_default();
         for id in branches {
             self.cancel_branch(now, id);

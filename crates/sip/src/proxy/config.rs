@@ -89,6 +89,8 @@ pub struct ProxyConfig {
     /// The key of the marks that requests within dialogs are known by; `None`: one of its own, so that no dialog goes on through the
     /// next proxy.
     pub dialog_secret: Option<[u8; 32]>,
+    /// Whether names of other domains are looked up: [`Output::Resolve`](super::Output::Resolve); else they get 500.
+    pub names: bool,
     /// Who may send requests, and how many.
     pub access: Access,
     /// Where requests within dialogs may go, beside the addresses that have to do with the dialog or with us anyway.

@@ -245,8 +245,8 @@ impl Proxy {
         }
         let uri = Bytes::copy_from_slice(request.request_uri());
         let target = match flow {
-            Some(hop) => Target { uri, routes: Vec::new(), hop, domain: None },
-            None => self.target_outside(request, &Uri::parse(request.request_uri())?)?,
+            Some(hop) => Target { is_settled: true, ..Target::new(uri, hop, None) },
+            None => self.target_outside(now, request, &Uri::parse(request.request_uri())?)?,
         };
         if self.may_send_within(leg, target.hop) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
     }

@@ -15,40 +15,6 @@ use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 
 impl Proxy {
-    /// Sends a request to all targets at once.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts of one request, as they were found on the way here"
-    )]
-    pub(super) fn forward(
-        &mut self,
-        now: Time,
-        server: Id,
-        from: Hop,
-        request: &Message,
-        known: &Essentials,
-        targets: Vec<Target>,
-        mark: &str,
-    ) {
-        if known.cseq.method == Method::Invite {
-            self.reply(now, server, 100, "Trying", |_| {});
-        }
-        if may_make_dialog(&known.cseq.method) {
-            let hops = targets.iter().map(|target| target.hop);
-            self.note_dialog(now, server, from, request, known, hops);
-        }
-        for target in targets {
-            let id = self.new_id();
-            let branch = format!("z9hG4bK{id:x}.{}.{mark}", self.token());
-            let copy = self.copy_for(request, known, from, &target, &branch);
-            let kind = Kind {
-                is_invite: known.cseq.method == Method::Invite,
-                is_reliable: target.hop.transport.is_reliable(),
-            };
-            self.start_client(now, id, kind, Some(server), target.way(), copy, branch);
-        }
-    }
-
     #[allow(clippy::too_many_arguments, reason = "the parts of one client transaction")]
     pub(super) fn start_client(
         &mut self,
@@ -72,6 +38,7 @@ impl Proxy {
             branch: branch.into_bytes().into(),
             request: Some(request),
             bytes: bytes.clone(),
+            target: None,
             cancel: None,
             wants_cancel: false,
             timer_c: if is_proxied_invite { now + self.config.timers.c } else { Time::NEVER },
@@ -87,7 +54,7 @@ impl Proxy {
     }
 
     /// The copy for one target, steps 1 to 9.
-    fn copy_for(
+    pub(super) fn copy_for(
         &self,
         request: &Message,
         known: &Essentials,
@@ -183,7 +150,7 @@ impl Proxy {
 }
 
 /// Requests that begin a dialog or change its route set: Record-Route is of use there alone.
-fn may_make_dialog(method: &Method) -> bool {
+pub(super) fn may_make_dialog(method: &Method) -> bool {
     match method {
         Method::Invite => true,
         Method::Other(token) => matches!(&token[..], b"SUBSCRIBE" | b"REFER" | b"NOTIFY"),

@@ -138,6 +138,8 @@ impl Proxy {
             last: None,
             request: Some(request.clone()),
             branches: Vec::new(),
+            plan: None,
+            is_cancelled: false,
             leg: None,
             open: 0,
             best: None,

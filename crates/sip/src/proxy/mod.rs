@@ -5,6 +5,7 @@
 //! ends once; nothing that was not counted in [`ProxyLimits`] is kept. Begin with `inbound` for requests and `response` for
 //! responses.
 
+mod attempts;
 mod auth;
 pub(crate) mod cancel;
 mod config;
@@ -14,6 +15,7 @@ mod gate;
 pub(crate) mod inbound;
 mod loops;
 mod marks;
+mod names;
 mod registrar;
 mod response;
 mod route;
@@ -22,6 +24,7 @@ mod timers;
 pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits};
 pub use dialogs::Dialog;
 pub use gate::Access;
+pub use names::{Lookup, Place};
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -66,6 +69,8 @@ pub enum Output {
     Store(Change),
     /// Send this.
     Send(Outgoing),
+    /// Look this up, and tell [`Proxy::handle_resolved`]. Only with [`ProxyConfig::names`].
+    Resolve(Lookup),
 }
 
 /// What has happened so far.
@@ -109,6 +114,10 @@ struct Server {
     request: Option<Message>,
     /// Branches, ended ones among them.
     branches: Vec<Id>,
+    /// What may have to be tried yet.
+    plan: Option<Box<attempts::Plan>>,
+    /// CANCEL has come.
+    is_cancelled: bool,
     /// The dialog that it may make.
     leg: Option<dialogs::Leg>,
     /// Branches without a final response.
@@ -134,6 +143,8 @@ struct Client {
     request: Option<Message>,
     /// What is sent again: the request, later the ACK.
     bytes: Bytes,
+    /// Where else it may be sent.
+    target: Option<Box<route::Target>>,
     /// The transaction of the CANCEL for this one.
     cancel: Option<Id>,
     /// CANCEL goes as soon as there was a provisional response (RFC 3261 section 9.1).
@@ -167,6 +178,7 @@ pub struct Proxy {
     location: Location,
     dialogs: dialogs::Dialogs,
     gate: gate::Gate,
+    names: names::Names,
     outputs: VecDeque<Output>,
     counters: Counters,
 }
@@ -198,6 +210,7 @@ impl Proxy {
             location,
             dialogs,
             gate: gate::Gate::default(),
+            names: names::Names::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -284,6 +297,7 @@ impl Proxy {
         if status >= 200 {
             server.request = None;
             server.best = None;
+            server.plan = None;
         }
         server.last = Some(bytes.clone());
         let (hop, dialog) = (server.hop, server.dialog);

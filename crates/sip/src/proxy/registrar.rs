@@ -112,6 +112,7 @@ impl Proxy {
                     cseq: known.cseq.number,
                     path: path.clone(),
                     instance: instance_of(&contact),
+                    q: preference_of(&contact)?,
                     flow: from,
                 };
                 wishes.push(Wish { binding, lifetime });
@@ -186,6 +187,21 @@ fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
         return Err(Fault { status: 500, reason: "Out Of Order" });
     }
     Ok(())
+}
+
+/// `q` in thousandths: "0" or "1" with up to three digits behind a point (RFC 3261 section 25.1); the most where nothing is said.
+fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
+    let Some(q) = contact.param("q") else { return Ok(1000) };
+    let wrong = Fault::bad("q Is Malformed");
+    let text = q.and_then(|q| std::str::from_utf8(q).ok()).ok_or(wrong)?;
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = part.len() <= 3 && part.bytes().all(|b| b.is_ascii_digit());
+    let thousandths = format!("{part:0<3}").parse::<u16>().ok().filter(|_| is_number).ok_or(wrong)?;
+    match (whole, thousandths) {
+        ("0", part) => Ok(part),
+        ("1", 0) => Ok(1000),
+        _ => Err(wrong),
+    }
 }
 
 /// `+sip.instance` and `reg-id` together (RFC 5626 section 6); one without the other says nothing.

@@ -88,8 +88,13 @@ impl Proxy {
         let is_first = client.request.take().is_some() || response.status() >= 300;
         let Some(server) = client.server else { return };
         let is_success = response.status() < 300;
+        // "If the SIP request fails … 503 …, the client SHOULD try" the next place (RFC 3263 section 4.3).
+        let is_begun_anew = response.status() == 503 && self.try_next_place(now, id);
         if is_first {
             self.close_branch(server);
+        }
+        if is_begun_anew {
+            return;
         }
         if is_success {
             if response.first(Name::CSeq).is_some_and(|value| value.ends_with(b"INVITE")) && is_first {
@@ -121,9 +126,13 @@ impl Proxy {
 
     /// A branch had no final response, and will not have any.
     pub(super) fn end_branch_without_response(&mut self, now: Time, id: Id, status: u16, reason: &str) {
+        let is_begun_anew = self.try_next_place(now, id);
         let Some(client) = self.clients.remove(&id) else { return };
         let Some(server_id) = client.server else { return };
         self.close_branch(server_id);
+        if is_begun_anew {
+            return;
+        }
         let tag = self.token();
         let Some(server) = self.servers.get(&server_id) else { return };
         if let Some(request) = &server.request {
@@ -184,6 +193,10 @@ impl Proxy {
         if server.open > 0 || !server.machine.is_pending() {
             return;
         }
+        if self.attempt_next(now, id) {
+            return;
+        }
+        let Some(server) = self.servers.get_mut(&id) else { return };
         let is_invite = server.request.as_ref().is_some_and(|r| r.method() == Some(&Method::Invite));
         let Some(mut best) = server.best.take() else { return };
         match best.status() {

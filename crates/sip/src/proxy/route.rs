@@ -1,12 +1,13 @@
 //! Where a request goes (RFC 3261 sections 16.4 to 16.6): routes, registered contacts, other domains.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use base::Time;
 use bytes::Bytes;
 
 use super::dialogs::Leg;
+use super::names::{self, UNRESOLVED};
 use super::{Id, Proxy};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -32,12 +33,23 @@ pub(super) struct Target {
     pub(super) hop: Hop,
     /// Whom that has to prove to be, where it is asked to.
     pub(super) domain: Option<Arc<str>>,
+    /// Where else it may be sent, if it cannot be sent there.
+    pub(super) alternates: Vec<Hop>,
+    /// How much it is preferred to others: a contact's q, in thousandths.
+    pub(super) preference: u16,
+    /// Whether there is no other transport than this: it is a flow, or the other one was tried.
+    pub(super) is_settled: bool,
 }
 
 /// A hop, and whom it has to prove to be.
 pub(super) type Way = (Hop, Option<Arc<str>>);
 
 impl Target {
+    pub(super) fn new(uri: Bytes, hop: Hop, domain: Option<Arc<str>>) -> Target {
+        let (routes, alternates) = (Vec::new(), Vec::new());
+        Target { uri, routes, hop, domain, alternates, preference: 1000, is_settled: false }
+    }
+
     pub(super) fn way(&self) -> Way {
         (self.hop, self.domain.clone())
     }
@@ -123,10 +135,13 @@ impl Proxy {
             return Err(RELAYING_DENIED);
         }
         let target = match leg {
-            Some(leg) => self.target_within(now, leg, from, &request, known)?,
-            None => self.target_outside(&request, &uri)?,
+            Some(leg) => self.target_within(now, leg, from, &request, known),
+            None => self.target_outside(now, &request, &uri),
         };
-        self.forward(now, id, from, &request, known, vec![target], mark);
+        if target.as_ref().is_err_and(|fault| *fault == UNRESOLVED) {
+            return self.wait_for_name(now, id, from, request, known, leg, mark);
+        }
+        self.begin(now, id, from, request, known, vec![target?], mark);
         Ok(())
     }
 
@@ -156,7 +171,7 @@ impl Proxy {
         if targets.is_empty() {
             return Err(self.nobody_there(&user));
         }
-        self.forward(now, id, from, &request, known, targets, mark);
+        self.begin(now, id, from, request, known, targets, mark);
         Ok(())
     }
 
@@ -196,27 +211,28 @@ impl Proxy {
     pub(super) fn registered_targets(&self, user: &str, now: Time) -> Vec<Target> {
         let bindings = self.location.of(user, now);
         bindings
-            .filter_map(|binding| self.target_of(binding).ok())
+            .filter_map(|binding| self.target_of(now, binding).ok())
             .take(self.config.limits.branches)
             .collect()
     }
 
-    fn target_of(&self, binding: &Binding) -> Result<Target, Fault> {
+    fn target_of(&self, now: Time, binding: &Binding) -> Result<Target, Fault> {
         let uri = Bytes::copy_from_slice(&binding.uri);
         let routes = binding.path.clone();
         let (hop, domain) = match routes.first() {
-            Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
+            Some(first) => self.hop_of(now, &Uri::parse(Address::parse(first)?.uri)?)?,
             // By the flow that the REGISTER came by (RFC 5626 section 5.3): a NAT lets that through.
-            None if binding.instance.is_some() => (binding.flow, None),
-            None => self.hop_of_contact(binding)?,
+            None if is_by_flow(binding) => (binding.flow, None),
+            None => self.hop_of_contact(now, binding)?,
         };
-        Ok(Target { uri, routes, hop, domain })
+        let (preference, is_settled) = (binding.q, hop == binding.flow && is_by_flow(binding));
+        Ok(Target { routes, preference, is_settled, ..Target::new(uri, hop, domain) })
     }
 
     /// Where a contact says it is, by the connection of its REGISTER while there is one.
-    fn hop_of_contact(&self, binding: &Binding) -> Result<Way, Fault> {
+    fn hop_of_contact(&self, now: Time, binding: &Binding) -> Result<Way, Fault> {
         let flow = binding.flow;
-        let (hop, domain) = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or((flow, None));
+        let (hop, domain) = self.hop_of(now, &Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
         Ok(match flow.connection {
             Some(_) if is_same => (Hop { address: hop.address, ..flow }, domain),
@@ -233,17 +249,24 @@ impl Proxy {
     }
 
     /// The first Route, or the Request-URI of another domain.
-    pub(super) fn target_outside(&self, request: &Message, uri: &Uri<'_>) -> Result<Target, Fault> {
-        let (hop, domain) = match request.elements(Name::Route).next() {
-            Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
-            None => self.hop_of(uri)?,
-        };
+    pub(super) fn target_outside(
+        &self,
+        now: Time,
+        request: &Message,
+        uri: &Uri<'_>,
+    ) -> Result<Target, Fault> {
+        let first = request.elements(Name::Route).next();
+        let first = first.map(|route| Uri::parse(Address::parse(route)?.uri)).transpose()?;
+        let next = first.as_ref().unwrap_or(uri);
+        let (hop, domain) = self.hop_of(now, next)?;
         let uri = Bytes::copy_from_slice(request.request_uri());
-        Ok(Target { uri, routes: Vec::new(), hop, domain })
+        let mut alternates = self.hops_of_name(now, next);
+        alternates.retain(|other| *other != hop);
+        Ok(Target { alternates, ..Target::new(uri, hop, domain) })
     }
 
-    /// Whom a URI says to send to. Names are looked up among the configured next hops, not in DNS.
-    pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<Way, Fault> {
+    /// Whom a URI says to send to. Names are looked up among the configured next hops, then among what DNS has said.
+    pub(super) fn hop_of(&self, now: Time, uri: &Uri<'_>) -> Result<Way, Fault> {
         // RFC 4475 section 3.3.2.
         if uri.scheme == Scheme::Other {
             return Err(Fault { status: 416, reason: "Unsupported URI Scheme" });
@@ -260,15 +283,85 @@ impl Proxy {
             return Ok((hop, is_asked.then(|| next.domain.as_str().into())));
         }
         let transport = transport_of(uri)?;
-        let ip = parse_ip(host)
-            .ok_or(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" })?;
+        let Some(ip) = parse_ip(host) else { return self.hop_of_name(now, uri) };
         let address = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
         let listener = self.listener_for(transport, address.is_ipv4())?;
         // A next hop that records its address is asked for the domain that we know to be there.
         let mut secure = self.config.next_hops.iter().filter(|hop| hop.transport == Transport::Tls);
         let known = secure.find(|hop| transport == Transport::Tls && hop.address == address);
-        let domain = known.map(|hop| hop.domain.as_str().into());
+        let domain = known.map(|hop| hop.domain.as_str());
+        let domain =
+            domain.or_else(|| (transport == Transport::Tls).then(|| self.names.name_of(address)).flatten());
+        let domain = domain.map(Into::into);
         Ok((Hop { listener, transport, address, connection: None }, domain))
+    }
+}
+
+impl Proxy {
+    fn hop_of_name(&self, now: Time, uri: &Uri<'_>) -> Result<Way, Fault> {
+        if !self.config.names {
+            return Err(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" });
+        }
+        let lookup = names::lookup_of(uri).ok_or(UNRESOLVED)?;
+        self.names.places(now, &lookup).ok_or(UNRESOLVED)?;
+        let hop = self.hops_of_name(now, uri).first().copied();
+        let hop = hop.ok_or(Fault { status: 500, reason: "No Address Of The Next Hop" })?;
+        Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
+    }
+
+    /// All that DNS has said of a URI's name, as far as we have listeners for it; nothing of an address or a configured next hop.
+    fn hops_of_name(&self, now: Time, uri: &Uri<'_>) -> Vec<Hop> {
+        let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
+        let lookup = names::lookup_of(uri).filter(|lookup| !is_configured(&lookup.name));
+        let places = lookup.and_then(|lookup| self.names.places(now, &lookup)).unwrap_or_default();
+        let hop = |place: &names::Place| {
+            let names::Place { transport, address } = *place;
+            let listener = self.listener_for(transport, address.is_ipv4()).ok()?;
+            Some(Hop { listener, transport, address, connection: None })
+        };
+        places.iter().filter_map(hop).collect()
+    }
+
+    /// The targets are known: INVITE is told so, and sent on.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, as they were found on the way here"
+    )]
+    fn begin(
+        &mut self,
+        now: Time,
+        id: Id,
+        from: Hop,
+        request: Message,
+        known: &Essentials,
+        targets: Vec<Target>,
+        mark: &str,
+    ) {
+        // One that waited for a name was told so before.
+        let is_told = self.servers.get(&id).is_some_and(|server| server.last.is_some());
+        if known.cseq.method == Method::Invite && !is_told {
+            self.reply(now, id, 100, "Trying", |_| {});
+        }
+        self.forward(now, id, from, request, known, targets, mark);
+    }
+}
+
+/// Whether a user is there by nothing but the way that the REGISTER came: it says so (RFC 5626), or by UDP it named an address of a private
+/// network, though it came out of one.
+fn is_by_flow(binding: &Binding) -> bool {
+    let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
+    let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());
+    binding.instance.is_some() || (binding.flow.transport == Transport::Udp && is_behind_nat)
+}
+
+/// RFC 1918, RFC 6598 and RFC 4193.
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            address.is_private() || (first == 100 && second & 0xc0 == 64)
+        }
+        IpAddr::V6(address) => address.is_unique_local(),
     }
 }
 

@@ -263,3 +263,15 @@ fn nothing_is_left_of_a_call_after_its_transactions_times() {
     world.pass(Duration::from_secs(33));
     assert_eq!(world.proxy.transactions(), (0, 0));
 }
+
+#[test]
+fn a_user_behind_a_nat_is_sent_calls_where_its_register_came_from() {
+    for (contact, to) in
+        [("10.1.2.3:5060", BOB), ("100.64.0.1:5060", BOB), ("198.51.100.9:5060", "198.51.100.9:5060")]
+    {
+        let mut world = World::new(config());
+        world.register("bob", udp(BOB), &format!("Contact: <sip:bob@{contact}>\n"));
+        let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+        assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", to)]));
+    }
+}

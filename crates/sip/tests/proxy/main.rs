@@ -2,6 +2,7 @@
 
 mod world;
 
+mod attempts;
 mod calls;
 mod dialogs;
 mod judging;

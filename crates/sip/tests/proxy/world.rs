@@ -58,6 +58,7 @@ pub(crate) struct World {
     pub(crate) proxy: Proxy,
     pub(crate) now: Time,
     pub(crate) changes: Vec<Change>,
+    pub(crate) lookups: Vec<sip::proxy::Lookup>,
     cseq: u32,
 }
 
@@ -94,7 +95,7 @@ pub(crate) fn tcp(address: &str, connection: u64) -> Hop {
 impl World {
     pub(crate) fn new(config: ProxyConfig) -> World {
         let proxy = Proxy::new(Time::ZERO, config, [7; 32]);
-        World { proxy, now: Time::ZERO, changes: Vec::new(), cseq: 0 }
+        World { proxy, now: Time::ZERO, changes: Vec::new(), lookups: Vec::new(), cseq: 0 }
     }
 
     pub(crate) fn put(&mut self, from: Hop, text: &str) -> Vec<Sent> {
@@ -117,6 +118,7 @@ impl World {
         while let Some(output) = self.proxy.poll_output() {
             match output {
                 Output::Store(change) => self.changes.push(change),
+                Output::Resolve(lookup) => self.lookups.push(lookup),
                 Output::Send(out) => {
                     let message = Message::parse(out.bytes, &Limits::default()).unwrap();
                     // A refusal of what is malformed repeats the malformed fields.

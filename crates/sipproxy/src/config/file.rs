@@ -43,6 +43,33 @@ pub(super) struct File {
     #[serde(default)]
     sctp: SctpConfig,
     tls: Option<Tls>,
+    #[serde(default)]
+    dns: NameServers,
+}
+
+/// The table `[dns]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct NameServers {
+    enabled: bool,
+    servers: Vec<SocketAddr>,
+}
+
+impl Default for NameServers {
+    fn default() -> NameServers {
+        NameServers { enabled: true, servers: Vec::new() }
+    }
+}
+
+impl NameServers {
+    /// Those of the system where none are named.
+    fn of_system(self) -> Vec<SocketAddr> {
+        if !self.enabled || !self.servers.is_empty() {
+            return if self.enabled { self.servers } else { Vec::new() };
+        }
+        let text = std::fs::read_to_string(control::RESOLV_CONF).unwrap_or_default();
+        control::name_servers(&text).into_iter().take(3).map(|ip| (ip, 53).into()).collect()
+    }
 }
 
 /// The table `[tls]`.
@@ -234,7 +261,9 @@ impl File {
         };
         let authentication = self.authentication.map(|users| users.check(first)).transpose()?;
         check_sctp(&self.sctp)?;
+        let name_servers = self.dns.of_system();
         let proxy = ProxyConfig {
+            names: !name_servers.is_empty(),
             listeners: listeners(&self.listen)?,
             next_hops: next_hops(&self.next_hop, &domains)?,
             domains,
@@ -255,7 +284,7 @@ impl File {
             let problem = "is missing: a listener with transport = \"tls\" needs certificate and key there";
             return Err(("tls", problem.to_owned()));
         }
-        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp, tls })
+        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp, name_servers, tls })
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod agent;
 mod association;
+mod names;
 mod operations;
 mod phones;
 mod secure;

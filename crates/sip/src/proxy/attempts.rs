@@ -1,0 +1,140 @@
+//! One attempt after the other: contacts of less preference once those before them have refused (RFC 3261 section 16.6, serial
+//! forking), and the next place when one cannot be reached (RFC 3263 section 4.3; section 18.1.1 for a message that UDP is too small for).
+//!
+//! A server transaction keeps its [`Plan`] while it may need it. Invariants: nothing new is tried once a branch has succeeded, 6xx has
+//! come or the request was cancelled; no place is tried twice. Begin with [`Proxy::forward`].
+
+use std::collections::VecDeque;
+
+use base::Time;
+
+use super::forward::may_make_dialog;
+use super::route::Target;
+use super::{Id, Proxy};
+use crate::essentials::Essentials;
+use crate::message::{Message, Method};
+use crate::transaction::Kind;
+use crate::transport::{Hop, Transport};
+
+/// Longer requests go by TCP instead of UDP: "larger than 1300 bytes and the path MTU is unknown" (RFC 3261 section 18.1.1).
+const UDP_MAX: usize = 1300;
+
+/// What copies are made of, and what is left to try.
+#[derive(Debug)]
+pub(super) struct Plan {
+    request: Message,
+    known: Essentials,
+    from: Hop,
+    mark: String,
+    /// Targets of the same preference together, the most preferred first.
+    later: VecDeque<Vec<Target>>,
+}
+
+impl Proxy {
+    /// Sends a request to those of its targets that are preferred most, at once; to others when all of those have refused.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, as they were found on the way here"
+    )]
+    pub(super) fn forward(
+        &mut self,
+        now: Time,
+        server: Id,
+        from: Hop,
+        request: Message,
+        known: &Essentials,
+        targets: Vec<Target>,
+        mark: &str,
+    ) {
+        if may_make_dialog(&known.cseq.method) {
+            let hops =
+                targets.iter().flat_map(|target| target.alternates.iter().chain([&target.hop])).copied();
+            self.note_dialog(now, server, from, &request, known, hops);
+        }
+        let later = by_preference(targets);
+        let plan = Plan { request, known: known.clone(), from, mark: mark.to_owned(), later };
+        self.attempt(now, server, plan);
+    }
+
+    /// Tries the next group of a plan.
+    fn attempt(&mut self, now: Time, server: Id, mut plan: Plan) {
+        let mut is_needed = plan.later.len() > 1;
+        for target in plan.later.pop_front().unwrap_or_default() {
+            is_needed |= self.start_branch(now, server, &plan, target);
+        }
+        if let Some(server) = self.servers.get_mut(&server).filter(|_| is_needed) {
+            server.plan = Some(Box::new(plan));
+        }
+    }
+
+    /// Whether another group was begun because all that were tried have refused.
+    pub(super) fn attempt_next(&mut self, now: Time, id: Id) -> bool {
+        let Some(server) = self.servers.get_mut(&id) else { return false };
+        let Some(plan) = server.plan.take_if(|plan| !plan.later.is_empty()) else { return false };
+        self.attempt(now, id, *plan);
+        true
+    }
+
+    /// Sends one copy; whether there are other places to send it to.
+    fn start_branch(&mut self, now: Time, server: Id, plan: &Plan, mut target: Target) -> bool {
+        let id = self.new_id();
+        let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), plan.mark);
+        let mut copy = self.copy_for(&plan.request, &plan.known, plan.from, &target, &branch);
+        if copy.length() > UDP_MAX
+            && let Some(hop) = self.without_udp(&target)
+        {
+            // "If a response is not received … [TCP] the request … retried over UDP", as far as the connection failed.
+            target.alternates.insert(0, target.hop);
+            (target.hop, target.is_settled) = (hop, true);
+            copy = self.copy_for(&plan.request, &plan.known, plan.from, &target, &branch);
+        }
+        let kind = Kind {
+            is_invite: plan.known.cseq.method == Method::Invite,
+            is_reliable: target.hop.transport.is_reliable(),
+        };
+        self.start_client(now, id, kind, Some(server), target.way(), copy, branch);
+        let has_more = !target.alternates.is_empty();
+        if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
+            client.target = Some(Box::new(target));
+        }
+        has_more
+    }
+
+    fn without_udp(&self, target: &Target) -> Option<Hop> {
+        let Hop { transport, address, .. } = target.hop;
+        if transport != Transport::Udp || target.is_settled {
+            return None;
+        }
+        let listener = self.listener_for(Transport::Tcp, address.is_ipv4()).ok()?;
+        Some(Hop { listener, transport: Transport::Tcp, address, connection: None })
+    }
+
+    /// Whether a branch that reached nobody was begun anew at the next place.
+    pub(super) fn try_next_place(&mut self, now: Time, id: Id) -> bool {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.wants_cancel) else {
+            return false;
+        };
+        let (Some(server), Some(mut target)) = (client.server, client.target.take()) else { return false };
+        let plan = self.servers.get_mut(&server).and_then(|server| server.plan.take());
+        let Some(plan) = plan else { return false };
+        target.hop = target.alternates.remove(0);
+        self.start_branch(now, server, &plan, *target);
+        if let Some(server) = self.servers.get_mut(&server) {
+            server.plan = Some(plan);
+        }
+        true
+    }
+}
+
+/// "Process … targets … in decreasing order of q-values" (section 16.6), those of the same at once.
+fn by_preference(mut targets: Vec<Target>) -> VecDeque<Vec<Target>> {
+    targets.sort_by_key(|target| std::cmp::Reverse(target.preference));
+    let mut groups: VecDeque<Vec<Target>> = VecDeque::new();
+    for target in targets {
+        match groups.back_mut() {
+            Some(group) if group[0].preference == target.preference => group.push(target),
+            _ => groups.push_back(vec![target]),
+        }
+    }
+    groups
+}

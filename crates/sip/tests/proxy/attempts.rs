@@ -1,0 +1,138 @@
+//! One attempt after the other: serial forking by q, TCP where UDP is too small, and the places of a name (RFC 3261 sections 16.6 and
+//! 18.1.1, RFC 3263 section 4.3).
+
+use std::time::Duration;
+
+use sip::Transport;
+use sip::proxy::{Place, ProxyConfig};
+
+use crate::world::*;
+
+/// Bob at two places, the second with less preference.
+fn preferred() -> (World, Vec<Sent>) {
+    let mut world = World::new(config());
+    world.register("bob", udp(CAROL), &format!("Contact: <sip:bob@{CAROL}>;q=0.5\n"));
+    world.register("bob", udp(BOB), &format!("Contact: <sip:bob@{BOB}>;q=0.51\n"));
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
+    (world, sent)
+}
+
+#[test]
+fn a_contact_of_less_preference_is_tried_when_the_first_has_refused() {
+    let (mut world, sent) = preferred();
+    let after = world.put_message(udp(BOB), &sent[1].answer(486));
+    assert_eq!(summary(&after), pairs(&[("ACK", BOB), ("INVITE", CAROL)]));
+    assert_ne!(after[1].branch(), sent[1].branch());
+    let after = world.put_message(udp(CAROL), &after[1].answer(404));
+    assert_eq!(summary(&after), pairs(&[("ACK", CAROL), ("486", ALICE)]), "the best of both");
+}
+
+#[test]
+fn nothing_more_is_tried_after_success_or_6xx_or_cancel() {
+    let (mut world, sent) = preferred();
+    assert_eq!(summary(&world.put_message(udp(BOB), &sent[1].answer(200))), pairs(&[("200", ALICE)]));
+    let (mut world, sent) = preferred();
+    let after = world.put_message(udp(BOB), &sent[1].answer(603));
+    assert_eq!(summary(&after), pairs(&[("ACK", BOB), ("603", ALICE)]));
+    let (mut world, sent) = preferred();
+    world.put_message(udp(BOB), &sent[1].answer(180));
+    let cancel = request("CANCEL", "sip:bob@example.com", "alice", "bob", "i1", udp(ALICE), "");
+    assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("200", ALICE), ("CANCEL", BOB)]));
+    let after = world.put_message(udp(BOB), &sent[1].answer(487));
+    assert_eq!(summary(&after), pairs(&[("ACK", BOB), ("487", ALICE)]));
+}
+
+#[test]
+fn a_preference_that_is_none_is_refused() {
+    for (q, what) in
+        [("0", "200"), ("1.000", "200"), ("0.123", "200"), ("1.1", "400"), ("0.1234", "400"), ("x", "400")]
+    {
+        let mut world = World::new(config());
+        let contact = format!("Contact: <sip:bob@{BOB}>;q={q}\n");
+        assert_eq!(world.register("bob", udp(BOB), &contact).what(), what, "{q}");
+    }
+}
+
+#[test]
+fn a_request_too_long_for_udp_goes_by_tcp_and_back_to_udp_if_nobody_listens_there() {
+    for (filling, transport) in [(700, Transport::Udp), (1300, Transport::Tcp)] {
+        let mut world = World::new(config());
+        world.register("bob", udp(BOB), "");
+        // Not by the flow of the REGISTER: bob said where he is.
+        world.register("bob", udp(CAROL), &format!("Contact: <sip:bob@{BOB};transport=udp>\n"));
+        let long = format!("X-Long: {}\n", "x".repeat(filling));
+        let sent = world.put(udp(ALICE), &invite(udp(ALICE), &long));
+        assert_eq!((sent[1].hop.transport, sent[1].to().as_str()), (transport, BOB), "{filling}");
+        if transport == Transport::Tcp {
+            assert!(sent[1].value(sip::Name::Via).starts_with("SIP/2.0/TCP "));
+            world.proxy.handle_send_failure(world.now, sent[1].on_failure.unwrap());
+            let again = world.sent();
+            assert_eq!((again[0].what().as_str(), again[0].hop.transport), ("INVITE", Transport::Udp));
+            let refused = world.put_message(udp(BOB), &again[0].answer(486));
+            assert_eq!(summary(&refused), pairs(&[("ACK", BOB), ("486", ALICE)]));
+        }
+    }
+}
+
+fn places(all: &[(Transport, &str)]) -> Vec<Place> {
+    let place =
+        |(transport, address): &(_, &str)| Place { transport: *transport, address: address.parse().unwrap() };
+    all.iter().map(place).collect()
+}
+
+/// A call to a domain that has to be looked up.
+fn named(uri: &str) -> (World, Vec<Sent>) {
+    let mut world = World::new(ProxyConfig { names: true, ..config() });
+    let sent = world.put(udp(ALICE), &request("INVITE", uri, "alice", "zoe", "i1", udp(ALICE), ""));
+    (world, sent)
+}
+
+#[test]
+fn a_request_waits_for_its_domains_places_and_takes_the_next_where_one_is_not_reached() {
+    let (mut world, sent) = named("sip:zoe@Far.Example");
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE)]));
+    let lookup = world.lookups.pop().unwrap();
+    assert_eq!((lookup.name.as_str(), lookup.port, lookup.transport), ("far.example", None, None));
+    let both = places(&[
+        (Transport::Sctp, "192.0.2.66:5060"),
+        (Transport::Tcp, "192.0.2.7:5060"),
+        (Transport::Udp, "192.0.2.8:5060"),
+        (Transport::Udp, "192.0.2.9:5060"),
+    ]);
+    world.proxy.handle_resolved(world.now, lookup, both, Duration::from_secs(60));
+    let sent = world.sent();
+    assert_eq!(summary(&sent), pairs(&[("INVITE", "192.0.2.7:5060")]), "there is no listener for SCTP");
+    world.proxy.handle_send_failure(world.now, sent[0].on_failure.unwrap());
+    let sent = world.sent();
+    assert_eq!(summary(&sent), pairs(&[("INVITE", "192.0.2.8:5060")]));
+    let sent = world.put_message(udp("192.0.2.8:5060"), &sent[0].answer(503));
+    assert_eq!(summary(&sent), pairs(&[("ACK", "192.0.2.8:5060"), ("INVITE", "192.0.2.9:5060")]));
+    // What was found is used again while it is good.
+    let again = request("OPTIONS", "sip:zoe@far.example", "alice", "zoe", "o2", udp(ALICE), "");
+    assert_eq!(summary(&world.put(udp(ALICE), &again)), pairs(&[("OPTIONS", "192.0.2.7:5060")]));
+    world.pass(Duration::from_secs(61));
+    let again = again.replace("o2", "o3");
+    assert!(world.put(udp(ALICE), &again).is_empty());
+    assert_eq!(world.lookups.len(), 1);
+}
+
+#[test]
+fn what_is_being_looked_up_is_asked_for_once_and_all_who_wait_are_told_that_there_is_nothing() {
+    let (mut world, _) = named("sip:zoe@far.example");
+    let second = request("OPTIONS", "sip:yves@far.example", "alice", "yves", "o2", udp(ALICE), "");
+    world.put(udp(ALICE), &second);
+    assert_eq!(world.lookups.len(), 1);
+    world.proxy.handle_resolved(world.now, world.lookups[0].clone(), Vec::new(), Duration::from_secs(1));
+    assert_eq!(summary(&world.sent()), pairs(&[("500", ALICE), ("500", ALICE)]));
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_it_waits_goes_nowhere() {
+    let (mut world, _) = named("sip:zoe@far.example");
+    let cancel = request("CANCEL", "sip:zoe@far.example", "alice", "zoe", "i1", udp(ALICE), "");
+    assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("200", ALICE)]));
+    let found = places(&[(Transport::Udp, "192.0.2.8:5060")]);
+    world.proxy.handle_resolved(world.now, world.lookups[0].clone(), found, Duration::from_secs(1));
+    assert_eq!(summary(&world.sent()), pairs(&[("487", ALICE)]));
+}

@@ -1,0 +1,96 @@
+//! Domains in DNS, with a name server that others made (RFC 3263).
+
+use testbed::process::wait_for;
+use testbed::{Host, Lab, Link, Offloads, Process};
+
+use crate::world::{LIMIT, Site};
+
+/// Two sites that know of each other by DNS alone.
+struct World {
+    a: Site,
+    b: Site,
+    near: Process,
+    _rest: (Process, Process, Process, Link, Lab),
+}
+
+const DNS: &str = "[dns]\nservers = [\"10.77.1.1:53\"]\n";
+
+fn name_server(host: &Host, records: &[&str]) -> Process {
+    let mut command = host.command("dnsmasq");
+    command.args([
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--no-resolv",
+        "--no-hosts",
+        "--user=root",
+    ]);
+    command.args(["--listen-address=10.77.1.1", "--bind-interfaces", "--pid-file=", "--log-facility=-"]);
+    command.args(records);
+    let mut server = host.spawn("dnsmasq", command).unwrap();
+    server.wait_until("ready", LIMIT, |server| server.stderr().contains("started, version")).unwrap();
+    server
+}
+
+impl World {
+    fn new(records: &[&str]) -> World {
+        let lab = Lab::new().unwrap();
+        let a = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
+        let b = Site::new(&lab, "beta", "10.77.1.2", "b.example");
+        let link = lab.join(&a.host, &b.host, 1, Offloads::On).unwrap();
+        let server = name_server(&a.host, &[records, &["--host-record=host.b.example,10.77.1.2"]].concat());
+        let listeners = |site: &Site| ["udp", "tcp", "sctp"].map(|transport| site.listen(transport));
+        let near = a.proxy(&[&listeners(&a)[..], &[DNS.to_owned()]].concat());
+        let far = b.proxy(&[&listeners(&b)[..], &["[dns]\nenabled = false\n".to_owned()]].concat());
+        let callee = b.callee("udp");
+        b.register("bob", "udp");
+        World { a, b, near, _rest: (server, far, callee, link, lab) }
+    }
+
+    /// Alice calls; whether somebody answered.
+    fn call(&self, uri: &str) -> bool {
+        let mut command = self.a.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+        command.args(["--local", "10.77.1.1:5070", "--proxy", "10.77.1.1:5060", "--user", "alice@a.example"]);
+        command.args(["--no-register", "--call", uri, "--calls", "5", "--rate", "50", "--duration", "0"]);
+        self.a.host.run("alice", command, LIMIT).unwrap().status.success()
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn naptr_and_srv_lead_to_sctp() {
+    let world = World::new(&[
+        "--naptr-record=b.example,20,10,s,SIP+D2U,,_sip._udp.b.example",
+        "--naptr-record=b.example,10,10,s,SIP+D2S,,_sip._sctp.b.example",
+        "--srv-host=_sip._sctp.b.example,host.b.example,5060,1,10",
+        "--srv-host=_sip._udp.b.example,host.b.example,5999,1,10",
+    ]);
+    assert!(world.call("sip:bob@b.example"));
+    assert!(world.near.stderr().contains("association up"), "{}", world.near.stderr());
+    assert_eq!(world.b.domain, "b.example");
+    // A name that there is not is answered for, not waited for.
+    assert!(!world.call("sip:bob@nowhere.example"));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn where_the_first_target_is_not_reached_the_second_is() {
+    let world = World::new(&[
+        "--srv-host=_sip._tcp.b.example,host.b.example,5999,1,10",
+        "--srv-host=_sip._tcp.b.example,host.b.example,5060,2,10",
+    ]);
+    assert!(world.call("sip:bob@b.example;transport=tcp"));
+    let is_up = || {
+        let list = ["-Htn", "state", "established", "( dport = :5060 )"];
+        world.a.host.tool("ss", &list).unwrap().contains("10.77.1.2:5060")
+    };
+    assert!(wait_for(LIMIT, is_up));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn without_srv_the_names_own_address_and_the_usual_port_are_taken() {
+    let world = World::new(&["--host-record=b.example,10.77.1.2"]);
+    assert!(world.call("sip:bob@b.example"));
+    assert!(world.call("sip:bob@b.example:5060"));
+    assert!(!world.call("sip:bob@b.example:5999"));
+}
