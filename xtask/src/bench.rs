@@ -1,6 +1,6 @@
 //! `./x bench shim` and [`./x bench sctp`](sctp).
 //!
-//! [`linkemu`]: how exact the link emulator is. [`streams`]: connections that share an association, against plain TCP and
+//! [`linkemu`]: how exact the link emulator is. [`router`]: packets a second of our own router. [`streams`]: connections that share an association, against plain TCP and
 //! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
@@ -16,6 +16,7 @@ pub(crate) mod instructions;
 mod latency;
 mod linkemu;
 mod many;
+mod router;
 mod sctp;
 mod sip;
 mod stats;
@@ -41,6 +42,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word] if word == "connect" => in_lab(word, connect),
         [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &optimised::tools()?)),
         [word] if word == "linkemu" => in_lab(word, linkemu::run),
+        [word] if word == "router" => in_lab(word, router::run),
         [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
@@ -48,7 +50,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             in_lab(word, |lab| sip::run(lab, rest, &optimised::sip_tools()?))
         }
         _ => bail!(
-            "usage: ./x bench shim | connect | streams | connections | linkemu | instructions [--update] | sip [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }

@@ -22,6 +22,14 @@ pub(crate) fn linkemu() -> Result<PathBuf> {
     Ok(built(&["linkemu"])?.join("linkemu"))
 }
 
+/// Builds `sctpify-router`, or takes that of SCTPIFY_BIN_DIR; gives its path.
+pub(crate) fn router() -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
+        return Ok(PathBuf::from(dir).join("sctpify-router"));
+    }
+    Ok(built(&["router"])?.join("sctpify-router"))
+}
+
 /// Builds the program that sends and receives in bulk; gives its path.
 pub(crate) fn bulk() -> Result<PathBuf> {
     Ok(built(&["testbed"])?.join("bulk"))
