@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Parser};
 use control::{DEFAULT_CONTROL, Request, Response, RuleRow, RuleSelector, RulesReport};
-use rules::{Advertise, Chain, IpNet, Policy, PortRange, Rule, Tally};
+use rules::{Advertise, Chain, Framing, IpNet, Policy, PortRange, Rule, Tally};
 
 use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
@@ -109,6 +109,11 @@ pub struct Shimrules {
     /// `advertise` says; each has an association of its own
     #[arg(long, value_name = "FORM")]
     pub advertise: Option<Advertise>,
+
+    /// With -A of an enable rule: a native SCTP peer gets each message of this protocol as one message of SCTP. The only one is
+    /// sip (RFC 4168)
+    #[arg(long, value_name = "PROTOCOL")]
+    pub framing: Option<Framing>,
 
     /// The number of the rule to delete, as -L shows it
     #[arg(value_name = "NUMBER")]
@@ -214,13 +219,16 @@ fn selector(args: &Shimrules, has_spec: bool) -> Result<RuleSelector, CliError> 
 }
 
 fn rule(args: &Shimrules) -> Result<Rule, CliError> {
-    let Shimrules { address, ports, own, name, comment, require, .. } = args;
+    let Shimrules { address, ports, own, name, comment, require, framing, .. } = args;
     let is_for_own = args.chain == Some(Chain::Remote) && args.policy == Some(Policy::Enable);
     if *own && !(args.add && is_for_own) {
         return Err(usage("--own goes with -A -c remote -p enable"));
     }
     if args.advertise.is_some() && !(args.add && args.policy == Some(Policy::Enable)) {
         return Err(usage("--advertise goes with -A -p enable"));
+    }
+    if framing.is_some() && !args.add {
+        return Err(usage("--framing goes with -A"));
     }
     let rule = Rule {
         address: *address,
@@ -230,6 +238,7 @@ fn rule(args: &Shimrules) -> Result<Rule, CliError> {
         comment: comment.clone(),
         require: *require,
         advertise: args.advertise,
+        framing: *framing,
     };
     rule.check().map_err(|e| usage(&e.to_string()))?;
     Ok(rule)
@@ -262,8 +271,10 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
 /// What a rule says.
 fn policy_cell(row: &RuleRow) -> String {
     let policy = if row.rule.require { "require".to_owned() } else { row.policy.to_string() };
-    let policy = if row.rule.own { format!("{policy}, own") } else { policy };
-    row.rule.advertise.map_or(policy.clone(), |form| format!("{policy}, advertise {form}"))
+    let own = if row.rule.own { ", own" } else { "" };
+    let advertise = row.rule.advertise.map(|form| format!(", advertise {form}")).unwrap_or_default();
+    let framing = row.rule.framing.map(|framing| format!(", {framing}")).unwrap_or_default();
+    format!("{policy}{own}{advertise}{framing}")
 }
 
 fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {

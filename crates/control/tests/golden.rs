@@ -20,6 +20,7 @@ fn rule() -> Rule {
         comment: Some("the \"low\" ports".into()),
         require: false,
         advertise: None,
+        framing: None,
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! Two kinds of peer ([`Peer`]): another shim, with which the end of each direction travels as a message of its
 //! own, so that half-close works; and a native SCTP program, to which the bytes go as they are and to which the
-//! application's FIN means SHUTDOWN, as SCTP has no half-close.
+//! application's FIN means SHUTDOWN, as SCTP has no half-close. Where a native program expects messages of its own protocol a
+//! [`Framing`] finds them ([`Relay::framed`]).
 //!
 //! It refuses what it cannot tell from a truncated stream: from another shim, an unknown kind of message, and an
 //! association that closes before both ends were announced. Nothing is read after the end.
@@ -20,11 +21,13 @@
 
 #![forbid(unsafe_code)]
 
+mod framing;
 mod outgoing;
 mod peer;
 mod relay;
 pub mod trunk;
 
+pub use framing::{Framed, Framing, FramingError};
 pub use outgoing::{Outgoing, UNSENT_MAX};
 pub use peer::{ADAPTATION, PPID_DATA, PPID_END, PPID_NATIVE, Peer, TRUNK_ADAPTATION};
 pub use relay::{Action, Closed, Relay, Role, UNWRITTEN_MAX};

@@ -1,7 +1,9 @@
-//! From TCP to the association: bytes cut into messages, then the end.
+//! From TCP to the association: bytes cut into messages, or messages found among them, then the end.
 //!
 //! Takes one read at a time: it asks for bytes only when all earlier ones were sent, so that a slow association
 //! stops the TCP sender. Begin at [`Sender::next`].
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 
@@ -35,12 +37,15 @@ enum State {
 pub(crate) struct Sender {
     peer: Peer,
     state: State,
-    unsent: Bytes,
+    /// Bytes, or whole messages where these are wanted.
+    unsent: VecDeque<Bytes>,
+    sends_whole: bool,
 }
 
 impl Sender {
-    pub(crate) fn new(peer: Peer) -> Sender {
-        Sender { peer, state: State::Open, unsent: Bytes::new() }
+    /// `sends_whole`: what it is given are messages, each of which is to be sent as one.
+    pub(crate) fn new(peer: Peer, sends_whole: bool) -> Sender {
+        Sender { peer, state: State::Open, unsent: VecDeque::new(), sends_whole }
     }
 
     /// Whether TCP should be read.
@@ -49,7 +54,7 @@ impl Sender {
     }
 
     pub(crate) fn unsent(&self) -> usize {
-        self.unsent.len()
+        self.unsent.iter().map(Bytes::len).sum()
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -69,8 +74,9 @@ impl Sender {
     }
 
     pub(crate) fn take(&mut self, bytes: Bytes) {
-        debug_assert!(self.wants_bytes());
-        self.unsent = bytes;
+        if !bytes.is_empty() {
+            self.unsent.push_back(bytes);
+        }
     }
 
     pub(crate) fn end(&mut self) {
@@ -80,11 +86,11 @@ impl Sender {
         self.end_natively();
     }
 
-    /// The message to send next, of at most `fragment_size` bytes.
+    /// The message to send next, of at most `fragment_size` bytes unless it is sent whole.
     pub(crate) fn next(&self, fragment_size: usize) -> Option<Outgoing> {
-        if !self.unsent.is_empty() {
-            let length = self.unsent.len().min(fragment_size.max(1));
-            return Some(Outgoing { ppid: self.peer.data_ppid(), bytes: self.unsent.slice(..length) });
+        if let Some(first) = self.unsent.front() {
+            let length = if self.sends_whole { first.len() } else { first.len().min(fragment_size.max(1)) };
+            return Some(Outgoing { ppid: self.peer.data_ppid(), bytes: first.slice(..length) });
         }
         let told_by_message = self.peer == Peer::Shim && self.state == State::Ending;
         told_by_message.then(|| Outgoing { ppid: PPID_END, bytes: Bytes::from_static(&[0]) })
@@ -92,11 +98,14 @@ impl Sender {
 
     /// The message that [`next`](Self::next) gave was taken; it had `length` bytes.
     pub(crate) fn sent(&mut self, length: usize) {
-        if self.unsent.is_empty() {
+        let Some(first) = self.unsent.front_mut() else {
             self.state = State::Ended;
             return;
+        };
+        let _ = first.split_to(length.min(first.len()));
+        if first.is_empty() {
+            self.unsent.pop_front();
         }
-        let _ = self.unsent.split_to(length.min(self.unsent.len()));
         self.end_natively();
     }
 

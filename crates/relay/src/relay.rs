@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
+use crate::framing::{Framed, Framing, FramingError};
 use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
 
@@ -78,6 +79,8 @@ pub struct Relay {
     peer: Peer,
     role: Role,
     sender: Sender,
+    /// Of a native peer that expects its protocol's messages.
+    framing: Option<Box<dyn Framing>>,
     incoming: Incoming,
     unwritten: VecDeque<Bytes>,
     unwritten_bytes: usize,
@@ -86,15 +89,26 @@ pub struct Relay {
     shutdown_asked: bool,
     closed: Option<Closed>,
     fate: Fate,
+    framing_error: Option<FramingError>,
 }
 
 impl Relay {
     /// A relay over an association that is up.
     pub fn new(peer: Peer, role: Role) -> Relay {
+        Relay::with(peer, role, None)
+    }
+
+    /// The same to a native program that expects the messages that `framing` finds, each as one.
+    pub fn framed(role: Role, framing: Box<dyn Framing>) -> Relay {
+        Relay::with(Peer::Native, role, Some(framing))
+    }
+
+    fn with(peer: Peer, role: Role, framing: Option<Box<dyn Framing>>) -> Relay {
         Relay {
             peer,
             role,
-            sender: Sender::new(peer),
+            sender: Sender::new(peer, framing.is_some()),
+            framing,
             incoming: Incoming::Open,
             unwritten: VecDeque::new(),
             unwritten_bytes: 0,
@@ -102,6 +116,7 @@ impl Relay {
             shutdown_asked: false,
             closed: None,
             fate: Fate::Running,
+            framing_error: None,
         }
     }
 
@@ -117,11 +132,27 @@ impl Relay {
             self.fail();
             return;
         }
-        self.sender.take(bytes);
+        match &mut self.framing {
+            None => self.sender.take(bytes),
+            Some(framing) => {
+                framing.push(&bytes);
+                self.find_messages();
+            }
+        }
     }
 
-    /// The application ended its sending (read returned 0).
+    /// Why no message was found in the application's bytes, once.
+    pub fn take_framing_error(&mut self) -> Option<FramingError> {
+        self.framing_error.take()
+    }
+
+    /// The application ended its sending (read returned 0). What it began to say and did not end is no message: then the peer is
+    /// told of a failure.
     pub fn on_eof(&mut self) {
+        if self.framing.as_ref().is_some_and(|framing| framing.has_part()) {
+            self.fail();
+            return;
+        }
         self.sender.end();
     }
 
@@ -135,7 +166,7 @@ impl Relay {
         self.fail();
     }
 
-    /// The message to be sent next, of at most `fragment_size` bytes; the same until [`on_sent`](Self::on_sent).
+    /// The message to be sent next, of at most `fragment_size` bytes where it is none of the application's own; the same until [`on_sent`](Self::on_sent).
     pub fn next_message(&self, fragment_size: usize) -> Option<Outgoing> {
         let sending = self.fate == Fate::Running && self.closed.is_none();
         if sending { self.sender.next(fragment_size) } else { None }
@@ -161,7 +192,14 @@ impl Relay {
     /// A message came, in `pieces`.
     pub fn on_message(&mut self, ppid: u32, pieces: impl IntoIterator<Item = Bytes>) {
         match (self.peer, ppid) {
-            (Peer::Native, _) | (Peer::Shim, PPID_DATA) => self.queue(pieces),
+            (Peer::Native, _) => match &self.framing {
+                None => self.queue(pieces),
+                Some(framing) => {
+                    let message = framing.in_stream(joined(pieces));
+                    self.queue([message]);
+                }
+            },
+            (Peer::Shim, PPID_DATA) => self.queue(pieces),
             (Peer::Shim, PPID_END) => self.incoming = Incoming::Ending,
             (Peer::Shim, _) => self.fail(),
         }
@@ -311,6 +349,29 @@ impl Relay {
         if complete { Fate::Resetting } else { Fate::Lost }
     }
 
+    /// Gives the sender the messages that have come whole, and the application what it asked of this end.
+    fn find_messages(&mut self) {
+        // Ends: each round takes something out of what was pushed.
+        while let Some(framing) = &mut self.framing {
+            match framing.next() {
+                Ok(Some(Framed::Message(message))) => self.sender.take(message),
+                Ok(Some(Framed::Answer(answer))) => self.answer(answer),
+                Ok(None) => return,
+                Err(error) => {
+                    self.framing_error = Some(error);
+                    return self.fail();
+                }
+            }
+        }
+    }
+
+    /// The application hears this between the peer's messages, while it can hear anything.
+    fn answer(&mut self, answer: &'static [u8]) {
+        if self.incoming == Incoming::Open {
+            self.queue([Bytes::from_static(answer)]);
+        }
+    }
+
     fn queue(&mut self, pieces: impl IntoIterator<Item = Bytes>) {
         if self.incoming != Incoming::Open {
             self.fail();
@@ -339,4 +400,17 @@ impl Relay {
     pub fn is_receiving(&self) -> bool {
         self.incoming == Incoming::Open
     }
+}
+
+/// A message in one piece.
+fn joined(pieces: impl IntoIterator<Item = Bytes>) -> Bytes {
+    let mut pieces = pieces.into_iter();
+    let first = pieces.next().unwrap_or_default();
+    let mut rest = pieces.peekable();
+    if rest.peek().is_none() {
+        return first;
+    }
+    let mut whole = BytesMut::from(&first[..]);
+    rest.for_each(|piece| whole.extend_from_slice(&piece));
+    whole.freeze()
 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::{
-    Advertise, Chain, IpNet, Outcome, Policy, PortRange, RuleMatch, RulesTable, Settings, UnixMs, print_rule,
+    Advertise, Chain, Framing, IpNet, Outcome, Policy, PortRange, RuleMatch, RulesTable, Settings, UnixMs,
+    print_rule,
 };
 
 /// Settings and table, and the decisions made from them.
@@ -57,6 +58,8 @@ pub enum Because {
         require: bool,
         /// What it says of advertising send buffers.
         advertise: Option<Advertise>,
+        /// The protocol whose messages a native peer gets, each as one.
+        framing: Option<Framing>,
     },
 }
 
@@ -69,6 +72,14 @@ impl Decision {
     /// Whether the connection rides SCTP or fails.
     pub const fn is_required(&self) -> bool {
         matches!(self.because, Because::Rule { require: true, .. })
+    }
+
+    /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come.
+    pub const fn framing(&self) -> Option<Framing> {
+        match self.because {
+            Because::Rule { framing, .. } => framing,
+            Because::Default(_) | Because::DisabledGlobally => None,
+        }
     }
 
     /// Whether the rule that decided wants an association of its own for each connection. What advertises by a rule has one: on
@@ -200,6 +211,7 @@ impl From<RuleMatch<'_>> for Because {
             names_host: found.rule.address.is_some_and(IpNet::is_host),
             require: found.rule.require,
             advertise: found.rule.advertise,
+            framing: found.rule.framing,
         }
     }
 }
@@ -312,6 +324,16 @@ mod tests {
         book.settings.enable = false;
         let decision = decide(&mut book, Chain::Local, "10.0.0.1", 22);
         assert_eq!(decision, Decision { policy: Policy::Disable, because: Because::DisabledGlobally });
+    }
+
+    #[test]
+    fn a_rule_says_whose_messages_to_find_whatever_the_default_is() {
+        let mut book = book("-A -c local -p enable -P 5060 --framing sip\n");
+        for default in [false, true] {
+            book.settings.default_local_enable = default;
+            assert_eq!(decide(&mut book, Chain::Local, "10.0.0.1", 5060).framing(), Some(Framing::Sip));
+            assert_eq!(decide(&mut book, Chain::Local, "10.0.0.1", 5061).framing(), None);
+        }
     }
 
     const REQUIRED: &str =

@@ -32,7 +32,9 @@ pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table
 pub use nearest::nearest;
 pub use net::{IpNet, NetError, normalise};
 pub use ports::{PortRange, PortsError};
-pub use rule::{Chain, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError};
+pub use rule::{
+    Chain, Framing, FramingWordError, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError,
+};
 pub use settings::{
     Carriers, Congestion, Kind, Multipath, SETTINGS, Setting, SettingError, Settings, Streams, find_setting,
     parse_bool,

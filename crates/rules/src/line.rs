@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use crate::rule::did_you_mean;
 use crate::{
-    Added, Advertise, AdvertiseError, Chain, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError,
-    RulesTable,
+    Added, Advertise, AdvertiseError, Chain, Framing, FramingWordError, IpNet, NetError, Policy, PortRange,
+    PortsError, Rule, RuleError, RulesTable,
 };
 use crate::{TableError, WordError};
 
@@ -58,6 +58,9 @@ pub enum LineError {
     /// Neither local nor remote, enable nor disable.
     #[error(transparent)]
     Word(#[from] WordError),
+    /// A protocol whose messages cannot be found.
+    #[error(transparent)]
+    Framing(#[from] FramingWordError),
     /// Not an address.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -94,8 +97,9 @@ const COMMENT: &str = "--comment";
 const REQUIRE: &str = "--require";
 const OWN: &str = "--own";
 const ADVERTISE: &str = "--advertise";
-const OPTION_NAMES: [&str; 11] =
-    [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE];
+const FRAMING: &str = "--framing";
+const OPTION_NAMES: [&str; 12] =
+    [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE, FRAMING];
 /// Those that take no value.
 const SWITCHES: [&str; 4] = [ADD, DELETE, REQUIRE, OWN];
 
@@ -160,6 +164,7 @@ impl Fields {
                 Ok(())
             }
             ADVERTISE => put(&mut self.rule.advertise, option, value()?.parse::<Advertise>()?),
+            FRAMING => put(&mut self.rule.framing, option, value()?.parse::<Framing>()?),
             NAME => put(&mut self.rule.name, option, value()?),
             _ => put(&mut self.rule.comment, option, value()?),
         }
@@ -246,6 +251,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.extend(rule.require.then(|| REQUIRE.to_owned()));
     parts.extend(rule.own.then(|| OWN.to_owned()));
     parts.extend(rule.advertise.map(|form| format!("{ADVERTISE} {form}")));
+    parts.extend(rule.framing.map(|framing| format!("{FRAMING} {framing}")));
     parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
     parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));
     parts.join(" ")

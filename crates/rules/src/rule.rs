@@ -132,6 +132,35 @@ impl fmt::Display for Policy {
     }
 }
 
+/// The protocol whose messages a native peer expects, each as one message of SCTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Framing {
+    /// RFC 4168.
+    Sip,
+}
+
+/// A protocol whose messages nobody here can find.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is not a protocol whose messages can be found in a stream: say `sip`")]
+pub struct FramingWordError(String);
+
+impl FromStr for Framing {
+    type Err = FramingWordError;
+    fn from_str(word: &str) -> Result<Framing, FramingWordError> {
+        let is_sip = word.eq_ignore_ascii_case("sip");
+        is_sip.then_some(Framing::Sip).ok_or_else(|| FramingWordError(word.to_owned()))
+    }
+}
+
+impl fmt::Display for Framing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Framing::Sip => f.pad("sip"),
+        }
+    }
+}
+
 /// One exception to a default policy. A field that is `None` matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rule {
@@ -156,6 +185,9 @@ pub struct Rule {
     /// What its connections tell routers of their send buffers; `None`: what the setting says. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<Advertise>,
+    /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come. For enable rules only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framing: Option<Framing>,
 }
 
 /// A name or comment that cannot be kept.
@@ -192,7 +224,7 @@ impl Rule {
 
     /// Whether the rule asks for something beyond SCTP, which a default that allows SCTP does not say.
     pub(crate) const fn asks_for_more(&self) -> bool {
-        self.require || self.own || self.advertise.is_some()
+        self.require || self.own || self.advertise.is_some() || self.framing.is_some()
     }
 
     /// Whether name and comment can be kept, printed and read back.

@@ -65,6 +65,9 @@ pub enum TableError {
     /// Only connections that may ride SCTP can advertise.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
+    /// What stays plain TCP has no messages.
+    #[error("--framing goes with enable rules only")]
+    FramingElsewhere,
     /// No rule with this match.
     #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists what is there")]
     NoSuchRule(Chain, Policy),
@@ -119,6 +122,9 @@ impl RulesTable {
         }
         if rule.advertise.is_some() && !policy.is_enable() {
             return Err(TableError::AdvertiseElsewhere);
+        }
+        if rule.framing.is_some() && !policy.is_enable() {
+            return Err(TableError::FramingElsewhere);
         }
         let full = self.len() >= MAX_RULES;
         let rules = &mut self.chains[slot(chain, policy)];

@@ -23,6 +23,7 @@ mod confinement;
 mod connection;
 mod control_group;
 mod control_server;
+mod framing;
 mod history;
 mod lanes;
 mod learned_store;

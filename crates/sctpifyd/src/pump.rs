@@ -18,6 +18,7 @@ use relay::{Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSEN
 use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 
 use crate::connection::{Connection, ConnectionId, Flowing, Stage};
+use crate::framing::relay_for;
 use crate::shard::{Shard, token_of, user_abort};
 use crate::trunks::flush;
 
@@ -50,7 +51,7 @@ impl Shard {
         }
         // On a trunk nobody shuts the association down.
         let part = if connection.lane.is_some() { RelayRole::Acceptor } else { role };
-        let mut relay = Relay::new(connection.peer, part);
+        let mut relay = relay_for(connection, &self.rules, part);
         if connection.peer_shutdown {
             relay.on_peer_shutdown();
         }
@@ -100,6 +101,9 @@ impl Shard {
             && let Some(state) = self.trunks.get_mut(association)
         {
             state.wait(id);
+        }
+        if let Some(error) = flowing.relay.take_framing_error() {
+            tracing::warn!(flow = %connection.flow, %error, "no message where a rule with --framing expects them");
         }
         connection.bytes_sent += outcome.sent;
         connection.bytes_received += outcome.received;

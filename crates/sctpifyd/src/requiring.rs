@@ -1,7 +1,8 @@
 //! Rules that require SCTP: plain TCP to their destinations is refused by the kernel, whatever becomes of this process.
 //!
 //! The rules table may change at any time, and others may remove what we gave the kernel: both are looked at with each
-//! beat of the loop. Invariant: what the kernel refuses is what the rules said a beat ago.
+//! beat of the loop, and what the kernel would not take is given to it again. Invariant: what the kernel refuses is what the
+//! rules said a beat ago, or the log says why not.
 
 use std::net::SocketAddr;
 
@@ -28,7 +29,10 @@ impl Shard {
             self.interceptor.restore_guard()
         } else {
             let guards: Vec<Guard> = wanted.iter().map(guard).collect();
-            self.interceptor.guard(&guards).map(|()| false)
+            self.interceptor.guard(&guards).map(|()| {
+                self.guarded = wanted;
+                false
+            })
         };
         match outcome {
             Ok(false) => {}
@@ -39,7 +43,6 @@ impl Shard {
                 tracing::error!(%error, "rules with --require: plain TCP is not refused by the kernel");
             }
         }
-        self.guarded = wanted;
     }
 
     /// Whether a rule requires that connections there ride SCTP.

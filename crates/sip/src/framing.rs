@@ -40,6 +40,11 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Whether anything is left that is no whole message.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     /// Takes a double CR LF off the front: a keep-alive, to be answered by CR LF (RFC 5626 section 4.4.1).
     pub fn take_ping(&mut self) -> bool {
         let is_ping = self.length.is_none() && self.buffer.starts_with(b"\r\n\r\n");
@@ -98,6 +103,23 @@ impl Framer {
     }
 }
 
+/// A message that came as one, as it has to stand in a stream: with its length, which one that travels alone may leave out
+/// (RFC 3261 section 20.14).
+pub fn in_stream(message: Bytes) -> Bytes {
+    // Line ends alone are a keep-alive.
+    let end = message.windows(4).position(|four| four == b"\r\n\r\n").filter(|end| *end > 0);
+    let Some(end) = end else { return message };
+    let (header, body) = (message.slice(..end + 4), &message[end + 4..]);
+    // What has a length, right or wrong, and what is no message, is not ours to mend.
+    match stream_length(&header, &Limits::default()) {
+        Ok(None) => {
+            let length = format!("Content-Length: {}\r\n\r\n", body.len());
+            [&message[..end + 2], length.as_bytes(), body].concat().into()
+        }
+        _ => message,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +138,18 @@ mod tests {
                 }
             }
             assert_eq!(found, [MESSAGE, MESSAGE], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_leaves_its_length_out_has_it_in_a_stream() {
+        let told = |message: &'static str| in_stream(Bytes::from_static(message.as_bytes()));
+        assert_eq!(
+            told("OPTIONS sip:a SIP/2.0\r\nTo: b\r\n\r\nabc"),
+            "OPTIONS sip:a SIP/2.0\r\nTo: b\r\nContent-Length: 3\r\n\r\nabc"
+        );
+        for unchanged in ["OPTIONS sip:a SIP/2.0\r\nl: 3\r\n\r\nabc", "\r\n\r\n", "no message"] {
+            assert_eq!(told(unchanged), unchanged);
         }
     }
 

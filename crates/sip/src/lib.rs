@@ -28,7 +28,7 @@ mod via;
 pub use address::{Address, addresses};
 pub use essentials::{CSeq, Essentials};
 pub use fault::Fault;
-pub use framing::{FrameError, Framer};
+pub use framing::{FrameError, Framer, in_stream};
 pub use header::{Header, Name};
 pub use location::{Binding, Change, Location, LocationLimits};
 pub use message::{Message, Method, Start};

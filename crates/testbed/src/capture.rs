@@ -5,7 +5,7 @@
 //! would cut later is no packet.
 
 use crate::host::{Host, output_of};
-use crate::process::Process;
+use crate::process::{Finished, Process};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,14 +108,20 @@ impl Capture {
     /// # Errors
     /// When `dumpcap` or `tshark` fails.
     pub fn judge(self) -> Result<Seen> {
+        let (told, finished) = self.end(tshark)?;
+        let mut seen = judgement(&told)?;
+        seen.missed = missed(&finished.stderr);
+        Ok(seen)
+    }
+
+    /// Ends the capture: what `tshark` says of the file, and how the capture ended.
+    fn end(self, tshark: impl FnOnce(&Path) -> Command) -> Result<(String, Finished)> {
         self.wait_for_the_ring();
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
         let finished = self.process.finish(LIMIT)?;
-        let judged = self.host.run("tshark", tshark(&self.file), JUDGE_LIMIT)?.good()?;
-        let mut seen = judgement(&judged.stdout)?;
-        seen.missed = missed(&finished.stderr);
+        let told = self.host.run("tshark", tshark(&self.file), JUDGE_LIMIT)?.good()?;
         std::fs::remove_file(&self.file).with_context(|| format!("cannot remove {}", self.file.display()))?;
-        Ok(seen)
+        Ok((told.stdout, finished))
     }
 
     /// Ends the capture; what `tshark` prints of it by these words, such as `["-T", "fields", "-e", "frame.time_epoch"]`.
@@ -123,14 +129,12 @@ impl Capture {
     /// # Errors
     /// When `dumpcap` or `tshark` fails.
     pub fn dissect(self, words: &[&str]) -> Result<String> {
-        self.wait_for_the_ring();
-        self.process.signal(nix::sys::signal::Signal::SIGINT)?;
-        self.process.finish(LIMIT)?;
-        let mut command = Command::new("tshark");
-        command.args(["-n", "-Q"]).args(words).arg("-r").arg(&self.file);
-        let told = self.host.run("tshark", command, JUDGE_LIMIT)?.good()?.stdout;
-        std::fs::remove_file(&self.file).with_context(|| format!("cannot remove {}", self.file.display()))?;
-        Ok(told)
+        let command = |file: &Path| {
+            let mut command = Command::new("tshark");
+            command.args(["-n", "-Q"]).args(words).arg("-r").arg(file);
+            command
+        };
+        Ok(self.end(command)?.0)
     }
 
     /// What is on its way through the kernel's ring reaches the file: waits until that grows no more.

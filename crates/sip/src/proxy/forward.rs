@@ -1,5 +1,7 @@
 //! Sending a request on (RFC 3261 section 16.6): the copies, their fields, their client transactions.
 
+use std::net::SocketAddr;
+
 use base::Time;
 use bytes::Bytes;
 
@@ -13,6 +15,7 @@ use crate::message::{Message, Method, Start};
 use crate::transaction::{self, Kind};
 use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
+use crate::via::Via;
 
 impl Proxy {
     #[allow(clippy::too_many_arguments, reason = "the parts of one client transaction")]
@@ -70,7 +73,7 @@ impl Proxy {
         copy.set(Header::new(Name::MaxForwards, &hops));
         if may_make_dialog(&known.cseq.method) {
             let is_secure = Uri::parse(request.request_uri()).is_ok_and(|uri| uri.scheme == Scheme::Sips);
-            self.record_route(&mut copy, from, target.hop, is_secure, &self.dialog_mark(known));
+            self.record_route(&mut copy, from, target.hop, is_secure, known);
         }
         for route in target.routes.iter().rev() {
             copy.push_front(Header::of_bytes(Name::Route, route));
@@ -92,24 +95,21 @@ impl Proxy {
     }
 
     /// Our address on the side that the request goes to, and on the side it came from if that is another one (RFC 5658).
-    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop, is_secure: bool, mark: &str) {
-        if from.listener != to.listener {
-            copy.push_front(self.record_of(from.listener, is_secure, mark));
+    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop, is_secure: bool, known: &Essentials) {
+        let mark = self.dialog_mark(known);
+        let (side_from, side_to) = (self.side(from, named_by_via(known)), self.side(to, None));
+        if side_from != side_to {
+            copy.push_front(record_of(side_from, is_secure, &mark));
         }
-        copy.push_front(self.record_of(to.listener, is_secure, mark));
+        copy.push_front(record_of(side_to, is_secure, &mark));
     }
 
-    /// Of a SIPS request with a SIPS URI (RFC 3261 section 16.6, step 4).
-    fn record_of(&self, listener: usize, is_secure: bool, mark: &str) -> Header {
-        let listener = self.config.listeners[listener];
-        let (address, transport) = (listener.address, listener.transport.as_lower_str());
-        let place = if is_secure && listener.transport == Transport::Tls {
-            format!("sips:{address}")
-        } else {
-            format!("sip:{address};transport={transport}")
-        };
-        let value = format!("<{place};lr;{}={mark}>", marks::PARAM);
-        Header::new(Name::RecordRoute, &value)
+    /// Our address on a hop's side, and the transport that the peer there takes it to have. Where something translates on the way
+    /// (TCP to SCTP by a shim) that is what its Via names: it can come back by no other one.
+    fn side(&self, hop: Hop, named: Option<Transport>) -> (SocketAddr, Transport) {
+        let listener = self.config.listeners[hop.listener];
+        let is_translated = |other: &Transport| is_bare_stream(*other) && is_bare_stream(listener.transport);
+        (listener.address, named.filter(is_translated).unwrap_or(listener.transport))
     }
 
     /// ACK for a 2xx has no transaction; it goes where its Routes and Request-URI say (section 16.11).
@@ -147,6 +147,25 @@ impl Proxy {
         let leg = leg.ok_or(RELAYING_DENIED)?;
         Ok(vec![self.target_within(now, &leg, from, request, known)?])
     }
+}
+
+/// Of a SIPS request with a SIPS URI (RFC 3261 section 16.6, step 4).
+fn record_of((address, transport): (SocketAddr, Transport), is_secure: bool, mark: &str) -> Header {
+    let place = if is_secure && transport == Transport::Tls {
+        format!("sips:{address}")
+    } else {
+        format!("sip:{address};transport={}", transport.as_lower_str())
+    };
+    Header::new(Name::RecordRoute, &format!("<{place};lr;{}={mark}>", marks::PARAM))
+}
+
+/// Reliable, and open to whoever translates it.
+fn is_bare_stream(transport: Transport) -> bool {
+    matches!(transport, Transport::Tcp | Transport::Sctp)
+}
+
+fn named_by_via(known: &Essentials) -> Option<Transport> {
+    Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
 }
 
 /// Requests that begin a dialog or change its route set: Record-Route is of use there alone.

@@ -1,7 +1,7 @@
 //! Requests within dialogs: who may send them through the proxy, and by which way (RFC 3261 sections 12.2 and 16.4).
 
-use sip::proxy::ProxyConfig;
-use sip::{Name, Transport};
+use sip::proxy::{Listener, ProxyConfig};
+use sip::{Hop, Name, Transport};
 
 use crate::world::*;
 
@@ -57,6 +57,23 @@ fn where_transports_differ_both_sides_are_recorded() {
     let sent = world.put(udp(ALICE), &bye);
     assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
     assert_eq!(sent[0].message.all(Name::Route).count(), 0);
+}
+
+#[test]
+fn who_believes_to_speak_tcp_while_a_shim_makes_sctp_of_it_is_told_of_tcp() {
+    let mut sctp = config();
+    sctp.listeners.push(Listener { transport: Transport::Sctp, ..sctp.listeners[1] });
+    let mut world = World::new(sctp);
+    world.register("bob", udp(BOB), "");
+    let from = Hop { listener: 2, transport: Transport::Sctp, ..tcp(ALICE, 3) };
+    for (via, recorded) in [("SCTP", "sctp"), ("TCP", "tcp"), ("UDP", "sctp")] {
+        let invite =
+            invite(from, "").replace("2.0/SCTP", &format!("2.0/{via}")).replace("bKi1", &format!("bK{via}"));
+        let sent = world.put(from, &invite.replace("Call-ID: call", &format!("Call-ID: {via}")));
+        let routes: Vec<_> = sent[1].message.elements(Name::RecordRoute).collect();
+        let expected = format!("<sip:192.0.2.100:5060;transport={recorded};lr;");
+        assert!(routes[1].starts_with(expected.as_bytes()), "{via}: {routes:?}");
+    }
 }
 
 /// Requests within dialogs may go to any address.

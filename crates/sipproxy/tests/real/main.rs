@@ -4,6 +4,7 @@
 
 mod agent;
 mod association;
+mod framed;
 mod names;
 mod operations;
 mod phones;

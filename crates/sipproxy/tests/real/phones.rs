@@ -3,8 +3,9 @@
 use std::fs;
 
 use testbed::process::wait_for;
-use testbed::{Host, Lab, Offloads, Process};
+use testbed::{Capture, Host, Lab, Offloads, Process};
 
+use crate::framed::World;
 use crate::world::{LIMIT, Site};
 
 /// A user of a.example with a phone.
@@ -97,4 +98,22 @@ fn a_phone_with_a_wrong_password_does_not_register() {
     let said = || bob.stdout() + &bob.stderr();
     assert!(wait_for(LIMIT, || said().contains("401 Unauthorized")), "{}", said());
     assert!(!said().contains("200 OK"));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_phone_that_knows_tcp_registers_calls_and_hangs_up_over_sctp_by_the_shim() {
+    let World { proxys, callers, link, lab, .. } = &World::new();
+    let _proxy = proxys.proxy(&[proxys.listen("udp"), proxys.listen("tcp"), proxys.listen("sctp")]);
+    let _callee = proxys.callee("udp");
+    proxys.register("alice", "udp");
+    let capture = Capture::start(&callers.host, "phone", &[&link.name()]).unwrap();
+    let bob =
+        Phone { user: "bob", password: "none", transport: "tcp", address: "10.77.1.2", answers: "manual" };
+    let bob = bob.start(lab, &callers.host, &["-e", "/dial sip:alice@a.example"]);
+    assert!(wait_for(LIMIT, || bob.stdout().contains("Call established")), "{}", bob.stdout());
+    bob.stop();
+    let told =
+        capture.dissect(&["-Y", "sip.CSeq.method == BYE", "-T", "fields", "-e", "frame.protocols"]).unwrap();
+    assert!(told.lines().count() >= 2 && told.lines().all(|line| line.contains(":sctp:sip")), "{told}");
 }

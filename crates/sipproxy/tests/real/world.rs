@@ -62,7 +62,8 @@ impl Site {
         proxy
     }
 
-    fn proxy_address(&self) -> String {
+    /// "address:port" of the proxy.
+    pub(crate) fn proxy_address(&self) -> String {
         format!("{}:5060", self.address)
     }
 
@@ -112,10 +113,23 @@ impl Site {
         calls: u32,
         rate: u32,
     ) -> std::process::Command {
-        let (calls, rate, proxy) = (calls.to_string(), rate.to_string(), self.proxy_address());
+        self.caller_by(&self.proxy_address(), user, domain, transport, calls, rate)
+    }
+
+    /// The same by way of another site's proxy.
+    pub(crate) fn caller_by(
+        &self,
+        proxy: &str,
+        user: &str,
+        domain: &str,
+        transport: &str,
+        calls: u32,
+        rate: u32,
+    ) -> std::process::Command {
+        let (calls, rate) = (calls.to_string(), rate.to_string());
         let words = [
             "-key", "to", domain, "-p", "6668", "-s", user, "-r", &rate, "-m", &calls, "-timeout", "50",
-            &proxy,
+            proxy,
         ];
         self.sipp("call.xml", transport, &words)
     }

@@ -1,0 +1,100 @@
+//! Programs that know SIP on TCP only, and talk by the shim to a proxy that expects a message of SCTP for each of theirs.
+
+use testbed::{Capture, Daemon, Lab, Link, Offloads, Programs};
+
+use crate::world::{LIMIT, Site};
+
+/// A proxy at alpha, which has SCTP, and a host whose programs reach it by the shim.
+pub(crate) struct World {
+    pub(crate) proxys: Site,
+    pub(crate) callers: Site,
+    pub(crate) link: Link,
+    shim: Daemon,
+    // Last: the sites' hosts are its.
+    pub(crate) lab: Lab,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let lab = Lab::new().unwrap();
+        let proxys = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
+        let callers = Site::new(&lab, "beta", "10.77.1.2", "b.example");
+        let link = lab.join(&proxys.host, &callers.host, 1, Offloads::Off).unwrap();
+        let shim = Daemon::start(&callers.host, &Programs::find().unwrap(), "").unwrap();
+        let rule = ["-A", "-c", "remote", "-p", "enable", "-P", "5060", "--framing", "sip", "--require"];
+        shim.shimrules(&rule).unwrap().good().unwrap();
+        World { proxys, callers, link, shim, lab }
+    }
+}
+
+/// Calls by SIPp on one TCP connection.
+const CALLS: u32 = 50;
+
+/// A message of SCTP with a message of SIP.
+#[derive(Debug)]
+struct Message {
+    method: String,
+    /// It is both the first and the last fragment.
+    is_whole: bool,
+}
+
+/// All of a capture; where a message of SCTP has not exactly one of SIP, this fails.
+fn messages(capture: Capture) -> Vec<Message> {
+    let fields = ["-e", "sctp.data_b_bit", "-e", "sctp.data_e_bit", "-e", "sip.CSeq.method"];
+    let words = [&["-Y", "sctp.chunk_type == 0", "-T", "fields", "-E", "separator=/t"], &fields[..]];
+    let told = capture.dissect(&words.concat()).unwrap();
+    let of_packet = |line: &str| {
+        let columns: Vec<Vec<&str>> = line.split('\t').map(|column| column.split(',').collect()).collect();
+        assert!(columns.iter().all(|column| column.len() == columns[0].len()), "{line}");
+        let one = |i: usize| Message {
+            method: columns[2][i].to_owned(),
+            is_whole: (columns[0][i], columns[1][i]) == ("1", "1"),
+        };
+        (0..columns[0].len()).map(one).collect::<Vec<_>>()
+    };
+    told.lines().flat_map(of_packet).collect()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn calls_on_one_tcp_connection_go_through_with_each_message_as_one_of_sctp() {
+    let world = World::new();
+    let World { proxys, callers, link, shim, .. } = &world;
+    let _proxy = proxys.proxy(&[proxys.listen("udp"), proxys.listen("tcp"), proxys.listen("sctp")]);
+    let _callee = proxys.callee("udp");
+    proxys.register("bob", "udp");
+    let capture = Capture::start(&callers.host, "calls", &[&link.name()]).unwrap();
+    let caller = callers.caller_by(&proxys.proxy_address(), "bob", proxys.domain, "tcp", CALLS, 100);
+    callers.host.run("caller", caller, LIMIT).unwrap().good().unwrap();
+    let told = shim.sctpify(&["explain", &proxys.proxy_address()]).unwrap().stdout;
+    assert!(told.contains("--framing sip"), "{told}");
+    let seen = messages(capture);
+    assert!(seen.iter().all(|message| message.is_whole), "{seen:?}");
+    let of = |method: &str| seen.iter().filter(|message| message.method == method).count();
+    assert!(of("INVITE") >= 4 * CALLS as usize && of("ACK") == CALLS as usize, "{seen:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_native_agent_calls_by_way_of_a_proxy_that_knows_tcp() {
+    let lab = Lab::new().unwrap();
+    let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
+    let far = lab.host("beta").unwrap();
+    let link = lab.join(&site.host, &far, 1, Offloads::Off).unwrap();
+    let _proxy = site.proxy(&[site.listen("udp"), site.listen("tcp")]);
+    let shim = Daemon::start(&site.host, &Programs::find().unwrap(), "").unwrap();
+    let rule = ["-A", "-c", "local", "-p", "enable", "-P", "5060", "--framing", "sip"];
+    shim.shimrules(&rule).unwrap().good().unwrap();
+    let _callee = site.callee("udp");
+    site.register("bob", "udp");
+    let capture = Capture::start(&far, "calls", &[&link.name()]).unwrap();
+    let mut agent = far.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+    agent.args(["--local", "10.77.1.2:5070", "--proxy", "10.77.1.1:5060", "--transport", "sctp"]);
+    agent.args(["--user", "alice@a.example", "--call", "sip:bob@a.example"]);
+    agent.args(["--calls", "20", "--rate", "20", "--duration", "0"]);
+    far.run("agent", agent, LIMIT).unwrap().good().unwrap();
+    let seen = messages(capture);
+    assert!(seen.iter().all(|message| message.is_whole), "{seen:?}");
+    let answers = seen.iter().filter(|message| message.method == "INVITE").count();
+    assert!(answers >= 80, "{seen:?}");
+}
