@@ -5,6 +5,7 @@
 mod agent;
 mod association;
 mod framed;
+mod kernel;
 mod names;
 mod operations;
 mod phones;

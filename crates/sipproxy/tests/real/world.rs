@@ -34,6 +34,11 @@ impl Site {
         Site { host: lab.host(name).unwrap(), dir: dir.to_owned(), address: address.to_owned(), domain }
     }
 
+    /// On a host that is there already.
+    pub(crate) fn at(host: Host, dir: &Path, address: &str, domain: &'static str) -> Site {
+        Site { host, dir: dir.to_owned(), address: address.to_owned(), domain }
+    }
+
     /// The only one of its lab, at a loopback address.
     pub(crate) fn alone(lab: &Lab) -> Site {
         Site::new(lab, "sip", "127.0.0.1", "example.com")

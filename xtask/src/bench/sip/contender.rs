@@ -86,10 +86,13 @@ fn kamailio_command(host: &Host, configuration: &Path, dir: &Path) -> Command {
     command
 }
 
+/// With the congestion control that is nearest to the host's TCP's where that is BBR: windows that believe each delay of a busy machine's
+/// scheduler to be a queue starve, as they would with CUBIC here.
 fn ours() -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
-    format!("domains = [\"{ADDRESS}\"]\n{}", ["udp", "tcp", "sctp"].iter().map(listen).collect::<String>())
+    let listeners = ["udp", "tcp", "sctp"].iter().map(listen).collect::<String>();
+    format!("domains = [\"{ADDRESS}\"]\n{listeners}[sctp]\ncongestion = \"loss-tolerant\"\n")
 }
 
 /// Transactions, Record-Route, and a registrar in memory.
