@@ -33,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) sctp: SctpConfig,
     /// Name servers; empty: names are not looked up.
     pub(crate) name_servers: Vec<SocketAddr>,
+    /// Where messages are copied to, and the number to say there.
+    pub(crate) hep: Option<(SocketAddr, u32)>,
     /// Of TLS, where there is such a listener.
     pub(crate) tls: Option<TlsContext>,
 }
@@ -141,6 +143,7 @@ impl Config {
             ("limits.message_bytes and limits.headers", messages(self) != messages(new)),
             ("limits.connections", self.connections != new.connections),
             ("sctp", self.sctp != new.sctp),
+            ("hep", self.hep != new.hep),
             ("dns", self.name_servers != new.name_servers),
         ];
         changes.into_iter().find(|(_, is_changed)| *is_changed).map(|(key, _)| key)

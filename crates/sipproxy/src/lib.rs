@@ -11,6 +11,7 @@ mod clock;
 mod config;
 mod control_socket;
 mod error;
+mod hep;
 mod page;
 mod report;
 mod resolver;

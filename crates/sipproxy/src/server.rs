@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control_socket::{Asked, ControlSocket, Desk, QUESTIONS};
 use crate::error::SipError;
+use crate::hep::Hep;
 use crate::page;
 use crate::report;
 use crate::resolver::Resolver;
@@ -45,6 +46,7 @@ pub(crate) struct Server {
     hangups: UnixStream,
     questions: Receiver<Asked>,
     taps: Taps,
+    hep: Option<Hep>,
     resolver: Option<Resolver>,
     /// What the file said, and where it is.
     config: Config,
@@ -79,6 +81,8 @@ impl Server {
             let (transport, address) = (listener.transport.as_str(), listener.address);
             tracing::info!(transport, %address, "listening");
         }
+        let hep = config.hep.map(|(collector, agent)| Hep::open(collector, agent)).transpose();
+        let hep = hep.map_err(SipError::system("reach the collector of [hep]"))?;
         let resolver = (!config.name_servers.is_empty())
             .then(|| Resolver::open(&config.name_servers, &listeners, desk.waker()))
             .transpose()?;
@@ -102,6 +106,7 @@ impl Server {
             hangups,
             questions,
             taps: Taps::default(),
+            hep,
             resolver,
             config,
             path: path.to_owned(),
@@ -250,6 +255,9 @@ impl Server {
     fn note(&mut self, direction: Direction, hop: Hop, bytes: &Bytes) {
         if let Some(listener) = self.config.proxy.listeners.get(hop.listener) {
             self.taps.note(direction, hop.transport, listener.address, hop.address, bytes);
+            if let Some(hep) = &self.hep {
+                hep.note(direction, hop.transport, listener.address, hop.address, bytes);
+            }
         }
     }
 

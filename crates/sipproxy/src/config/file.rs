@@ -45,6 +45,16 @@ pub(super) struct File {
     tls: Option<Tls>,
     #[serde(default)]
     dns: NameServers,
+    hep: Option<Collector>,
+}
+
+/// The table `[hep]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Collector {
+    collector: SocketAddr,
+    #[serde(default)]
+    agent: u32,
 }
 
 /// The table `[dns]`.
@@ -279,12 +289,13 @@ impl File {
         };
         let connections = self.limits.connections;
         let (store, control, page_port) = (self.store, self.control, self.page_port);
+        let hep = self.hep.map(|hep| (hep.collector, hep.agent));
         let tls = self.tls.map(Tls::check).transpose()?;
         if tls.is_none() && proxy.listeners.iter().any(|listener| listener.transport == Transport::Tls) {
             let problem = "is missing: a listener with transport = \"tls\" needs certificate and key there";
             return Err(("tls", problem.to_owned()));
         }
-        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp, name_servers, tls })
+        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp, name_servers, hep, tls })
     }
 }
 

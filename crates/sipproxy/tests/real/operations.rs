@@ -1,5 +1,6 @@
 //! What an operator sees: dialogs, messages as they pass, metrics; and who may see them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -24,7 +25,8 @@ impl World {
         let site = Site::alone(&lab);
         let control = site.dir.join("control.sock");
         let operations = format!("control = \"{}\"\npage_port = 9897\n", control.display());
-        let proxy = site.proxy(&[operations, site.listen("udp")]);
+        let hep = "[hep]\ncollector = \"127.0.0.1:9060\"\nagent = 77\n".to_owned();
+        let proxy = site.proxy(&[operations, site.listen("udp"), hep]);
         let callee = site.callee("udp");
         site.register("bob", "udp");
         World { site, control, _proxy: proxy, _callee: callee, _lab: lab }
@@ -129,4 +131,52 @@ fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
     command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "trace", "--control"]).arg(&world.control);
     let told = world.site.host.run("group", command, LIMIT).unwrap();
     assert!(told.stderr.contains("may not see messages"), "{told:?}");
+}
+
+/// The chunks of a HEP 3 datagram in hexadecimal digits, by their types.
+fn chunks(hex: &str) -> BTreeMap<u16, Vec<u8>> {
+    let bytes: Vec<u8> =
+        (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+    let be16 = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    assert_eq!((&bytes[..4], usize::from(be16(4))), (&b"HEP3"[..], bytes.len()));
+    let (mut found, mut at) = (BTreeMap::new(), 6);
+    while at < bytes.len() {
+        let (vendor, kind, length) = (be16(at), be16(at + 2), usize::from(be16(at + 4)));
+        assert_eq!(vendor, 0);
+        found.insert(kind, bytes[at + 6..at + length].to_vec());
+        at += length;
+    }
+    found
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_collector_is_sent_each_message_with_how_it_passed() {
+    let world = World::new();
+    let mut command = world.site.host.command("python3");
+    let script = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('127.0.0.1', 9060))\n\
+                  print('ready', flush=True)\nwhile True: print(s.recv(65536).hex(), flush=True)";
+    command.args(["-c", script]);
+    let mut collector = world.site.host.spawn("collector", command).unwrap();
+    collector.wait_until("ready", LIMIT, |collector| collector.stdout().contains("ready")).unwrap();
+    world.call("0").finish(LIMIT).unwrap().good().unwrap();
+    // INVITE, 100, 180 or none, 200, ACK and BYE with its 200, most of them in and out.
+    assert!(wait_for(LIMIT, || collector.stdout().lines().count() > 9), "{}", collector.stdout());
+    let told = collector.stdout();
+    let first = chunks(told.lines().nth(1).unwrap());
+    let expected: [(u16, &[u8]); 9] = [
+        (1, &[2]),
+        (2, &[17]),
+        (3, &[127, 0, 0, 1]),
+        (4, &[127, 0, 0, 1]),
+        (7, &5070_u16.to_be_bytes()),
+        (8, &5060_u16.to_be_bytes()),
+        (11, &[1]),
+        (12, &77_u32.to_be_bytes()),
+        (15, b"INVITE sip:bob@example.com SIP/2.0\r\n"),
+    ];
+    for (kind, value) in expected {
+        assert!(first[&kind].starts_with(value), "{kind}: {:?}", first[&kind]);
+    }
+    assert!(first.contains_key(&9) && first.contains_key(&10));
 }
