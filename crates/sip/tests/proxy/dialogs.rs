@@ -192,8 +192,9 @@ fn a_dialog_is_listed_from_its_invite_until_bye_is_answered() {
     assert_eq!(state(&world), [(true, false)]);
     world.put_message(udp(BOB), &forwarded.answer(200));
     assert_eq!(state(&world), [(true, true)]);
-    let bye = world.put(udp(ALICE), &within("BYE", &format!("sip:bob@{BOB}"), &callers_routes(&forwarded)));
-    world.put_message(udp(BOB), &bye[0].answer(407).clone());
+    let bye = within("BYE", &format!("sip:bob@{BOB}"), &callers_routes(&forwarded));
+    let bye = world.put(udp(ALICE), &bye.replace(";tag=t", ";tag=uas"));
+    world.put_message(udp(BOB), &bye[0].answer(407));
     assert_eq!(state(&world), [(true, true)], "a BYE that wants a password ends nothing");
     let bye = within("BYE", &format!("sip:bob@{BOB}"), &callers_routes(&forwarded)).replace("BYE2", "BYE3");
     let bye = world.put(udp(ALICE), &bye.replace(";tag=t", ";tag=uas"));
