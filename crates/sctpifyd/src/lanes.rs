@@ -14,7 +14,7 @@ use intercept::{HeldSyn, Verdict};
 use relay::trunk::{LaneEvent, LaneId, Refusal};
 use relay::{Closed, Peer};
 use rules::{Failure, Settings};
-use sctp::AssociationId;
+use sctp::{AssociationId, PathState};
 
 use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
@@ -56,8 +56,8 @@ impl Shard {
         self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
         let (round_trip, sacks) = self.vital_signs(association);
-        // Half of the time is left for an association of its own, which asks by other paths, too.
-        self.timers.set(self.now + patience / 2 + round_trip, Timer::Lane(id, sacks));
+        let wait = timing::lane_patience(patience, round_trip, self.has_other_path(association));
+        self.timers.set(self.now + wait, Timer::Lane(id, sacks));
         if round_trip < NEAR {
             self.awake_until = self.now + NEAR;
         }
@@ -80,6 +80,12 @@ impl Shard {
         let Some(info) = self.engine.info(association) else { return Default::default() };
         let in_use = info.paths.iter().find(|path| path.in_use);
         (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
+    }
+
+    /// Whether the engine has another path to turn to when the one in use is silent.
+    fn has_other_path(&self, association: AssociationId) -> bool {
+        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
+        paths.iter().any(|path| !path.in_use && path.state == PathState::Active)
     }
 
     pub(crate) fn on_lane_event(&mut self, association: AssociationId, lane: LaneId, event: LaneEvent) {

@@ -24,6 +24,8 @@ const CONNECTIONS_PER_SECOND: usize = 64;
 /// How much later than the round trip an acknowledgement may come before it counts as lost: five times the peer's delay, and more
 /// than a busy host adds. Linux allows 200 ms.
 const RTO_MARGIN: Duration = Duration::from_millis(100);
+/// The longest that a SACK may wait: all that waits for one counts on it.
+const SACK_DELAY: Duration = Duration::from_millis(20);
 /// How long a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
 const PRIMARY_RETURN: Duration = Duration::from_secs(5);
 /// The longest pause between two probes of a path (HB.Interval of RFC 9260).
@@ -45,7 +47,7 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
             rto_min: RTO_MARGIN,
             rto_margin: RTO_MARGIN,
             rto_max: Duration::from_secs(5),
-            sack_delay: Duration::from_millis(20),
+            sack_delay: SACK_DELAY,
             heartbeat_interval: heartbeat_interval(connections),
             path_max_retrans: 4,
             potentially_failed_max_retrans: Some(0),
@@ -79,6 +81,16 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     let inits = settings.init_rtx_max.min(INITS_DOUBLED_MAX) + 1;
     let tries = INIT_RTO * ((1 << inits) - 1);
     (race.min(tries), race <= tries)
+}
+
+/// How long the word on a trunk is waited for. Half of the patience with a connection is left for an association of its own, which
+/// asks by other paths, too. But where the trunk has another path the engine turns to that after two round trips and the SACK delay of
+/// silence: what is answered there comes sooner than the handshake of an association that begins by then, which takes two round
+/// trips.
+pub(crate) fn lane_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
+    let by_this_path = patience / 2 + round_trip;
+    let by_other_path = round_trip * 13 / 4 + SACK_DELAY;
+    if has_other_path { by_this_path.max(by_other_path) } else { by_this_path }
 }
 
 /// Extensions that connections use: the host's addresses may change, and queues may mark.
@@ -184,6 +196,14 @@ mod tests {
                 [endpoint.association, association_config(1500, &settings), trunk_config(1500, &settings)];
             assert!(all.iter().all(|config| config.congestion == algorithm), "{word}");
         }
+    }
+
+    #[test]
+    fn a_trunk_with_another_path_is_given_the_time_to_be_answered_there() {
+        let ms = Duration::from_millis;
+        assert_eq!(lane_patience(ms(250), ms(100), false), ms(225));
+        assert_eq!(lane_patience(ms(250), ms(100), true), ms(345));
+        assert_eq!(lane_patience(ms(250), ms(20), true), ms(145));
     }
 
     #[test]

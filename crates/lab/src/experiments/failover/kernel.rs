@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use testbed::pair::{TCP_PORT, Tools};
+use testbed::process::wait_for;
 use testbed::{Emulator, Guest, Host, Lab, Process};
 
 /// The guests: who sends, and who receives.
@@ -169,7 +170,13 @@ impl Stage for World<'_> {
         let to = format!("{}:{TCP_PORT}", BETAS[0]);
         let words =
             ["send".to_owned(), to, stream_s.to_string(), load.size.to_string(), load.pause_us.to_string()];
-        self.net.spawn("sender", self.flow(ALPHA, stream_s, &words))
+        let sender = self.net.spawn("sender", self.flow(ALPHA, stream_s, &words))?;
+        // A busy guest takes its time to start a program.
+        ensure!(
+            wait_for(START_LIMIT, || self.peers().is_ok_and(|peers| !peers.is_empty())),
+            "no association in {START_LIMIT:?}"
+        );
+        Ok(sender)
     }
 
     fn ensure_second(&self) -> Result<()> {

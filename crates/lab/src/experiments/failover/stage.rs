@@ -31,7 +31,7 @@ pub(in crate::experiments) trait Stage: Victim {
     /// Starts the receiver, which ends so many seconds after the first byte at the latest.
     fn receive(&self, limit_s: f64) -> Result<Process>;
 
-    /// Starts the sender.
+    /// Starts the sender; its stream begins at about the time when this returns.
     fn send(&self, stream_s: f64, load: Load) -> Result<Process>;
 
     /// Fails unless the connection could be carried by the second link, too.
@@ -47,8 +47,8 @@ pub(in crate::experiments) trait Stage: Victim {
 /// A stream, a failure in its midst, and what both ends saw.
 pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) -> Result<Measures> {
     let receiver = stage.receive(watch.stream_s + watch.drain_s)?;
-    let start = now();
     let sender = stage.send(watch.stream_s, load)?;
+    let start = now();
     std::thread::sleep(Duration::from_secs_f64(watch.fault_s).saturating_sub(start.elapsed()));
     stage.ensure_second()?;
     fault.happen(stage, Duration::from_secs_f64(watch.flap_s))?;
