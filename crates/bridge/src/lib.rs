@@ -2,7 +2,7 @@
 //!
 //! Interfaces are [`Place`]s, perhaps in other network namespaces, each taken by one program alone ([`Claim`]). What a host left
 //! whole is cut into packets ([`finish`]), [`packet`] finds the packet in a frame, [`checksum`] mends what a change breaks.
-//! [`Naps`] sleep until a packet is due, to a few microseconds, by [`clock`]. Decides nothing of what becomes of a packet.
+//! An [`Outbox`] sends frames by the batch, [`Naps`] sleep until a packet is due, to a few microseconds, by [`clock`]. Decides nothing of what becomes of a packet.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +11,12 @@ pub mod clock;
 mod error;
 mod finish;
 mod nap;
+mod outbox;
 pub mod packet;
 mod place;
 
 pub use error::BridgeError;
 pub use finish::{Unfinishable, finish};
 pub use nap::Naps;
+pub use outbox::{Outbox, PACKETS_PER_TURN};
 pub use place::{Claim, Place};

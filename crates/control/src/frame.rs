@@ -1,6 +1,6 @@
 //! Requests and responses as lines of JSON, with a limit on their length.
 
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
@@ -152,6 +152,15 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
                 return Err(e);
             }
         }
+    }
+}
+
+/// Whether the other end of a connection has gone away; waits for that as long as the stream's read timeout. What it has said
+/// meanwhile is thrown away.
+pub fn has_hung_up(mut stream: &UnixStream) -> bool {
+    match stream.read(&mut [0; 64]) {
+        Ok(length) => length == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
     }
 }
 

@@ -18,8 +18,8 @@ use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
 use crate::plan::{Plan, changed};
 use crate::report::{Answer, Report, Request};
-use crate::way::{PACKETS_PER_TURN, Way, warnings};
-use bridge::{BridgeError, Claim, Naps, clock};
+use crate::way::{Way, warnings};
+use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
 
 /// Receive calls of one interface in a turn, before packets that are due are sent.
 const RECEIVES_PER_TURN: usize = 2;

@@ -4,19 +4,17 @@
 
 use base::Time;
 use netem::{Delivery, LaneConfig, Line};
-use netio::{FRAMES_PER_CALL, Frame, FrameSocket};
+use netio::{Frame, FrameSocket};
 
 use crate::lately::{Lately, LatelyReport};
 use crate::lateness::{LATE, Lateness};
 use crate::report::{DirectionReport, FrameCounters};
 use crate::too_long;
 use bridge::packet::Layout;
-use bridge::{clock, finish};
+use bridge::{Outbox, clock, finish};
 
 /// Messages about the MTU in a second, at most (RFC 4443, section 2.4 (f): there must be a limit).
 const MTU_REPORTS_PER_SECOND: u32 = 1000;
-/// Packets given out in one turn at most, before frames are taken again.
-pub(crate) const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
 /// A hundredth of the packets may be late before it is worth a warning.
 const LATE_SHARE: u64 = 100;
 
@@ -37,7 +35,7 @@ pub(crate) struct Way {
     last: Time,
     /// The second of the last message about the MTU, and how many there were in it.
     reports: (u64, u32),
-    outgoing: Vec<Vec<u8>>,
+    outbox: Outbox,
 }
 
 impl Way {
@@ -49,7 +47,7 @@ impl Way {
             lately: Lately::default(),
             last: Time::ZERO,
             reports: (0, 0),
-            outgoing: Vec::new(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -121,35 +119,19 @@ impl Way {
         }
     }
 
-    /// Sends what is due, [`PACKETS_PER_TURN`] at most; tells how many packets were.
+    /// Sends what is due, [`bridge::PACKETS_PER_TURN`] at most; tells how many packets were.
     ///
     /// # Errors
     /// When the interface is down or gone.
     pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
-        let mut given = 0;
-        for _ in 0..PACKETS_PER_TURN / FRAMES_PER_CALL {
-            let now = clock::now();
-            while self.outgoing.len() < FRAMES_PER_CALL
-                && let Some(delivery) = self.line.dequeue(now)
-            {
-                let late = now.since(delivery.due);
-                self.late.note(late);
-                self.lately.note(now, late);
-                self.outgoing.push(finished(delivery));
-            }
-            if self.outgoing.is_empty() {
-                break;
-            }
-            let frames: Vec<&[u8]> = self.outgoing.iter().map(Vec::as_slice).collect();
-            let count = frames.len();
-            given += count;
-            let outcome = to.send(&frames);
-            self.outgoing.clear();
-            let sent = outcome?.sent;
-            self.frames.sent += sent as u64;
-            self.frames.refused += (count - sent) as u64;
-        }
-        Ok(given)
+        let Way { line, late, lately, outbox, .. } = self;
+        outbox.give(to, |now| {
+            let delivery = line.dequeue(now)?;
+            let behind = now.since(delivery.due);
+            late.note(behind);
+            lately.note(now, behind);
+            Some(finished(delivery))
+        })
     }
 
     /// What it has to tell; `from` is the socket that its frames come by.
@@ -170,7 +152,7 @@ impl Way {
             queue_bytes,
             held: self.line.held(),
             packets: *self.line.counters(),
-            frames: self.frames,
+            frames: FrameCounters { sent: self.outbox.sent(), refused: self.outbox.refused(), ..self.frames },
             late: self.late.report(),
             lately: self.lately.report(now),
         }

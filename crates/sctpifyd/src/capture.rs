@@ -5,7 +5,7 @@
 //! Nothing is copied while nobody captures; one captures at a time. The first packet by a path that data was switched to says
 //! so in a comment.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Carrier, Ecn, Route, Time};
+use control::has_hung_up;
 use wire::pcapng::{self, Captured, Direction};
 
 use crate::clock::{Clock, unix_ms};
@@ -155,13 +156,6 @@ impl Ear {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
-    }
-}
-
-fn has_hung_up(mut stream: &UnixStream) -> bool {
-    match stream.read(&mut [0; 64]) {
-        Ok(length) => length == 0,
-        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
     }
 }
 

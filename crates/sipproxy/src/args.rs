@@ -57,9 +57,9 @@ pub enum Command {
     Trace(Trace),
 }
 
-/// Which messages to show, and how.
+/// Where to ask.
 #[derive(Args, Clone, Debug)]
-pub struct Trace {
+pub struct ControlSocket {
     /// Control socket; `control` in the configuration says where the proxy makes it
     #[arg(
         long,
@@ -68,6 +68,14 @@ pub struct Trace {
         default_value = "/run/sctpify-sip/control.sock"
     )]
     pub control: PathBuf,
+}
+
+/// Which messages to show, and how.
+#[derive(Args, Clone, Debug)]
+pub struct Trace {
+    /// Where to ask
+    #[command(flatten)]
+    pub place: ControlSocket,
 
     /// Only requests of this method, and their responses
     #[arg(long, value_name = "METHOD")]
@@ -93,14 +101,9 @@ pub struct Trace {
 /// How to ask.
 #[derive(Args, Clone, Debug)]
 pub struct Ask {
-    /// Control socket; `control` in the configuration says where the proxy makes it
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SCTPIFY_SIP_CONTROL",
-        default_value = "/run/sctpify-sip/control.sock"
-    )]
-    pub control: PathBuf,
+    /// Where to ask
+    #[command(flatten)]
+    pub place: ControlSocket,
 
     /// Show it as one line of JSON
     #[arg(long)]

@@ -5,7 +5,7 @@
 //! nobody traces. Text leaves the values of Authorization fields out; a pcapng file has all. In a pcapng file each message is
 //! one made-up UDP datagram, whatever carried it, with the transport in its comment: so Wireshark shows TLS and SCTP alike.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use base::Ecn;
 use bytes::Bytes;
+use control::has_hung_up;
 use sip::{Address, Essentials, Limits, Message, Method, Name, Network, Transport, Uri};
 use wire::pcapng::{self, Captured};
 
@@ -125,13 +126,6 @@ impl Ear {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
-    }
-}
-
-fn has_hung_up(mut stream: &UnixStream) -> bool {
-    match stream.read(&mut [0; 64]) {
-        Ok(length) => length == 0,
-        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
     }
 }
 

@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::Time;
-use bridge::{BridgeError, Claim, Naps, clock};
+use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
 use netio::{FRAMES_PER_CALL, FrameSocket};
 
 use crate::args::RunArgs;
 use crate::error::RouterError;
 use crate::signals;
-use way::{PACKETS_PER_TURN, Way};
+use way::Way;
 
 pub use report::{DirectionReport, RunReport};
 

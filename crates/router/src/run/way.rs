@@ -2,16 +2,14 @@
 
 use base::{Ecn, Time};
 use bridge::packet::Layout;
-use bridge::{clock, finish};
-use netio::{FRAMES_PER_CALL, Frame, FrameSocket};
+use bridge::{Outbox, clock, finish};
+use netio::{Frame, FrameSocket};
 use sched::{Pace, Packet, Queue};
 
 use crate::args::RunArgs;
 use crate::look::Look;
 use crate::run::report::DirectionReport;
 
-/// Packets given out in one turn at most, before frames are taken again.
-pub(super) const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
 /// What may pass at once after a pause: what the link carries in 2 ms, and two packets at least.
 const BURST_PER_SECOND: u64 = 500;
 const BURST_MIN: u64 = 2 * 1514;
@@ -31,12 +29,10 @@ pub(super) struct Way {
     look: Look,
     /// When packets went in or out last; the queue's time never goes back.
     last: Time,
-    sent: u64,
     sent_bytes: u64,
-    refused: u64,
     missed: u64,
     unfinishable: u64,
-    outgoing: Vec<Vec<u8>>,
+    outbox: Outbox,
 }
 
 impl Way {
@@ -49,12 +45,10 @@ impl Way {
             policy: args.policy.to_string(),
             look: args.look(),
             last: Time::ZERO,
-            sent: 0,
             sent_bytes: 0,
-            refused: 0,
             missed: 0,
             unfinishable: 0,
-            outgoing: Vec::new(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -83,35 +77,22 @@ impl Way {
         self.queue.enqueue(self.last, Packet { body: Held { bytes, layout }, length, view, ecn });
     }
 
-    /// Sends what may leave, [`PACKETS_PER_TURN`] at most; tells how many packets did.
+    /// Sends what may leave, [`bridge::PACKETS_PER_TURN`] at most; tells how many packets did.
     ///
     /// # Errors
     /// When the interface is down or gone.
     pub(super) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
-        let mut given = 0;
-        for _ in 0..PACKETS_PER_TURN / FRAMES_PER_CALL {
-            self.last = self.last.max(clock::now());
-            while self.outgoing.len() < FRAMES_PER_CALL
-                && self.pace.ready_at(self.last) <= self.last
-                && let Some(packet) = self.queue.dequeue(self.last)
-            {
-                self.pace.take(self.last, packet.length);
-                self.sent_bytes += packet.length as u64;
-                self.outgoing.push(finished(packet.body, packet.ecn));
+        let Way { queue, pace, last, sent_bytes, outbox, .. } = self;
+        outbox.give(to, |now| {
+            *last = now.max(*last);
+            if pace.ready_at(*last) > *last {
+                return None;
             }
-            if self.outgoing.is_empty() {
-                break;
-            }
-            let frames: Vec<&[u8]> = self.outgoing.iter().map(Vec::as_slice).collect();
-            let count = frames.len();
-            given += count;
-            let outcome = to.send(&frames);
-            self.outgoing.clear();
-            let sent = outcome?.sent;
-            self.sent += sent as u64;
-            self.refused += (count - sent) as u64;
-        }
-        Ok(given)
+            let packet = queue.dequeue(*last)?;
+            pace.take(*last, packet.length);
+            *sent_bytes += packet.length as u64;
+            Some(finished(packet.body, packet.ecn))
+        })
     }
 
     /// What it has to tell; `from` is the socket that its frames come by.
@@ -125,7 +106,7 @@ impl Way {
             policy: self.policy.clone(),
             rate_bit_s: self.rate,
             offered: counters.offered,
-            sent: self.sent,
+            sent: self.outbox.sent(),
             sent_bytes: self.sent_bytes,
             dropped: counters.dropped,
             dropped_control: counters.dropped_control,
@@ -133,7 +114,7 @@ impl Way {
             waiting: backlog.packets,
             waiting_bytes: backlog.bytes,
             missed: self.missed,
-            refused: self.refused,
+            refused: self.outbox.refused(),
             unfinishable: self.unfinishable,
         }
     }

@@ -3,7 +3,7 @@
 use super::told::Told;
 use super::world::{Between, Joined};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -46,11 +46,7 @@ impl Experiment for Failover {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let (_, between) =
-            WAYS.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
-        let delay = format!("{}us", self.rtt_ms * 500.0);
-        let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
-        joined.warm_up(place)?;
+        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
         let (rate, seconds) = (cell.point.x, self.before_s + self.pulled_s + self.after_s);
         let calls = (rate * seconds).round();
         let caller = joined.begin_calls(place, rate, calls as u32)?;

@@ -3,7 +3,7 @@
 use super::told::Told;
 use super::world::{Between, Joined};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -48,11 +48,7 @@ impl Experiment for Hol {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let (_, between) =
-            WAYS.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
-        let delay = format!("{}us", self.rtt_ms * 500.0);
-        let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
-        joined.warm_up(place)?;
+        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
         joined.links[0].set(&["--loss", &format!("{}%", cell.point.x)])?;
         let calls = (self.rate * self.seconds).round();
         let caller = joined.begin_calls(place, self.rate, calls as u32)?;

@@ -1,7 +1,7 @@
 //! Hosts with SIP proxies and user agents.
 
 use super::told::Told;
-use crate::experiment::Place;
+use crate::experiment::{Cell, Place};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use std::net::Ipv4Addr;
@@ -186,8 +186,18 @@ pub(super) struct Joined {
 }
 
 impl Joined {
+    /// As the cell's series, which is one of `ways`, has it between the proxies; some calls have gone through before.
+    pub(super) fn of_cell(place: &Place, ways: &[(&str, Between)], cell: &Cell, rtt_ms: f64) -> Result<Self> {
+        let way = ways.iter().find(|(name, _)| *name == cell.point.series);
+        let (_, between) = way.context("no such series")?;
+        let delay = format!("{}us", rtt_ms * 500.0);
+        let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
+        joined.warm_up(place)?;
+        Ok(joined)
+    }
+
     /// Both links are as these flags of `linkemu` say; one user at the far proxy is ready to be called.
-    pub(super) fn new(place: &Place, between: &Between, settings: &[&str], seed: u64) -> Result<Self> {
+    fn new(place: &Place, between: &Between, settings: &[&str], seed: u64) -> Result<Self> {
         let lab = Lab::new()?;
         let (callers, called) = (lab.host("alpha")?, lab.host("beta")?);
         let join = |number: u8| {
@@ -236,7 +246,7 @@ impl Joined {
     }
 
     /// Sets up what is between the proxies by a few calls.
-    pub(super) fn warm_up(&self, place: &Place) -> Result<()> {
+    fn warm_up(&self, place: &Place) -> Result<()> {
         let told = Told::of(&self.begin_calls(place, 20.0, 5)?.finish(LIMIT)?)?;
         let answered = told.number("calls_answered/count")?;
         ensure!(answered == 5.0, "{answered} of 5 calls without loss were answered");
