@@ -9,10 +9,9 @@ use std::collections::VecDeque;
 use base::Time;
 
 use super::forward::may_make_dialog;
-use super::route::Target;
+use super::route::{Asked, Target};
 use super::{Id, Proxy};
-use crate::essentials::Essentials;
-use crate::message::{Message, Method};
+use crate::message::Method;
 use crate::transaction::Kind;
 use crate::transport::{Hop, Transport};
 
@@ -22,47 +21,30 @@ const UDP_MAX: usize = 1300;
 /// What copies are made of, and what is left to try.
 #[derive(Debug)]
 pub(super) struct Plan {
-    request: Message,
-    known: Essentials,
-    from: Hop,
-    mark: String,
+    asked: Asked,
     /// Targets of the same preference together, the most preferred first.
     later: VecDeque<Vec<Target>>,
 }
 
 impl Proxy {
     /// Sends a request to those of its targets that are preferred most, at once; to others when all of those have refused.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts of one request, as they were found on the way here"
-    )]
-    pub(super) fn forward(
-        &mut self,
-        now: Time,
-        server: Id,
-        from: Hop,
-        request: Message,
-        known: &Essentials,
-        targets: Vec<Target>,
-        mark: &str,
-    ) {
+    pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
+        let Asked { server, from, request, known, .. } = &asked;
         if may_make_dialog(&known.cseq.method) {
             let hops =
                 targets.iter().flat_map(|target| target.alternates.iter().chain([&target.hop])).copied();
-            self.note_dialog(now, server, from, &request, known, hops);
+            self.note_dialog(now, *server, *from, request, known, hops);
         }
-        let later = by_preference(targets);
-        let plan = Plan { request, known: known.clone(), from, mark: mark.to_owned(), later };
-        self.attempt(now, server, plan);
+        self.attempt(now, Plan { asked, later: by_preference(targets) });
     }
 
     /// Tries the next group of a plan.
-    fn attempt(&mut self, now: Time, server: Id, mut plan: Plan) {
+    fn attempt(&mut self, now: Time, mut plan: Plan) {
         let mut is_needed = plan.later.len() > 1;
         for target in plan.later.pop_front().unwrap_or_default() {
-            is_needed |= self.start_branch(now, server, &plan, target);
+            is_needed |= self.start_branch(now, &plan.asked, target);
         }
-        if let Some(server) = self.servers.get_mut(&server).filter(|_| is_needed) {
+        if let Some(server) = self.servers.get_mut(&plan.asked.server).filter(|_| is_needed) {
             server.plan = Some(Box::new(plan));
         }
     }
@@ -71,28 +53,28 @@ impl Proxy {
     pub(super) fn attempt_next(&mut self, now: Time, id: Id) -> bool {
         let Some(server) = self.servers.get_mut(&id) else { return false };
         let Some(plan) = server.plan.take_if(|plan| !plan.later.is_empty()) else { return false };
-        self.attempt(now, id, *plan);
+        self.attempt(now, *plan);
         true
     }
 
     /// Sends one copy; whether there are other places to send it to.
-    fn start_branch(&mut self, now: Time, server: Id, plan: &Plan, mut target: Target) -> bool {
+    fn start_branch(&mut self, now: Time, asked: &Asked, mut target: Target) -> bool {
         let id = self.new_id();
-        let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), plan.mark);
-        let mut copy = self.copy_for(&plan.request, &plan.known, plan.from, &target, &branch);
+        let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), asked.mark);
+        let mut copy = self.copy_for(&asked.request, &asked.known, asked.from, &target, &branch);
         if copy.length() > UDP_MAX
             && let Some(hop) = self.without_udp(&target)
         {
             // "If a response is not received … [TCP] the request … retried over UDP", as far as the connection failed.
             target.alternates.insert(0, target.hop);
             (target.hop, target.is_settled) = (hop, true);
-            copy = self.copy_for(&plan.request, &plan.known, plan.from, &target, &branch);
+            copy = self.copy_for(&asked.request, &asked.known, asked.from, &target, &branch);
         }
         let kind = Kind {
-            is_invite: plan.known.cseq.method == Method::Invite,
+            is_invite: asked.known.cseq.method == Method::Invite,
             is_reliable: target.hop.transport.is_reliable(),
         };
-        self.start_client(now, id, kind, Some(server), target.way(), copy, branch);
+        self.start_client(now, id, kind, Some(asked.server), target.way(), copy, branch);
         let has_more = !target.alternates.is_empty();
         if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
             client.target = Some(Box::new(target));
@@ -118,7 +100,7 @@ impl Proxy {
         let plan = self.servers.get_mut(&server).and_then(|server| server.plan.take());
         let Some(plan) = plan else { return false };
         target.hop = target.alternates.remove(0);
-        self.start_branch(now, server, &plan, *target);
+        self.start_branch(now, &plan.asked, *target);
         if let Some(server) = self.servers.get_mut(&server) {
             server.plan = Some(plan);
         }

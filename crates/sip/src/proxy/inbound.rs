@@ -4,6 +4,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::gate::Admission;
+use super::route::Asked;
 use super::{Id, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -174,7 +175,7 @@ impl Proxy {
         if !self.authenticate(now, id, &mut request, known, leg.is_some())? {
             return Ok(());
         }
-        self.route(now, id, from, request, known, leg.as_ref(), &mark)
+        self.route(now, Asked { server: id, from, request, known: known.clone(), leg, mark })
     }
 
     /// No extension is supported that a proxy would have to know (section 16.3, step 5).

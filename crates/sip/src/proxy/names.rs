@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::dialogs::Leg;
-use super::{Id, Output, Proxy};
+use super::route::Asked;
+use super::{Output, Proxy};
 use crate::address::Address;
-use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::Name;
 use crate::message::{Message, Method};
-use crate::transport::{Hop, Transport};
+use crate::transport::Transport;
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
@@ -52,22 +51,11 @@ pub struct Place {
     pub address: SocketAddr,
 }
 
-/// A request that waits.
-#[derive(Debug)]
-struct Waiting {
-    server: Id,
-    from: Hop,
-    request: Message,
-    known: Essentials,
-    leg: Option<Leg>,
-    mark: String,
-}
-
 /// All that is known of names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<Lookup, (Time, Vec<Place>)>,
-    waiting: BTreeMap<Lookup, Vec<Waiting>>,
+    waiting: BTreeMap<Lookup, Vec<Asked>>,
 }
 
 impl Names {
@@ -111,48 +99,33 @@ pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
 
 impl Proxy {
     /// A request's next hop is a name that nobody has looked up: it goes on with [`Proxy::handle_resolved`].
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts of one request, as they were found on the way here"
-    )]
-    pub(super) fn wait_for_name(
-        &mut self,
-        now: Time,
-        server: Id,
-        from: Hop,
-        request: Message,
-        known: &Essentials,
-        leg: Option<&Leg>,
-        mark: &str,
-    ) -> Result<(), Fault> {
+    pub(super) fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         if self.names.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
             return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
         }
-        let lookup = next_uri(&request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)?;
-        if known.cseq.method == Method::Invite {
-            self.reply(now, server, 100, "Trying", |_| {});
+        let lookup = next_uri(&asked.request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)?;
+        if asked.known.cseq.method == Method::Invite {
+            self.reply(now, asked.server, 100, "Trying", |_| {});
         }
-        let (leg, mark) = (leg.cloned(), mark.to_owned());
-        let waiting = Waiting { server, from, request, known: known.clone(), leg, mark };
         let queue = self.names.waiting.entry(lookup.clone()).or_default();
         if queue.is_empty() {
             self.outputs.push_back(Output::Resolve(lookup));
         }
-        queue.push(waiting);
+        queue.push(asked);
         Ok(())
     }
 
     /// A name was looked up: the places that it leads to, the best first, none if there are none; and how long that is good.
     pub fn handle_resolved(&mut self, now: Time, lookup: Lookup, places: Vec<Place>, good_for: Duration) {
         self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), places);
-        for waiting in self.names.waiting.remove(&lookup).unwrap_or_default() {
-            let Waiting { server, from, request, known, leg, mark } = waiting;
+        for asked in self.names.waiting.remove(&lookup).unwrap_or_default() {
+            let server = asked.server;
             let Some(is_cancelled) = self.servers.get(&server).map(|server| server.is_cancelled) else {
                 continue;
             };
             let routed = match is_cancelled {
                 true => Err(Fault { status: 487, reason: "Request Terminated" }),
-                false => self.route(now, server, from, request, &known, leg.as_ref(), &mark),
+                false => self.route(now, asked),
             };
             if let Err(fault) = routed {
                 self.refuse(now, server, fault);

@@ -22,6 +22,20 @@ use crate::via::parse_ip;
 /// Whose request is none of our business.
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
 
+/// A request that is to go on, with what was found of it on the way here.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Its server transaction.
+    pub(super) server: Id,
+    pub(super) from: Hop,
+    pub(super) request: Message,
+    pub(super) known: Essentials,
+    /// The dialog that one of our own Routes was marked for.
+    pub(super) leg: Option<Leg>,
+    /// For the branches of its copies: where it has been through here before with the same, it loops.
+    pub(super) mark: String,
+}
+
 /// One place to forward a request to.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -112,55 +126,35 @@ impl Proxy {
     }
 
     /// Finds the targets and forwards, or answers.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts of one request, as they were found on the way here"
-    )]
-    pub(super) fn route(
-        &mut self,
-        now: Time,
-        id: Id,
-        from: Hop,
-        request: Message,
-        known: &Essentials,
-        leg: Option<&Leg>,
-        mark: &str,
-    ) -> Result<(), Fault> {
-        let uri = Uri::parse(request.request_uri())?;
-        let has_route = request.first(Name::Route).is_some();
+    pub(super) fn route(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
+        let uri = Uri::parse(asked.request.request_uri())?;
+        let has_route = asked.request.first(Name::Route).is_some();
         if !has_route && self.is_ours(&uri) {
-            return self.serve(now, id, from, request, known, mark);
+            return self.serve(now, asked);
         }
-        if leg.is_none() && !self.may_relay(&request, &uri) {
+        if asked.leg.is_none() && !self.may_relay(&asked.request, &uri) {
             return Err(RELAYING_DENIED);
         }
-        let target = match leg {
-            Some(leg) => self.target_within(now, leg, from, &request, known),
-            None => self.target_outside(now, &request, &uri),
+        let target = match &asked.leg {
+            Some(leg) => self.target_within(now, leg, asked.from, &asked.request, &asked.known),
+            None => self.target_outside(now, &asked.request, &uri),
         };
         if target.as_ref().is_err_and(|fault| *fault == UNRESOLVED) {
-            return self.wait_for_name(now, id, from, request, known, leg, mark);
+            return self.wait_for_name(now, asked);
         }
-        self.begin(now, id, from, request, known, vec![target?], mark);
+        self.begin(now, asked, vec![target?]);
         Ok(())
     }
 
     /// A request for this domain.
-    fn serve(
-        &mut self,
-        now: Time,
-        id: Id,
-        from: Hop,
-        request: Message,
-        known: &Essentials,
-        mark: &str,
-    ) -> Result<(), Fault> {
+    fn serve(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
+        let Asked { server, from, request, known, .. } = &asked;
         let uri = Uri::parse(request.request_uri())?;
         if known.cseq.method == Method::Register {
-            return self.register(now, id, from, &request, known);
+            return self.register(now, *server, *from, request, known);
         }
         if uri.user.is_none() {
-            return self.answer_for_ourselves(now, id, known);
+            return self.answer_for_ourselves(now, *server, known);
         }
         let user = self.user_of(&uri);
         let mut targets = self.registered_targets(&user, now);
@@ -171,7 +165,7 @@ impl Proxy {
         if targets.is_empty() {
             return Err(self.nobody_there(&user));
         }
-        self.begin(now, id, from, request, known, targets, mark);
+        self.begin(now, asked, targets);
         Ok(())
     }
 
@@ -323,26 +317,13 @@ impl Proxy {
     }
 
     /// The targets are known: INVITE is told so, and sent on.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts of one request, as they were found on the way here"
-    )]
-    fn begin(
-        &mut self,
-        now: Time,
-        id: Id,
-        from: Hop,
-        request: Message,
-        known: &Essentials,
-        targets: Vec<Target>,
-        mark: &str,
-    ) {
+    fn begin(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
         // One that waited for a name was told so before.
-        let is_told = self.servers.get(&id).is_some_and(|server| server.last.is_some());
-        if known.cseq.method == Method::Invite && !is_told {
-            self.reply(now, id, 100, "Trying", |_| {});
+        let is_told = self.servers.get(&asked.server).is_some_and(|server| server.last.is_some());
+        if asked.known.cseq.method == Method::Invite && !is_told {
+            self.reply(now, asked.server, 100, "Trying", |_| {});
         }
-        self.forward(now, id, from, request, known, targets, mark);
+        self.forward(now, asked, targets);
     }
 }
 
