@@ -1,7 +1,7 @@
 //! What was seen of each flow, and what keeps it from sending more.
 //!
-//! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are about all that its receiver
-//! still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
+//! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are for most of the
+//! time about all that its receiver still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
 //! A sender that says nothing has no verdict. Begin at [`Book::note`] and [`Book::tick`].
 
 use std::collections::BTreeMap;
@@ -85,12 +85,21 @@ struct Track {
     words: u64,
     /// Those that said that something waits.
     waiting: u64,
-    sacks: u64,
-    /// Those that left no room for more.
-    closed: u64,
+    room: Option<Room>,
     said: Option<(Said, Time)>,
     /// The highest TSN sent, and the user bytes of the chunk with it.
     highest: Option<(u32, u32)>,
+}
+
+/// What the receiver takes, since the first SACK after the last look.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    since: Time,
+    /// Whether the last SACK left none for more; a receiver that takes nothing sends none.
+    is_closed: bool,
+    /// How long there was none, up to then.
+    closed_for: Duration,
+    counted_until: Time,
 }
 
 /// All flows.
@@ -125,7 +134,7 @@ impl Book {
                 track.waiting += u64::from(said.backlog.map_or(said.occupancy > 0, |bytes| bytes > 0));
             }
         }
-        self.read_chunks(flow, packet);
+        self.read_chunks(now, flow, packet);
     }
 
     fn track(&mut self, flow: Flow) -> Option<&mut Track> {
@@ -136,7 +145,7 @@ impl Book {
     }
 
     /// DATA tells how far the flow has come, SACK what the other one may still send.
-    fn read_chunks(&mut self, flow: Flow, packet: &[u8]) {
+    fn read_chunks(&mut self, now: Time, flow: Flow, packet: &[u8]) {
         let Ok(packet) = Packet::parse(packet, ChecksumMode::Ignore) else { return };
         let back = Flow { from: flow.to, to: flow.from, from_port: flow.to_port, to_port: flow.from_port };
         for chunk in packet.raw_chunks().take(CHUNKS_READ).map_while(Result::ok) {
@@ -149,7 +158,7 @@ impl Book {
                     if let (Some(acked), Some(window), Some(track)) =
                         (word(0), word(4), self.flows.get_mut(&back))
                     {
-                        track.on_sack(acked, window);
+                        track.on_sack(now, acked, window);
                     }
                     continue;
                 }
@@ -182,12 +191,13 @@ impl Track {
     }
 
     /// A SACK passed: is what is in flight about all that the receiver takes? Chunks are taken to be alike.
-    fn on_sack(&mut self, acked: u32, window: u32) {
+    fn on_sack(&mut self, now: Time, acked: u32, window: u32) {
         let Some((highest, bytes)) = self.highest else { return };
         let ahead = highest.wrapping_sub(acked);
         let in_flight = if ahead < 1 << 31 { u64::from(ahead) * u64::from(bytes) } else { 0 };
-        self.sacks += 1;
-        self.closed += u64::from(in_flight + u64::from(bytes) > u64::from(window));
+        let is_closed = in_flight + u64::from(bytes) > u64::from(window);
+        let room = self.room.get_or_insert(Room::new(now, is_closed));
+        *room = Room { is_closed, ..room.until(now) };
     }
 
     fn verdict(&self, now: Time) -> Verdict {
@@ -199,7 +209,7 @@ impl Track {
         } else {
             self.waiting * 2 > self.words
         };
-        match (waits, self.sacks > 0 && self.closed * 2 > self.sacks) {
+        match (waits, self.room.is_some_and(|room| room.is_mostly_closed(now))) {
             (false, _) => Verdict::Application,
             (true, true) => Verdict::Receiver,
             (true, false) => Verdict::Network,
@@ -220,8 +230,26 @@ impl Track {
             verdict: self.verdict(now),
         };
         (self.bytes, self.packets, self.words, self.waiting) = (0, 0, 0, 0);
-        (self.sacks, self.closed) = (0, 0);
+        self.room = self.room.map(|room| Room::new(now, room.is_closed));
         row
+    }
+}
+
+impl Room {
+    fn new(now: Time, is_closed: bool) -> Room {
+        Room { since: now, is_closed, counted_until: now, closed_for: Duration::ZERO }
+    }
+
+    /// The same with the time until now counted.
+    fn until(self, now: Time) -> Room {
+        let last = if self.is_closed { now.since(self.counted_until) } else { Duration::ZERO };
+        Room { counted_until: now, closed_for: self.closed_for + last, ..self }
+    }
+
+    /// By time, not by SACKs: a program that reads much at once, seldom, opens the window for a burst, and most SACKs are that burst's.
+    fn is_mostly_closed(self, now: Time) -> bool {
+        let closed_for = self.until(now).closed_for;
+        closed_for > Duration::ZERO && closed_for * 2 > now.since(self.since)
     }
 }
 
@@ -292,6 +320,27 @@ mod tests {
         // Five chunks of 100 bytes are in flight.
         assert_eq!(verdict(&[150, 60, 0, 4], 500).verdict, Verdict::Receiver);
         assert_eq!(verdict(&[150, 60, 0, 4], 600).verdict, Verdict::Network);
+    }
+
+    #[test]
+    fn a_receiver_that_took_no_more_and_says_nothing_since_is_still_the_limit() {
+        let mut book = Book::default();
+        book.note(MS(0), A, B, &packet([1, 2], &[&[150, 60, 0, 4], &data(1)]), 150, 150);
+        book.note(MS(1), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
+        let verdict = |book: &mut Book, at: u64| {
+            let rows = book.tick(MS(at));
+            rows.iter().find(|row| row.from_port == 1).unwrap().verdict
+        };
+        assert_eq!(verdict(&mut book, 1000), Verdict::Receiver);
+        assert_eq!(verdict(&mut book, 2000), Verdict::Receiver, "no packet");
+        // A burst of SACKs with room changes nothing, if there was none for longer.
+        for at in 2500..2520 {
+            book.note(MS(at), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
+        }
+        book.note(MS(2520), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
+        assert_eq!(verdict(&mut book, 3000), Verdict::Receiver);
+        book.note(MS(3100), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
+        assert_eq!(verdict(&mut book, 4000), Verdict::Network);
     }
 
     #[test]
