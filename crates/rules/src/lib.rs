@@ -24,6 +24,7 @@ mod settings;
 mod table;
 mod tally;
 mod weights;
+mod words;
 
 pub use advertise::{Advertise, AdvertiseError};
 pub use book::{Because, Decision, Guarded, Rulebook};
@@ -35,10 +36,8 @@ pub use ports::{PortRange, PortsError};
 pub use rule::{
     Chain, Framing, FramingWordError, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError,
 };
-pub use settings::{
-    Carriers, Congestion, Kind, Multipath, SETTINGS, Setting, SettingError, Settings, Streams, find_setting,
-    parse_bool,
-};
+pub use settings::{Kind, SETTINGS, Setting, SettingError, Settings, find_setting, parse_bool};
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
 pub use tally::{Failure, Outcome, Tally, UnixMs};
 pub use weights::{WEIGHTS_MAX, Weights};
+pub use words::{Carriers, Congestion, Multipath, Streams};

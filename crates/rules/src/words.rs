@@ -1,0 +1,169 @@
+//! The settings whose values are words. Letters may be large or small.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What carries SCTP packets to peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carriers {
+    /// UDP encapsulation (RFC 6951) only.
+    Udp,
+    /// IP protocol 132 only.
+    Ip132,
+    /// Both, raced: the first to answer wins.
+    Both,
+}
+
+impl Carriers {
+    pub(crate) const WORDS: &[&str] = &["udp", "ip132", "both"];
+
+    /// Whether UDP encapsulation is in use.
+    pub const fn has_udp(self) -> bool {
+        !matches!(self, Carriers::Ip132)
+    }
+
+    /// Whether IP protocol 132 is in use.
+    pub const fn has_ip132(self) -> bool {
+        !matches!(self, Carriers::Udp)
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Carriers::Udp => "udp",
+            Carriers::Ip132 => "ip132",
+            Carriers::Both => "both",
+        }
+    }
+}
+
+impl fmt::Display for Carriers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Carriers {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Carriers, ()> {
+        let all = [Carriers::Udp, Carriers::Ip132, Carriers::Both];
+        all.into_iter().find(|c| c.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
+/// Whether the data of a connection goes by one path at a time, or by all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Multipath {
+    /// One at a time; the others take over when it fails.
+    #[default]
+    Off,
+    /// All at once, quick ones first.
+    LowestRtt,
+    /// All at once, each its part.
+    Weighted,
+    /// All of them carry all of it.
+    Redundant,
+}
+
+impl Multipath {
+    pub(crate) const WORDS: &[&str] = &["off", "lowest-rtt", "weighted", "redundant"];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Multipath::Off => "off",
+            Multipath::LowestRtt => "lowest-rtt",
+            Multipath::Weighted => "weighted",
+            Multipath::Redundant => "redundant",
+        }
+    }
+}
+
+impl fmt::Display for Multipath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Multipath {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Multipath, ()> {
+        let all = [Multipath::Off, Multipath::LowestRtt, Multipath::Weighted, Multipath::Redundant];
+        all.into_iter().find(|m| m.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
+/// How much is sent before it is acknowledged, and what a lost packet means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438), as most TCPs.
+    #[default]
+    Cubic,
+    /// The window of RFC 9260, as TCP Reno's.
+    Rfc9260,
+    /// By a model of the path: lost packets alone say nothing.
+    LossTolerant,
+}
+
+impl Congestion {
+    pub(crate) const WORDS: &[&str] = &["cubic", "rfc9260", "loss-tolerant"];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Congestion::Cubic => "cubic",
+            Congestion::Rfc9260 => "rfc9260",
+            Congestion::LossTolerant => "loss-tolerant",
+        }
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Congestion, ()> {
+        let all = [Congestion::Cubic, Congestion::Rfc9260, Congestion::LossTolerant];
+        all.into_iter().find(|c| c.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
+/// Whether connections to one host share an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Streams {
+    /// They do, where the host runs sctpify.
+    #[default]
+    Shared,
+    /// Each has an association of its own.
+    Own,
+}
+
+impl Streams {
+    pub(crate) const WORDS: &[&str] = &["shared", "own"];
+
+    /// Whether connections share associations.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Streams::Shared)
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Streams::Shared => "shared",
+            Streams::Own => "own",
+        }
+    }
+}
+
+impl fmt::Display for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Streams {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Streams, ()> {
+        [Streams::Shared, Streams::Own].into_iter().find(|s| s.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
