@@ -5,7 +5,8 @@
 //!     bulk send-now ADDRESS:PORT SECONDS SIZE  the same, with TCP_NODELAY
 //!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
 //!     bulk connect ADDRESS:PORT COUNT        prints how long each connect took, in microseconds
-//!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"
+//!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"; once all ports of this host are
+//!                                            in TIME-WAIT, waits until one is free
 //!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, for ever
 //!     bulk hold ADDRESS:PORT COUNT           connects so often, prints "holding", and keeps all connections, for ever
 //!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
@@ -21,8 +22,9 @@
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{self, Backlog};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread::sleep;
 use std::time::Duration;
 use testbed::process::now;
 
@@ -30,6 +32,8 @@ use testbed::process::now;
 const BACKLOG: i32 = 4096;
 /// Size of the receiver's reads.
 const READ_BYTES: usize = 1 << 18;
+/// How long to wait before asking for a port again.
+const PORT_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -92,6 +96,16 @@ fn connected(to: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))
 }
 
+/// Connected, if need be after ports of this host have left TIME-WAIT, which takes the kernel a minute.
+fn connected_with_port(to: SocketAddr) -> Result<TcpStream> {
+    loop {
+        match TcpStream::connect(to) {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => sleep(PORT_WAIT),
+            connected => return connected.with_context(|| format!("cannot connect to {to}")),
+        }
+    }
+}
+
 fn send(to: SocketAddr, at_once: bool, time: Duration, size: usize) -> Result<()> {
     let mut stream = connected(to)?;
     stream.set_nodelay(at_once)?;
@@ -123,7 +137,7 @@ fn connect(to: SocketAddr, count: u32) -> Result<()> {
 fn connects(to: SocketAddr, count: u32) -> Result<()> {
     let start = now();
     for _ in 0..count {
-        drop(connected(to)?);
+        drop(connected_with_port(to)?);
     }
     println!("{count} {}", start.elapsed().as_micros());
     Ok(())
