@@ -40,7 +40,9 @@ impl PolicyName {
     pub(crate) fn with(self, packets: Option<usize>, marks: bool) -> Policy {
         let sfq = SfqConfig::default();
         let depth = packets.unwrap_or(sfq.depth).max(sfq.depth);
-        let sfq = SfqConfig { packets: packets.unwrap_or(sfq.packets), depth, ..sfq };
+        // As `tc` has it: a limit that is given is one for slots, too.
+        let slots = packets.map_or(sfq.slots, |packets| packets.min(sfq.slots));
+        let sfq = SfqConfig { packets: packets.unwrap_or(sfq.packets), depth, slots, ..sfq };
         let served = |finish| {
             let default = ServedConfig::default();
             let packets = packets.unwrap_or(default.packets);

@@ -70,6 +70,11 @@ impl Codel {
         self.is_dropping = false;
     }
 
+    /// So many packets were dropped for want of room: that counts as if it had dropped them, and it goes on from there.
+    pub(crate) fn on_dropped_otherwise(&mut self, packets: u32) {
+        self.count = self.count.wrapping_add(packets);
+    }
+
     /// The packet at the head has waited since `since`; `is_short`: no more than a packet waits behind it.
     fn is_too_late(&mut self, now: Ticks, since: Ticks, is_short: bool) -> bool {
         let waited = now.wrapping_sub(since);
@@ -168,6 +173,23 @@ mod tests {
             expected += 100.0 * root;
         }
         assert!(found.len() > 20 && (root * (found.len() as f64).sqrt() - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn what_was_dropped_for_want_of_room_has_it_drop_more_often() {
+        let drops = |otherwise: u32| {
+            let mut codel = codel();
+            let late = |ms: &u64| {
+                if *ms == 1500 {
+                    codel.on_dropped_otherwise(otherwise);
+                }
+                codel.judge(MS(*ms), MS(*ms - 50), false, true) == Verdict::Drop
+            };
+            (100..2500).filter(late).filter(|ms| *ms >= 1500).count()
+        };
+        let (without, with) = (drops(0), drops(40));
+        // From 49 and from 89 drops on: 2 (√(49 + n) - √49) intervals of 100 ms are a second when n = 95, 2 (√(89 + n) - √89) when n = 119.
+        assert!((90..100).contains(&without) && (114..124).contains(&with), "{without} {with}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::packet::Packet;
 use crate::queue::{Backlog, Counters, Queue};
 
 /// Packets dropped at once when all is full.
-const BATCH: usize = 64;
+const BATCH: u32 = 64;
 
 /// How large it is, and how patient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,8 @@ pub struct FqCodelConfig {
     pub queues: usize,
     /// Bytes of one turn, from the IP header on.
     pub quantum: usize,
+    /// Bytes of the longest packet: where no more waits in all, nothing waits too long.
+    pub mtu: usize,
     /// How long packets may wait.
     pub target: Duration,
     /// For how long they may wait longer.
@@ -44,6 +46,7 @@ impl Default for FqCodelConfig {
             bytes: 32 << 20,
             queues: 1024,
             quantum: 1500,
+            mtu: 1500,
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
             marks: true,
@@ -107,15 +110,16 @@ impl<T> FqCodel<T> {
         let longest = (0..self.lanes.len()).max_by_key(|n| (self.lanes[*n].bytes, std::cmp::Reverse(*n)));
         let Some(longest) = longest else { return };
         let enough = self.lanes[longest].bytes / 2;
-        let mut bytes = 0;
-        for _ in 0..BATCH {
-            let Some((_, packet)) = self.pop(longest) else { break };
+        let (mut bytes, mut dropped) = (0, 0);
+        while let Some((_, packet)) = self.pop(longest) {
             bytes += packet.length;
+            dropped += 1;
             self.counters.on_dropped(&packet);
-            if bytes >= enough {
+            if bytes >= enough || dropped == BATCH {
                 break;
             }
         }
+        self.lanes[longest].codel.on_dropped_otherwise(dropped);
     }
 
     /// The next packet of a queue that is not dropped.
@@ -126,7 +130,7 @@ impl<T> FqCodel<T> {
                 self.lanes[lane].codel.on_empty();
                 return None;
             };
-            let is_short = self.backlog.bytes <= self.config.quantum;
+            let is_short = self.backlog.bytes <= self.config.mtu;
             if self.lanes[lane].codel.judge(now, since, is_short, is_first) == Verdict::Pass {
                 return Some(packet);
             }

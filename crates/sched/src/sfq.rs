@@ -1,9 +1,8 @@
 //! Stochastic fair queueing as Linux has it (`tc qdisc add … sfq`).
 //!
 //! Flows are hashed into buckets; a bucket with packets has a slot, and slots take turns of a quantum. When all is full, the
-//! longest slot loses its last packet; when there is no slot for another bucket, what arrives for it is dropped: so
-//! newcomers, and with them handshakes, lose most where there are many flows. Every `perturb` the hash changes and
-//! what waits is sorted anew.
+//! longest slot loses its last packet, or if none has two, the slot whose turn is next its only one; when there is no
+//! slot for another bucket, what arrives for it is dropped. Every `perturb` the hash changes and what waits is sorted anew.
 //!
 //! Invariants: a slot in use has packets; slots of each length are in a list of their own, the free ones in that of length
 //! 0; the longest length with a slot is known. Begin at [`Sfq::new`].
@@ -35,12 +34,13 @@ pub struct SfqConfig {
 }
 
 impl Default for SfqConfig {
-    /// What `tc` makes of `sfq perturb 10` on Ethernet, whose own header is left out here.
+    /// What `tc` makes of `sfq perturb 10` on Ethernet, whose own header is left out here. There is a slot more than packets: a
+    /// newcomer has a place where all have one packet, and one that waited goes. `limit 127` would take it away.
     fn default() -> Self {
         SfqConfig {
             packets: 127,
             depth: 127,
-            slots: 127,
+            slots: 128,
             buckets: 1024,
             quantum: 1500,
             perturb: Some(Duration::from_secs(10)),
@@ -321,6 +321,14 @@ mod tests {
         let mut queue = Sfq::new(SfqConfig { packets: 3, ..still() }, 1);
         (1..=4).for_each(|n| queue.enqueue(Time::ZERO, data(n, n, 100)));
         assert_eq!(drained(&mut queue), [2, 3, 4]);
+    }
+
+    #[test]
+    fn as_tc_makes_it_a_newcomer_among_127_flows_of_a_packet_each_has_a_place() {
+        let config = SfqConfig { buckets: 65_536, ..SfqConfig::default() };
+        let mut queue = Sfq::new(config, 2);
+        (0..140).for_each(|n| queue.enqueue(Time::ZERO, data(n, n, 100)));
+        assert_eq!(drained(&mut queue), (13..140).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! Fair queueing with CoDel.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::{Ecn, Time};
+use sched::{FqCodel, FqCodelConfig, Queue};
+
+use crate::kernel::Kernel;
+use crate::trace::{Came, Offer, fill, mixed, order};
+use crate::{assert_scattered, one_of_each};
+
+/// Nearly no two of a dozen flows meet in a queue, and none waits too long.
+const WIDE: FqCodelConfig = FqCodelConfig {
+    packets: 10_240,
+    bytes: 32 << 20,
+    queues: 65_536,
+    quantum: 1512,
+    mtu: 1514,
+    target: Duration::from_secs(60),
+    interval: Duration::from_secs(60),
+    marks: true,
+};
+/// The same in tc's words, but for its limit.
+const LEAF: &str = "fq_codel quantum 1512 flows 65536 target 60s interval 60s";
+/// Where two of them met in the kernel's, which happens once in a thousand times, it is asked again.
+const TRIES: usize = 3;
+
+/// Both give the same packets of a trace, in the same order, and drop the same.
+fn assert_alike(kernel: &Kernel, packets: usize, trace: &[Offer]) {
+    let mut queue = FqCodel::new(FqCodelConfig { packets, ..WIDE }, 1);
+    let ours = order(&mut queue, trace, Time::ZERO, Time::ZERO);
+    let leaf = format!("{LEAF} limit {packets}");
+    let mut differs = Vec::new();
+    for _ in 0..TRIES {
+        differs = kernel.order(&leaf, &[trace], 0.0).remove(0);
+        if differs == ours {
+            return eprintln!("{leaf}: {} packets, {} came, in one order", trace.len(), ours.len());
+        }
+    }
+    panic!("{leaf}: the kernel gave {differs:?}, ours {ours:?}");
+}
+
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's queueing disciplines"]
+fn our_fq_codel_serves_drops_and_marks_as_the_kernels() {
+    let Some(kernel) = Kernel::up() else { return };
+    assert_alike(&kernel, 10_240, &mixed(400, 12, 1));
+    // The fattest queue loses half of its bytes, and 64 packets at most.
+    assert_alike(&kernel, 100, &mixed(400, 12, 2));
+    let mut fat = mixed(300, 3, 3);
+    fat.extend(vec![Offer::new(7, 1512); 300]);
+    assert_alike(&kernel, 350, &fat);
+    let (flows, trace) = (500, one_of_each(500));
+    let mut queue = FqCodel::new(FqCodelConfig { queues: 1024, ..WIDE }, 1);
+    let ours = order(&mut queue, &trace, Time::ZERO, Time::ZERO);
+    let leaf = "fq_codel quantum 1512 flows 1024 target 60s interval 60s";
+    assert_scattered(&kernel.order(leaf, &[&trace], 0.0)[0], &ours, flows, 1024);
+    drops_and_marks_come_when_the_kernels_do(&kernel);
+}
+
+/// Packets of a flow that were dropped or marked, by their numbers.
+type Hit = [BTreeSet<u32>; 2];
+
+/// Of the flows 0, which is dropped, and 1, which is marked.
+fn hit(trace: &[Offer], came: &[Came]) -> Hit {
+    let all = came.iter().map(|it| it.id).collect::<BTreeSet<_>>();
+    let dropped = (0..).zip(trace).map(|(id, _)| id).filter(|id| !all.contains(id));
+    [dropped.collect(), came.iter().filter(|it| it.is_marked).map(|it| it.id).collect()]
+}
+
+/// Two queues that stand for seconds: ours is asked for a packet whenever the kernel's gave one.
+fn drops_and_marks_come_when_the_kernels_do(kernel: &Kernel) {
+    const RATE: u64 = 2_000_000;
+    let ecn = [Ecn::NotEct, Ecn::Ect0];
+    let mut trace: Vec<_> =
+        (0..1200_usize).map(|n| Offer { ecn: ecn[n % 2], ..Offer::new((n % 2) as u32, 1000) }).collect();
+    trace[0].length = 1512;
+    let theirs = kernel.times("fq_codel", &trace, RATE);
+    let start = theirs[0].nanos;
+    let mut queue = FqCodel::new(FqCodelConfig { quantum: 1514, ..FqCodelConfig::default() }, 2);
+    let first = fill(&mut queue, &trace, Time::from_millis(100_000));
+    let mut ours = vec![Came { id: first[0], ..theirs[0] }];
+    for came in &theirs[1..] {
+        let at = Time::from_millis(100_000) + Duration::from_nanos(came.nanos - start);
+        let Some(packet) = queue.dequeue(at) else { break };
+        ours.push(Came { id: packet.body, is_marked: packet.ecn == Ecn::Ce, ..*came });
+    }
+    let (theirs, ours) = (hit(&trace, &theirs), hit(&trace, &ours));
+    for (what, theirs, ours) in [("dropped", &theirs[0], &ours[0]), ("marked", &theirs[1], &ours[1])] {
+        let (theirs_n, ours_n, both) = (theirs.len(), ours.len(), theirs.intersection(ours).count());
+        eprintln!("{what}: {theirs_n} by the kernel, {ours_n} by ours, {both} of them the same packets");
+        assert!(theirs_n > 100 && theirs_n.abs_diff(ours_n) <= theirs_n / 30, "{what}");
+        // The kernel's clock was read a little before a packet's time was told: once in a while the next one is hit.
+        assert!(both * 10 >= theirs_n * 9, "{what}: {theirs:?} by the kernel, {ours:?} by ours");
+    }
+}

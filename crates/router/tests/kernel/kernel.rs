@@ -1,0 +1,86 @@
+//! The Linux kernel's queueing disciplines, in a guest, behind a gate that is shut while packets are offered.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testbed::Guest;
+
+use crate::trace::{Came, Offer};
+
+/// How long one trace may take, in seconds.
+const LIMIT_S: u64 = 60;
+/// Bits per second at which what waits is let go where only the order matters.
+const FAST: u64 = 1_000_000_000;
+/// A guest that was kept waiting for so long that its gate opened early is asked again, so many times at most.
+const TRIES: usize = 3;
+
+/// A guest whose queues are asked.
+pub(crate) struct Kernel {
+    guest: Guest,
+}
+
+impl Kernel {
+    /// Boots one. None where no guest can be booted, which it says.
+    pub(crate) fn up() -> Option<Kernel> {
+        if let Some(what) = Guest::missing() {
+            testbed::skip(&format!("{what} is missing"));
+            return None;
+        }
+        Some(Kernel { guest: Guest::up("qdisc").unwrap() })
+    }
+
+    /// Offers each of these traces to a queue in `tc`'s words: the first packet passes, the others wait until all are there; what
+    /// came of each trace. Between two traces `pause_s` seconds pass.
+    pub(crate) fn order(&self, leaf: &str, traces: &[&[Offer]], pause_s: f64) -> Vec<Vec<u32>> {
+        let came = self.fills(leaf, traces, pause_s, FAST);
+        came.iter().map(|fill| fill.iter().map(|packet| packet.id).collect()).collect()
+    }
+
+    /// What comes of a trace at so many bits per second, and when.
+    pub(crate) fn times(&self, leaf: &str, trace: &[Offer], rate: u64) -> Vec<Came> {
+        self.fills(leaf, &[trace], 0.0, rate).remove(0)
+    }
+
+    fn fills(&self, leaf: &str, traces: &[&[Offer]], pause_s: f64, rate: u64) -> Vec<Vec<Came>> {
+        let mut steps = Vec::new();
+        for trace in traces {
+            let packets: Vec<_> = (0..).zip(*trace).map(|(id, it)| it.told(id)).collect();
+            steps.push(json!(["fill", packets, format!("{rate}bit")]));
+            steps.push(json!(["wait", pause_s]));
+        }
+        let told = json!({ "leaf": leaf, "steps": steps });
+        for _ in 0..TRIES {
+            let fills = self.run(&told);
+            if fills.iter().all(was_shut) {
+                return fills.iter().map(came).collect();
+            }
+        }
+        panic!("the gate opened before all packets of {leaf} had been offered, {TRIES} times");
+    }
+
+    fn run(&self, told: &Value) -> Vec<Value> {
+        let mut command = self.guest.program(LIMIT_S);
+        command.args(["/usr/bin/python3", "-c", include_str!("offer.py")]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("boot.sh");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(told.to_string().as_bytes()).expect("the guest reads");
+        drop(input);
+        let output = child.wait_with_output().expect("boot.sh ends");
+        assert!(output.status.success(), "offer.py failed with {}", output.status);
+        serde_json::from_slice(&output.stdout).expect("a list of what came")
+    }
+}
+
+/// Whether nothing but the first packet came before the last was offered.
+fn was_shut(fill: &Value) -> bool {
+    fill["came"][1][1].as_u64() > fill["offered"].as_u64()
+}
+
+fn came(fill: &Value) -> Vec<Came> {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let packets = fill["came"].as_array().expect("a list").iter();
+    packets
+        .map(|it| Came { id: number(&it[0]) as u32, nanos: number(&it[1]), is_marked: number(&it[2]) == 3 })
+        .collect()
+}

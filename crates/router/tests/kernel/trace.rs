@@ -1,0 +1,78 @@
+//! Packets that are offered to the kernel's queues and to ours.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use base::{Ecn, Time};
+use sched::{Flow, Packet, Queue, View};
+use serde_json::{Value, json};
+
+/// A packet of a trace; its number is its place there. Lengths have Ethernet's header, as the kernel counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    pub(crate) flow: u32,
+    pub(crate) length: usize,
+    pub(crate) ecn: Ecn,
+}
+
+/// A packet that came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Came {
+    pub(crate) id: u32,
+    pub(crate) nanos: u64,
+    pub(crate) is_marked: bool,
+}
+
+impl Offer {
+    pub(crate) fn new(flow: u32, length: usize) -> Offer {
+        Offer { flow, length, ecn: Ecn::NotEct }
+    }
+
+    /// As `offer.py` reads it.
+    pub(crate) fn told(&self, id: u32) -> Value {
+        json!([self.flow, self.length, id, self.ecn as u8])
+    }
+
+    fn packet(&self, id: u32) -> Packet<u32> {
+        let flow = Flow {
+            from: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + self.flow)),
+            to: IpAddr::V4(Ipv4Addr::new(10, 255, 0, 1)),
+            from_port: 40_000,
+            to_port: 7,
+        };
+        let view = View { flow, has_data: true, said: None };
+        Packet { body: id, length: self.length, view, ecn: self.ecn }
+    }
+}
+
+/// What our queue makes of a trace that comes at `at` as the kernel's comes to its gate; what waits goes at `then`.
+pub(crate) fn order(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time, then: Time) -> Vec<u32> {
+    let mut out = fill(queue, trace, at);
+    out.extend(std::iter::from_fn(|| queue.dequeue(then)).map(|packet| packet.body));
+    out
+}
+
+/// The first packet passes, the others wait.
+pub(crate) fn fill(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time) -> Vec<u32> {
+    let mut out = Vec::new();
+    for (id, offer) in (0..).zip(trace) {
+        queue.enqueue(at, offer.packet(id));
+        if id == 0 {
+            out.extend(queue.dequeue(at).map(|packet| packet.body));
+        }
+    }
+    out
+}
+
+/// A trace of so many packets of so many flows, the later the busier, with lengths that are multiples of eight, as older kernels count
+/// the turns of SFQ.
+pub(crate) fn mixed(packets: usize, flows: u32, seed: u64) -> Vec<Offer> {
+    const LENGTHS: [usize; 4] = [104, 200, 800, 1512];
+    let mut dice = fastrand::Rng::with_seed(seed);
+    // The gate is shut by a long packet.
+    let mut trace = vec![Offer::new(flows, 1512)];
+    while trace.len() < packets {
+        let flow = dice.u32(0..flows).max(dice.u32(0..flows));
+        trace.push(Offer::new(flow, LENGTHS[dice.usize(..LENGTHS.len())]));
+    }
+    trace
+}
