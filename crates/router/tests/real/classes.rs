@@ -8,10 +8,10 @@ fn packets_land_where_their_chunk_says(carriers: &str, is_v6: bool, options: &[&
     let link = world.link.name();
     world.router(&[&["tc", "up", &link, "--rate", "20mbit"], options].concat()).good().unwrap();
     world.router(&[&["tc", "check", &link, "--rate", "20mbit"], options].concat()).good().unwrap();
-    let tap = world.tap();
+    let tap = world.ends.tap(&link);
     let to = if is_v6 { world.link.right_v6().into() } else { world.link.right_v4().into() };
-    world.send(to, "2");
-    let captured = world.captured(tap);
+    world.ends.send(to, "2");
+    let captured = world.ends.captured(tap);
     assert_eq!(world.counted(), captured);
     assert!(captured.values().sum::<u64>() > 1000 && captured.len() > 2, "{captured:?}");
     world.router(&["tc", "down", &link]).good().unwrap();

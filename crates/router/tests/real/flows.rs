@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::world::{LIMIT, PORT, World};
+use crate::ends::{LIMIT, PORT};
+use crate::world::World;
 use serde_json::Value;
 
 /// A receiver that takes 200 kB a second.
@@ -61,9 +62,9 @@ fn most(verdicts: &[String], expected: &str) -> bool {
 fn a_sender_that_fills_the_link_is_limited_by_the_network_and_its_rate_is_the_links() {
     let world = World::gap("udp", "backlog");
     let _router = world.spawn_router(&["run", "left", "right", "--rate", "10mbit"]);
-    let _receiver = world.serve(&world.beta, &["receive", &PORT.to_string()]);
+    let _receiver = world.ends.serve(&world.ends.beta, &["receive", &PORT.to_string()]);
     let target = format!("{}:{PORT}", world.link.right_v4());
-    let _sender = world.bulk(&world.alpha, &["send", &target, "30", "65536"]);
+    let _sender = world.ends.bulk(&world.ends.alpha, &["send", &target, "30", "65536"]);
     std::thread::sleep(Duration::from_secs(1));
     let (verdicts, row) = verdicts(&world, PORT);
     assert!(most(&verdicts, "network"), "{verdicts:?} {row}");
@@ -77,11 +78,11 @@ fn a_sender_that_fills_the_link_is_limited_by_the_network_and_its_rate_is_the_li
 fn a_program_that_says_little_is_limited_by_itself_and_a_slow_reader_is_the_limit_of_its_sender() {
     let world = World::gap("udp", "backlog");
     let _router = world.spawn_router(&["run", "left", "right", "--rate", "50mbit"]);
-    let _slow = python(&world.beta, SLOW, &["5003"]);
-    let _receiver = world.serve(&world.beta, &["receive", &PORT.to_string()]);
+    let _slow = python(&world.ends.beta, SLOW, &["5003"]);
+    let _receiver = world.ends.serve(&world.ends.beta, &["receive", &PORT.to_string()]);
     let to = world.link.right_v4().to_string();
-    let _idle = python(&world.alpha, IDLE, &[&to, &PORT.to_string()]);
-    let _sender = world.bulk(&world.alpha, &["send", &format!("{to}:5003"), "40", "65536"]);
+    let _idle = python(&world.ends.alpha, IDLE, &[&to, &PORT.to_string()]);
+    let _sender = world.ends.bulk(&world.ends.alpha, &["send", &format!("{to}:5003"), "40", "65536"]);
     // Until the buffers between are full.
     std::thread::sleep(Duration::from_secs(8));
     let (told, row) = verdicts(&world, PORT);

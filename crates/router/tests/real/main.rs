@@ -3,6 +3,8 @@
 //! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in SCTPIFY_BIN_DIR.
 
 mod classes;
+mod ends;
 mod flows;
+mod guest;
 mod running;
 mod world;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::world::{LIMIT, PORT, World};
+use crate::ends::{LIMIT, PORT};
+use crate::world::World;
 use serde_json::Value;
 
 /// The router's last words: counters of the direction from alpha to beta.
@@ -25,10 +26,10 @@ fn two_flows_share_the_rate_alike_and_what_the_queue_counts_adds_up() {
     let router =
         world.spawn_router(&["--json", "run", "left", "right", "--rate", "20mbit", "--metrics-port", "9896"]);
     let ports = [5003, 5004];
-    let receivers = ports.map(|port| world.serve(&world.beta, &["receive", &port.to_string()]));
+    let receivers = ports.map(|port| world.ends.serve(&world.ends.beta, &["receive", &port.to_string()]));
     let senders = ports.map(|port| {
         let target = format!("{}:{port}", world.link.right_v4());
-        world.bulk(&world.alpha, &["send", &target, "4", "65536"])
+        world.ends.bulk(&world.ends.alpha, &["send", &target, "4", "65536"])
     });
     for sender in senders {
         sender.finish(LIMIT).unwrap().good().unwrap();
@@ -54,13 +55,14 @@ fn two_flows_share_the_rate_alike_and_what_the_queue_counts_adds_up() {
 fn fetched(policy: &[&str]) -> f64 {
     let world = World::gap("udp", "backlog");
     let router = world.spawn_router(&[&["run", "left", "right", "--rate", "10mbit"], policy].concat());
-    let _receiver = world.serve(&world.beta, &["receive", "5003"]);
-    let _server = world.serve(&world.alpha, &["give", &PORT.to_string()]);
+    let _receiver = world.ends.serve(&world.ends.beta, &["receive", "5003"]);
+    let _server = world.ends.serve(&world.ends.alpha, &["give", &PORT.to_string()]);
     let target = format!("{}:5003", world.link.right_v4());
-    let _long = world.bulk(&world.alpha, &["send", &target, "30", "65536"]);
+    let _long = world.ends.bulk(&world.ends.alpha, &["send", &target, "30", "65536"]);
     std::thread::sleep(Duration::from_secs(3));
     let target = format!("{}:{PORT}", world.link.left_v4());
-    let told = world.bulk(&world.beta, &["fetch", &target, "5", "400000", "1"]).finish(LIMIT).unwrap();
+    let told =
+        world.ends.bulk(&world.ends.beta, &["fetch", &target, "5", "400000", "1"]).finish(LIMIT).unwrap();
     let [count, us] = numbers(&told.good().unwrap().stdout);
     world.stop(router);
     us / count / 1e6

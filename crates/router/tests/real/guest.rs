@@ -1,0 +1,73 @@
+//! `sctpify-router tc` on a kernel that has SFQ: a guest routes between the two hosts (`tests/kernel-sctp`).
+
+use std::process::Output;
+
+use testbed::{Guest, Host, Lab};
+
+use crate::ends::{Ends, LIMIT, ROUTER, counted};
+
+/// The guest's interface to beta, which is called the same on the other side, and beta's addresses there.
+const LINK: &str = "eth1";
+const BETA: [&str; 2] = ["10.60.1.2", "fd60:1::2"];
+
+/// Two hosts beside the guest, whose programs advertise in percent.
+fn ends(guest: &Guest, carriers: &str) -> Ends {
+    let lab = Lab::new().unwrap();
+    let hosts: [Host; 2] =
+        [("alpha", "peer"), ("beta", "peer2")].map(|(name, which)| lab.adopt(name, guest.namespace(which)));
+    // There are bridges beside the guest, too: nothing may pass by them.
+    for (host, other) in hosts.iter().zip(["eth1", "eth0"]) {
+        host.ip(&["link", "set", other, "down"]).unwrap();
+    }
+    Ends::new(lab, hosts, carriers, "percent")
+}
+
+fn router(guest: &Guest, words: &[&str]) -> Output {
+    let program = Guest::path_inside(ROUTER.as_ref());
+    guest.program(LIMIT.as_secs()).arg(program).args(words).output().unwrap()
+}
+
+/// What it prints, when it goes well.
+fn told(guest: &Guest, words: &[&str]) -> String {
+    let output = router(guest, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Sends through classes with SFQ in each, and compares what each counted with what arrived.
+fn packets_land_where_their_chunk_says(guest: &Guest, carriers: &str, to: &str, options: &[&str]) {
+    let ends = ends(guest, carriers);
+    let shape = [&[LINK, "--rate", "20mbit"], options].concat();
+    told(guest, &[&["tc", "up"], &shape[..]].concat());
+    told(guest, &[&["tc", "check"], &shape[..]].concat());
+    let queues = guest.run(&format!("tc qdisc show dev {LINK}")).unwrap();
+    let leaves = queues.lines().filter(|line| line.contains("qdisc sfq") && line.contains("perturb 10sec"));
+    assert_eq!((leaves.count(), queues.lines().count()), (11, 12), "{queues}");
+    let tap = ends.tap(LINK);
+    ends.send(to.parse().unwrap(), "2");
+    let captured = ends.captured(tap);
+    assert_eq!(counted(&told(guest, &["--json", "tc", "show", LINK])), captured);
+    eprintln!("{carriers} to {to}: {captured:?}");
+    assert!(captured.values().sum::<u64>() > 1000 && captured.len() > 2, "{captured:?}");
+    told(guest, &["tc", "down", LINK]);
+    let left = guest.run(&format!("tc qdisc show dev {LINK}")).unwrap();
+    assert!(!left.contains("htb") && !left.contains("sfq"), "{left}");
+}
+
+#[test]
+#[ignore = "needs root: boots a guest with the kernel's queueing disciplines"]
+fn classes_with_the_kernels_sfq_are_made_checked_counted_and_removed() {
+    if let Some(what) = Guest::missing() {
+        return testbed::skip(&format!("{what} is missing"));
+    }
+    let guest = Guest::up("router").unwrap();
+    guest.boot(&["router", "k1"]).unwrap();
+    packets_land_where_their_chunk_says(&guest, "udp", BETA[0], &[]);
+    packets_land_where_their_chunk_says(&guest, "ip132", BETA[1], &["--match", "u32"]);
+    let up = ["tc", "up", LINK, "--rate", "20mbit"];
+    told(&guest, &up);
+    guest.run(&format!("tc qdisc replace dev {LINK} parent 5ba:20 handle 99: pfifo limit 9")).unwrap();
+    let checked = router(&guest, &["tc", "check", LINK, "--rate", "20mbit"]);
+    let problem = String::from_utf8_lossy(&checked.stderr);
+    assert!(!checked.status.success() && problem.contains("5ba:20 has pfifo, not sfq"), "{problem}");
+}
