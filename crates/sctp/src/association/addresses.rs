@@ -508,9 +508,8 @@ impl Association {
             self.duplicate_path = current;
         }
         self.tail_probe = self.tail_probe.filter(|i| !is_gone(i));
-        let new = self.paths.get(current).route;
-        if new != old {
-            self.report_switch(old, new);
+        if self.paths.get(current).route != old {
+            self.on_switch(old);
         }
     }
 }

@@ -114,9 +114,9 @@ impl Association {
         if self.paths.get(left).state() != PathState::Active || !is_silent || !self.paths.follow(path) {
             return;
         }
-        let (from, to) = (self.paths.get(left).route, self.paths.get(path).route);
+        let from = self.paths.get(left).route;
         self.note(TraceEvent::PathDoubted { route: from });
-        self.report_switch(from, to);
+        self.on_switch(from);
         let silent = self.paths.get_mut(left);
         let transition = silent.on_error(&self.config.timing);
         silent.probe_now(ctx.now);

@@ -97,8 +97,7 @@ impl Association {
     pub(super) fn on_heard(&mut self, index: PathIndex) {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
-            let (from, to) = (self.paths.get(old).route, self.paths.get(index).route);
-            self.report_switch(from, to);
+            self.on_switch(self.paths.get(old).route);
         }
     }
 

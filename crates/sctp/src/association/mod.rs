@@ -609,12 +609,18 @@ impl Association {
     /// Chooses the path of new data anew and says so if it changed.
     fn choose_path(&mut self) {
         if let Some(old) = self.paths.choose() {
-            let (from, to) = (self.paths.get(old).route, self.paths.get(self.paths.current()).route);
-            self.report_switch(from, to);
+            self.on_switch(self.paths.get(old).route);
         }
     }
 
-    fn report_switch(&mut self, from: Route, to: Route) {
+    /// New data takes the path now in use, and took `from` before.
+    fn on_switch(&mut self, from: Route) {
+        let current = self.paths.current();
+        let (is_idle, path) = (self.outstanding.flight(current) == 0, self.paths.get_mut(current));
+        let to = path.route;
+        if let Some(srtt) = path.srtt().filter(|_| is_idle) {
+            path.sending.begin_evenly(srtt);
+        }
         self.note(TraceEvent::PathSwitched { from, to });
         self.events.push_back(Event::PathSwitched { from, to });
     }

@@ -48,6 +48,13 @@ impl Pacer {
         self.budget = self.budget.min(2 * self.quantum);
     }
 
+    /// From now on at this rate; one release may leave at once.
+    pub(super) fn begin(&mut self, rate: u64, mtu: usize, now: Time) {
+        *self = Pacer::new();
+        self.set_rate(rate, mtu, now);
+        self.budget = self.quantum;
+    }
+
     /// Time has passed. A driver that wakes late finds up to two quanta.
     pub(super) fn refill(&mut self, now: Time) {
         if self.rate == 0 || now <= self.filled_at {
@@ -112,6 +119,16 @@ mod tests {
         let mut pacer = Pacer::new();
         pacer.set_rate(rate, 1000, MS(1));
         pacer
+    }
+
+    #[test]
+    fn anew_it_begins_with_one_release() {
+        let mut pacer = paced(100_000);
+        pacer.refill(MS(1000));
+        pacer.begin(100_000, 1000, MS(1000));
+        assert_eq!(drain(&mut pacer), 2);
+        pacer.refill(MS(1020));
+        assert_eq!(drain(&mut pacer), 2);
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(crate) struct Sending {
     /// Whether that may be passed by a part of a packet.
     may_be_passed: bool,
     pacer: Pacer,
+    /// The rate that the pacer begins anew with, when data is about to be written.
+    begins_at: Option<u64>,
     /// The reduction that is being carried out.
     prr: Option<Prr>,
     in_recovery: bool,
@@ -93,6 +95,7 @@ impl Sending {
             may_be_passed: control.may_be_passed(),
             control,
             pacer: Pacer::new(),
+            begins_at: None,
             prr: None,
             in_recovery: false,
             congested_at: None,
@@ -168,8 +171,22 @@ impl Sending {
 
     /// Time has passed; packets are about to be written.
     pub(crate) fn refill(&mut self, now: Time) {
+        if let Some(rate) = self.begins_at.take() {
+            self.pacer.begin(rate, self.mtu, now);
+        }
         self.pacer.expire(now);
         self.pacer.refill(now);
+    }
+
+    /// The path, idle until now, takes over from one that data flowed by: no acknowledgements give the pace, so the window is
+    /// spread over a part of the round trip. At once it would fill a queue that nobody knows, and the peer's program would hear
+    /// nothing for the rest of the round trip.
+    pub(crate) fn begin_evenly(&mut self, srtt: Duration) {
+        self.begins_at = Some(self.pacing_rate(srtt));
+    }
+
+    fn pacing_rate(&self, srtt: Duration) -> u64 {
+        self.control.pacing_rate(srtt.max(Duration::from_nanos(1)))
     }
 
     /// Data waits on this path, with `flight` bytes in flight: for the window, or for the pacer.
@@ -249,8 +266,7 @@ impl Sending {
             round_over: acks.round_over,
             rate: acks.rate,
         });
-        let rate = self.control.pacing_rate(srtt.max(Duration::from_nanos(1)));
-        self.pacer.set_rate(rate, self.mtu, seen.now);
+        self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
     }
 
     /// Takes the last reduction back if all that was given up had arrived after all (RFC 5682, RFC 3522, and RFC 3708
