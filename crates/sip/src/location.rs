@@ -1,7 +1,8 @@
 //! Where users are: the bindings of a registrar (RFC 3261 section 10), in memory.
 //!
-//! Whoever keeps them beyond that writes down each [`Change`]. Invariants: no user has more than
-//! [`LocationLimits::contacts`] bindings, and there are no more than [`LocationLimits::users`] users.
+//! Whoever keeps them beyond that writes down each [`Change`]. Where several proxies share a store this is what was heard of it: a user's
+//! bindings come and go all together, with their version there ([`Location::replace`]). Invariants: no user has more than
+//! [`LocationLimits::contacts`] bindings by [`Location::apply`], and there are no more than [`LocationLimits::users`] users.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,8 +44,10 @@ pub struct Binding {
     pub instance: Option<Box<[u8]>>,
     /// How much it is preferred to others, in thousandths: 1000 where nothing is said.
     pub q: u16,
-    /// Where the REGISTER came from.
+    /// Where the REGISTER came from. With `through` its listener and connection mean nothing.
     pub flow: Hop,
+    /// A Route by which the proxy that was registered with leads to `flow`, where proxies share users.
+    pub through: Option<Box<[u8]>>,
 }
 
 /// What became of a user's bindings.
@@ -70,10 +73,22 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Location {
     limits: LocationLimits,
-    users: BTreeMap<String, Vec<Binding>>,
+    users: BTreeMap<String, User>,
+    /// How often all of a shared store was taken over.
+    round: u32,
     contacts: usize,
     /// How many bindings were made from an address.
     sources: BTreeMap<IpAddr, usize>,
+}
+
+/// What is known of one user; there is at least one binding.
+#[derive(Debug, Default)]
+struct User {
+    bindings: Vec<Binding>,
+    /// Of the bindings in a shared store; 0 without one.
+    version: u64,
+    /// The round in which the store was heard to have this.
+    round: u32,
 }
 
 /// Why there is no room for a binding.
@@ -86,7 +101,7 @@ pub(crate) enum Full {
 impl Location {
     /// Without any.
     pub fn new(limits: LocationLimits) -> Location {
-        Location { limits, users: BTreeMap::new(), contacts: 0, sources: BTreeMap::new() }
+        Location { limits, ..Location::default() }
     }
 
     /// Other bounds, for bindings to come.
@@ -96,7 +111,7 @@ impl Location {
 
     /// A user's bindings that are still good.
     pub fn of(&self, user: &str, now: Time) -> impl Iterator<Item = &Binding> {
-        self.users.get(user).into_iter().flatten().filter(move |binding| binding.expires > now)
+        self.known(user).iter().filter(move |binding| binding.expires > now)
     }
 
     /// Users with bindings, among them such as have expired and were not looked at since.
@@ -116,7 +131,52 @@ impl Location {
 
     /// All users with their bindings, in the users' order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[Binding])> {
-        self.users.iter().map(|(user, bindings)| (user.as_str(), &bindings[..]))
+        self.users.iter().map(|(name, user)| (name.as_str(), &user.bindings[..]))
+    }
+
+    fn known(&self, user: &str) -> &[Binding] {
+        self.users.get(user).map_or(&[], |user| &user.bindings)
+    }
+
+    /// The version that a user's bindings have in a shared store; 0 if there are none.
+    pub(crate) fn version_of(&self, user: &str) -> u64 {
+        self.users.get(user).map_or(0, |user| user.version)
+    }
+
+    /// Takes over what a shared store has of a user. Without room for another user nothing is kept: the store is asked then.
+    pub(crate) fn replace(&mut self, user: &str, version: u64, bindings: Vec<Binding>) {
+        if let Some(old) = self.users.remove(user) {
+            self.contacts -= old.bindings.len();
+            old.bindings.iter().for_each(|binding| forget_source(&mut self.sources, binding));
+        }
+        if bindings.is_empty() || self.users.len() >= self.limits.users {
+            return;
+        }
+        self.contacts += bindings.len();
+        for binding in &bindings {
+            *self.sources.entry(binding.flow.address.ip()).or_default() += 1;
+        }
+        self.users.insert(user.to_owned(), User { bindings, version, round: self.round });
+    }
+
+    /// The store is heard to have this user as it is known here.
+    pub(crate) fn confirm(&mut self, user: &str) {
+        if let Some(user) = self.users.get_mut(user) {
+            user.round = self.round;
+        }
+    }
+
+    /// All of a shared store will be taken over now.
+    pub(crate) fn begin_round(&mut self) {
+        self.round = self.round.wrapping_add(1);
+    }
+
+    /// All of it was: who was not heard of since [`Location::begin_round`] is not there any more.
+    pub(crate) fn end_round(&mut self) {
+        let is_old = |user: &User| user.round != self.round;
+        let gone: Vec<String> =
+            self.users.iter().filter(|(_, user)| is_old(user)).map(|(name, _)| name.clone()).collect();
+        gone.iter().for_each(|user| self.replace(user, 0, Vec::new()));
     }
 
     /// Whether so many bindings of a user would be within the limits.
@@ -134,7 +194,7 @@ impl Location {
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { user, binding } => {
-                let bindings = self.users.entry(user.clone()).or_default();
+                let bindings = &mut self.users.entry(user.clone()).or_default().bindings;
                 *self.sources.entry(binding.flow.address.ip()).or_default() += 1;
                 match bindings.iter_mut().find(|known| known.is_same(binding)) {
                     Some(known) => {
@@ -148,7 +208,7 @@ impl Location {
                 }
             }
             Change::Remove { user, uri } => {
-                let Some(bindings) = self.users.get_mut(user) else { return };
+                let Some(bindings) = self.users.get_mut(user).map(|user| &mut user.bindings) else { return };
                 let before = bindings.len();
                 let sources = &mut self.sources;
                 bindings.retain(|binding| {
@@ -169,7 +229,7 @@ impl Location {
     /// Forgets a user's bindings that have expired; what was forgotten.
     pub(crate) fn expire(&mut self, user: &str, now: Time) -> Vec<Change> {
         let gone = |binding: &&Binding| binding.expires <= now;
-        let uris = self.users.get(user).into_iter().flatten().filter(gone).map(|binding| binding.uri.clone());
+        let uris = self.known(user).iter().filter(gone).map(|binding| binding.uri.clone());
         let changes: Vec<_> = uris.map(|uri| Change::Remove { user: user.to_owned(), uri }).collect();
         changes.iter().for_each(|change| self.apply(change));
         changes

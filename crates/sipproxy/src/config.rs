@@ -13,6 +13,7 @@ use serde::Deserialize;
 use sip::proxy::ProxyConfig;
 
 use crate::error::SipError;
+use crate::store::StorePlace;
 use crate::transport::TlsContext;
 use file::File;
 
@@ -21,8 +22,8 @@ use file::File;
 pub(crate) struct Config {
     /// For the core.
     pub(crate) proxy: ProxyConfig,
-    /// File of the bindings; `None`: they are kept in memory alone.
-    pub(crate) store: Option<PathBuf>,
+    /// Where bindings are kept; `None`: in memory alone.
+    pub(crate) store: Option<StorePlace>,
     /// The control socket; `None`: nobody can ask.
     pub(crate) control: Option<PathBuf>,
     /// The port of 127.0.0.1 for metrics; 0: none.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// An error of `sctpify-sip`.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +50,12 @@ pub enum SipError {
     #[error("{0}; or say carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
     /// The store of bindings.
-    #[error("store {path}: {source}; `store` in the configuration says where it is")]
+    #[error("store {place}: {problem}; `store` in the configuration says where it is")]
     Store {
-        /// Its file.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
+        /// Its file, or its URL without what is secret.
+        place: String,
+        /// What it says.
+        problem: String,
     },
     /// The control socket.
     #[error(
@@ -95,11 +95,5 @@ impl SipError {
     /// For `map_err`: what was tried.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SipError {
         move |source| SipError::System { what, source }
-    }
-
-    /// For `map_err`: the store's file.
-    pub(crate) fn store(path: &Path) -> impl FnOnce(rusqlite::Error) -> SipError {
-        let path = path.to_owned();
-        move |source| SipError::Store { path, source }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One thread, one loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
 //! the thesis that added SCTP to Partysip (docs/sip.md has its functions beside ours). Decides nothing of SIP.
-//! Invariant: a binding is in the store before the answer that promises it is sent.
+//! Invariant: a binding is in the store before the answer that promises it is sent. The loop waits for no server.
 
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,29 @@ use sip::Hop;
 use sip::proxy::Proxy;
 
 use crate::config::Config;
+use crate::store::{Shared, Store};
 use crate::words::{Answer, Contact, Dialog, LISTED_MAX, Question, Status};
+
+/// How the store does.
+pub(crate) struct StoreReport {
+    /// Which, and in words how it does; empty without one.
+    text: String,
+    /// Of a server: whether it can be reached, and how often it could not.
+    server: Option<(bool, u64)>,
+}
+
+impl StoreReport {
+    /// Of the store that the configuration names.
+    pub(crate) fn of(config: &Config, store: &Store) -> StoreReport {
+        let text = config.store.as_ref().map(ToString::to_string).unwrap_or_default();
+        let Some(state) = store.shared().map(Shared::state) else {
+            return StoreReport { text, server: None };
+        };
+        let is_up = state.is_up();
+        let how = if is_up { "reachable".to_owned() } else { format!("not reachable: {}", state.problem()) };
+        StoreReport { text: format!("{text} {how}"), server: Some((is_up, state.failures())) }
+    }
+}
 
 /// Answers a question that only looks; `connections` are those of each listener.
 pub(crate) fn answer(
@@ -15,16 +37,17 @@ pub(crate) fn answer(
     proxy: &Proxy,
     config: &Config,
     connections: Vec<usize>,
+    store: StoreReport,
 ) -> Answer {
     match question {
-        Question::Status => Answer::Status(status(now, proxy, config, connections)),
+        Question::Status => Answer::Status(Box::new(status(now, proxy, config, connections, store))),
         Question::Contacts => contacts(now, proxy),
         Question::Dialogs => dialogs(now, proxy),
         Question::Trace(_) => Answer::Refused { reason: "a trace is no list".to_owned() },
     }
 }
 
-fn status(now: Time, proxy: &Proxy, config: &Config, connections: Vec<usize>) -> Status {
+fn status(now: Time, proxy: &Proxy, config: &Config, connections: Vec<usize>, store: StoreReport) -> Status {
     let (counters, transactions) = (proxy.counters(), proxy.transactions());
     let listeners = config.proxy.listeners.iter();
     Status {
@@ -47,6 +70,11 @@ fn status(now: Time, proxy: &Proxy, config: &Config, connections: Vec<usize>) ->
         responses: counters.responses,
         dialogs: proxy.dialog_count(),
         connections,
+        store: store.text,
+        store_up: store.server.map(|(is_up, _)| is_up),
+        store_failures: store.server.map_or(0, |(_, failures)| failures),
+        store_waiting: proxy.waiting_for_store(),
+        unanswered: counters.unanswered,
     }
 }
 
@@ -89,6 +117,12 @@ pub(crate) fn metrics(status: &Status) -> MetricsText {
     out.one("sctpify_sip_users", "gauge", "Users with contacts.", status.users);
     out.one("sctpify_sip_contacts", "gauge", "Contacts of users.", status.contacts);
     out.one("sctpify_sip_dialogs", "gauge", "Calls and subscriptions that are known.", status.dialogs);
+    if let Some(is_up) = status.store_up {
+        let name = "sctpify_sip_store_up";
+        out.one(name, "gauge", "Whether the shared store answers and tells what changes.", u8::from(is_up));
+        let name = "sctpify_sip_store_waiting";
+        out.one(name, "gauge", "Requests that wait for the shared store.", status.store_waiting);
+    }
     out.head("sctpify_sip_transactions", "gauge", "Transactions, those that only wait to be over included.");
     for (side, value) in [("server", status.server_transactions), ("client", status.client_transactions)] {
         out.series("sctpify_sip_transactions", &[("side", &side)], value);
@@ -113,6 +147,8 @@ pub(crate) fn metrics(status: &Status) -> MetricsText {
         ("denied", "Requests refused because of where they came from.", status.denied),
         ("limited", "Requests beyond their source's rate.", status.limited),
         ("timeouts", "Client transactions without an answer.", status.timeouts),
+        ("store_failures", "Times that the shared store could not be reached.", status.store_failures),
+        ("unanswered", "Requests that the shared store did not answer for.", status.unanswered),
     ] {
         out.one(&format!("sctpify_sip_{name}_total"), "counter", help, value);
     }

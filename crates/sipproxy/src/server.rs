@@ -13,7 +13,7 @@ use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
-use sip::proxy::{Listener, Lookup, Output, Proxy};
+use sip::proxy::{Listener, Lookup, Output, Proxy, ProxyConfig, Query, Shared};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -52,7 +52,7 @@ pub(crate) struct Server {
     config: Config,
     path: PathBuf,
     proxy: Proxy,
-    store: Option<Store>,
+    store: Store,
     plugins: Vec<Box<dyn Plugin>>,
     inbox: Inbox,
     /// Until when the end may take, once the program was told to stop.
@@ -73,7 +73,7 @@ impl Server {
         let control =
             config.control.as_deref().map(|path| ControlSocket::open(path, desk.clone())).transpose()?;
         let page = bind_page(config.page_port)?;
-        let store = config.store.as_deref().map(Store::open).transpose()?;
+        let mut store = Store::open(config.store.as_ref(), clock, desk.waker())?;
         let listeners = config.proxy.listeners.clone();
         let mut plugins = Vec::new();
         for (place, listener) in listeners.iter().enumerate() {
@@ -87,11 +87,11 @@ impl Server {
             .then(|| Resolver::open(&config.name_servers, &listeners, desk.waker()))
             .transpose()?;
         let now = clock.now();
-        let mut proxy = Proxy::new(now, config.proxy.clone(), rand::random());
-        if let Some(store) = &store {
-            let found = store.load(now, listeners.len())?;
-            found.iter().for_each(|change| proxy.restore(change));
-            tracing::info!(bindings = found.len(), "bindings restored");
+        let shared = store.shared().map(|store| Shared { origin: store.origin() });
+        let mut proxy = Proxy::new(now, ProxyConfig { shared, ..config.proxy.clone() }, rand::random());
+        if config.store.is_some() {
+            let bindings = store.restore(clock, listeners.len(), &mut proxy)?;
+            tracing::info!(bindings, "bindings restored");
         }
         if let Some(control) = control {
             spawn("control", move || control.run())?;
@@ -140,6 +140,9 @@ impl Server {
                     QUESTIONS => {
                         self.answer_questions(now);
                         self.take_resolved(now);
+                        if let Some(store) = self.store.shared() {
+                            store.tell(now, &mut self.proxy);
+                        }
                     }
                     _ => {}
                 }
@@ -188,8 +191,10 @@ impl Server {
             match asked {
                 Asked::Look(question, back) => {
                     let connections = self.plugins.iter().map(|plugin| plugin.connections()).collect();
-                    let _ =
-                        back.try_send(report::answer(&question, now, &self.proxy, &self.config, connections));
+                    let store = report::StoreReport::of(&self.config, &self.store);
+                    let answer =
+                        report::answer(&question, now, &self.proxy, &self.config, connections, store);
+                    let _ = back.try_send(answer);
                 }
                 Asked::Listen(back) => _ = back.try_send(self.taps.open()),
             }
@@ -251,6 +256,13 @@ impl Server {
         }
     }
 
+    fn ask_store(&mut self, now: Time, query: Query) {
+        let ticket = query.ticket;
+        if let Some(finding) = self.store.shared().and_then(|store| store.ask(query)) {
+            self.proxy.handle_found(now, ticket, finding);
+        }
+    }
+
     /// A message passes, for those who trace.
     fn note(&mut self, direction: Direction, hop: Hop, bytes: &Bytes) {
         if let Some(listener) = self.config.proxy.listeners.get(hop.listener) {
@@ -269,9 +281,10 @@ impl Server {
                 Output::Store(change) => changes.push(change),
                 Output::Send(message) => messages.push(message),
                 Output::Resolve(lookup) => self.resolve(now, lookup),
+                Output::Ask(query) => self.ask_store(now, query),
             }
         }
-        if let Some(store) = &mut self.store {
+        if let Store::Local(store) = &mut self.store {
             store.write(now, &changes)?;
         }
         for message in messages {
@@ -290,7 +303,8 @@ fn bind_page(port: u16) -> Result<Option<Page>, SipError> {
     bound.map_err(|source| SipError::Page { port, source })
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
+/// Starts a thread that ends with the program.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     spawned.map(drop).map_err(SipError::system("start a thread"))
 }

@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
 #[serde(tag = "response", rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// To [`Question::Status`].
-    Status(Status),
+    Status(Box<Status>),
     /// To [`Question::Contacts`].
     Contacts {
         /// In the users' order.
@@ -109,6 +109,21 @@ pub(crate) struct Status {
     pub(crate) dialogs: usize,
     /// Connections or associations of each listener.
     pub(crate) connections: Vec<usize>,
+    /// Where bindings are kept, and how a server does; empty: in memory.
+    #[serde(default)]
+    pub(crate) store: String,
+    /// Whether a shared store can be reached; nothing without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) store_up: Option<bool>,
+    /// How often it could not, since the start.
+    #[serde(default)]
+    pub(crate) store_failures: u64,
+    /// Requests that wait for it.
+    #[serde(default)]
+    pub(crate) store_waiting: usize,
+    /// Requests that it did not answer for, since the start.
+    #[serde(default)]
+    pub(crate) unanswered: u64,
 }
 
 /// One call or subscription.
@@ -158,7 +173,7 @@ impl Answer {
                         let list: Vec<_> = list.iter().map(bare).collect();
                         format!("{:<20} {}\n", name.replace('_', " "), list.join(", "))
                     }
-                    value => format!("{:<20} {value}\n", name.replace('_', " ")),
+                    value => format!("{:<20} {}\n", name.replace('_', " "), bare(value)),
                 });
                 lines.collect()
             }
@@ -227,7 +242,7 @@ mod tests {
         );
         let status =
             Status { calls: 7, listeners: vec!["udp 192.0.2.1:5060".to_owned()], ..Status::default() };
-        let text = Answer::Status(status).to_text();
+        let text = Answer::Status(Box::new(status)).to_text();
         assert!(text.contains("calls                7\n"), "{text}");
         assert!(text.contains("listeners            udp 192.0.2.1:5060\n"), "{text}");
         assert!(text.contains("responses            0, 0, 0, 0, 0, 0\n"), "{text}");

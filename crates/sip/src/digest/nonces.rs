@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Algorithm, Credentials, hex};
+use crate::proxy::Proof;
 
 /// How long a nonce is good for.
 pub const NONCE_LIFETIME: Duration = Duration::from_secs(300);
@@ -37,6 +38,10 @@ pub enum Nonce {
 #[derive(Debug)]
 pub struct Nonces {
     secret: [u8; 32],
+    /// What the clock of the nonces says when that of this program begins.
+    origin: Duration,
+    /// The number of the first nonce, and of the last.
+    first: u64,
     made: u64,
     /// The highest count that each was used with.
     used: BTreeMap<Stamp, u32>,
@@ -47,13 +52,19 @@ pub struct Nonces {
 impl Nonces {
     /// With a secret that nobody else knows.
     pub fn new(secret: [u8; 32]) -> Nonces {
-        Nonces { secret, made: 0, used: BTreeMap::new(), forgotten: None }
+        Nonces { secret, origin: Duration::ZERO, first: 0, made: 0, used: BTreeMap::new(), forgotten: None }
+    }
+
+    /// With a secret that others have, too, and knows theirs: `origin` is what the clock they all go by says at [`Time::ZERO`], and the
+    /// nonces from number `first` on are nobody else's.
+    pub fn shared(secret: [u8; 32], origin: Duration, first: u64) -> Nonces {
+        Nonces { origin, first, made: first, ..Nonces::new(secret) }
     }
 
     /// A nonce of this moment; no other is the same.
     pub fn make(&mut self, now: Time) -> String {
-        self.made += 1;
-        let stamp = format!("{:016x}{:016x}", now.as_millis(), self.made);
+        self.made = self.made.wrapping_add(1);
+        let stamp = format!("{:016x}{:016x}", (now + self.origin).as_millis(), self.made);
         let tag = self.tag(stamp.as_bytes());
         stamp + &tag
     }
@@ -76,6 +87,7 @@ impl Nonces {
     /// What a client's answer was made for.
     pub fn judge(&self, now: Time, credentials: &Credentials<'_>) -> Nonce {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return Nonce::Foreign };
+        let now = now + self.origin;
         let is_young = now.since(Time::from_millis(stamp.0)) <= NONCE_LIFETIME;
         let highest = match self.used.get(&stamp) {
             Some(highest) => *highest,
@@ -89,6 +101,7 @@ impl Nonces {
     /// Notes that an answer with the right password was taken: its count, and those before it, are not good again.
     pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
+        let now = now + self.origin;
         while let Some(oldest) = self.used.first_entry() {
             if now.since(Time::from_millis(oldest.key().0)) <= NONCE_LIFETIME {
                 break;
@@ -99,6 +112,14 @@ impl Nonces {
         if self.used.len() > NONCES_MAX {
             self.forgotten = self.used.pop_first().map(|(stamp, _)| stamp).max(self.forgotten);
         }
+    }
+
+    /// Which nonce of ours was used how often, in a form for others that know it, and whether this one made it.
+    pub(crate) fn proof(&self, credentials: &Credentials<'_>) -> Option<Proof> {
+        let (_, number) = self.stamp_of(credentials.nonce)?;
+        let nonce = String::from_utf8_lossy(&credentials.nonce[..32]).into_owned();
+        let is_own = number.wrapping_sub(self.first) <= self.made.wrapping_sub(self.first);
+        Some(Proof { nonce, count: credentials.nonce_count(), is_own })
     }
 
     /// The value of WWW-Authenticate or Proxy-Authenticate.

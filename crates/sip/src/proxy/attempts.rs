@@ -32,7 +32,7 @@ impl Proxy {
         let Asked { server, from, request, known, .. } = &asked;
         if may_make_dialog(&known.cseq.method) {
             let hops =
-                targets.iter().flat_map(|target| target.alternates.iter().chain([&target.hop])).copied();
+                targets.iter().flat_map(|t| t.alternates.iter().chain([&t.hop]).chain(&t.direct)).copied();
             self.note_dialog(now, *server, *from, request, known, hops);
         }
         self.attempt(now, Plan { asked, later: by_preference(targets) });
@@ -75,7 +75,7 @@ impl Proxy {
             is_reliable: target.hop.transport.is_reliable(),
         };
         self.start_client(now, id, kind, Some(asked.server), target.way(), copy, branch);
-        let has_more = !target.alternates.is_empty();
+        let has_more = !target.alternates.is_empty() || target.direct.is_some();
         if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
             client.target = Some(Box::new(target));
         }
@@ -99,7 +99,11 @@ impl Proxy {
         let (Some(server), Some(mut target)) = (client.server, client.target.take()) else { return false };
         let plan = self.servers.get_mut(&server).and_then(|server| server.plan.take());
         let Some(plan) = plan else { return false };
-        target.hop = target.alternates.remove(0);
+        match (target.alternates.is_empty(), target.direct.take()) {
+            (true, Some(hop)) => (target.hop, target.detour, target.is_settled) = (hop, None, false),
+            (true, None) => return false,
+            (false, direct) => (target.hop, target.direct) = (target.alternates.remove(0), direct),
+        }
         self.start_branch(now, &plan.asked, *target);
         if let Some(server) = self.servers.get_mut(&server) {
             server.plan = Some(plan);

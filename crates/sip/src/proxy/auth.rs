@@ -13,8 +13,30 @@ use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::uri::Uri;
 
+/// An answer to a challenge that is right, and not to be taken twice.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    /// Which challenge: its nonce's number.
+    pub(crate) nonce: String,
+    /// How often it was answered, this time included.
+    pub(crate) count: u32,
+    /// Whether it was this proxy's.
+    pub(crate) is_own: bool,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It may go on.
+    Passed,
+    /// It was answered with a challenge.
+    Challenged,
+    /// It may go on if no proxy has seen this before.
+    Unless(Proof),
+}
+
 impl Proxy {
-    /// Whether the request may go on; if not, it was answered with a challenge.
+    /// Whether the request may go on.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
@@ -22,28 +44,29 @@ impl Proxy {
         request: &mut Message,
         known: &Essentials,
         is_in_dialog: bool,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Verdict, Fault> {
         let is_register = known.cseq.method == Method::Register;
         if self.config.authentication.is_none() || is_in_dialog {
-            return Ok(true);
+            return Ok(Verdict::Passed);
         }
         let claimed = if is_register { Name::To } else { Name::From };
         let value = request.first(claimed).ok_or(Fault::bad("Address Is Missing"))?.clone();
         let uri = Uri::parse(Address::parse(&value)?.uri)?;
         if !self.is_ours(&uri) {
-            return Ok(true);
+            return Ok(Verdict::Passed);
         }
-        let (status, reason) =
-            if is_register { (401, "Unauthorized") } else { (407, "Proxy Authentication Required") };
         match self.check(now, request, known, is_register) {
-            Check::By(name) if self.user_of(&uri).split('@').next() == Some(&name) => {
-                self.forget_credentials(request, is_register);
-                Ok(true)
-            }
-            Check::By(_) => Err(FORBIDDEN),
+            Check::By(name, proof) if self.user_of(&uri).split('@').next() == Some(&name) => match proof {
+                Some(proof) => Ok(Verdict::Unless(proof)),
+                None => {
+                    self.forget_credentials(request, is_register);
+                    Ok(Verdict::Passed)
+                }
+            },
+            Check::By(..) => Err(FORBIDDEN),
             Check::Not { is_stale } => {
-                self.challenge(now, id, status, reason, is_register, is_stale);
-                Ok(false)
+                self.challenge(now, id, is_register, is_stale);
+                Ok(Verdict::Challenged)
             }
         }
     }
@@ -68,15 +91,20 @@ impl Proxy {
             }
             if nonce == Nonce::Good {
                 self.nonces.use_up(now, &credentials);
-                return Check::By(name);
+                let proof = self.config.shared.and_then(|_| self.nonces.proof(&credentials));
+                return Check::By(name, proof);
             }
             is_stale = true;
         }
         Check::Not { is_stale }
     }
 
-    fn challenge(&mut self, now: Time, id: Id, status: u16, reason: &str, is_register: bool, is_stale: bool) {
-        let field = if is_register { Name::WwwAuthenticate } else { Name::ProxyAuthenticate };
+    /// Demands credentials.
+    pub(super) fn challenge(&mut self, now: Time, id: Id, is_register: bool, is_stale: bool) {
+        let (field, status, reason) = match is_register {
+            true => (Name::WwwAuthenticate, 401, "Unauthorized"),
+            false => (Name::ProxyAuthenticate, 407, "Proxy Authentication Required"),
+        };
         let Some(authentication) = &self.config.authentication else { return };
         let nonces = &mut self.nonces;
         let challenge = |a: &Algorithm| nonces.challenge(now, &authentication.realm, *a, is_stale);
@@ -87,7 +115,7 @@ impl Proxy {
     }
 
     /// What was for us is not for the next hop.
-    fn forget_credentials(&self, request: &mut Message, is_register: bool) {
+    pub(super) fn forget_credentials(&self, request: &mut Message, is_register: bool) {
         if is_register {
             return;
         }
@@ -101,6 +129,9 @@ impl Proxy {
 
 /// What came of a request's credentials.
 enum Check {
-    By(String),
-    Not { is_stale: bool },
+    /// This user; and what shows it, where other proxies have to know.
+    By(String, Option<Proof>),
+    Not {
+        is_stale: bool,
+    },
 }

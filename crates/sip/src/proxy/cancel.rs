@@ -82,7 +82,8 @@ pub(crate) fn hop_request(request: &Message, method: Method, to: Option<Header>)
     let mut headers = Vec::with_capacity(8);
     for header in &request.headers {
         match header.name {
-            Name::Via if headers.is_empty() => headers.push(header.clone()),
+            // A Route may stand before it.
+            Name::Via if headers.iter().all(|h: &Header| h.name != Name::Via) => headers.push(header.clone()),
             Name::From | Name::CallId | Name::Route => headers.push(header.clone()),
             Name::CSeq => {
                 let number: Vec<u8> = header.value.iter().copied().take_while(u8::is_ascii_digit).collect();

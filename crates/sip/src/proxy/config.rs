@@ -65,6 +65,13 @@ impl Default for Expiry {
     }
 }
 
+/// What proxies have in common that share users by a store; they need the same [`ProxyConfig::dialog_secret`], too.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// What the store's clock says at [`base::Time::ZERO`].
+    pub origin: Duration,
+}
+
 /// All settings.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
@@ -89,6 +96,8 @@ pub struct ProxyConfig {
     /// The key of the marks that requests within dialogs are known by; `None`: one of its own, so that no dialog goes on through the
     /// next proxy.
     pub dialog_secret: Option<[u8; 32]>,
+    /// Of proxies that share users; `None`: this one's users are its own.
+    pub shared: Option<Shared>,
     /// Whether names of other domains are looked up: [`Output::Resolve`](super::Output::Resolve); else they get 500.
     pub names: bool,
     /// Who may send requests, and how many.

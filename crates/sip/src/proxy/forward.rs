@@ -78,6 +78,9 @@ impl Proxy {
         for route in target.routes.iter().rev() {
             copy.push_front(Header::of_bytes(Name::Route, route));
         }
+        if let Some(detour) = &target.detour {
+            copy.push_front(Header::of_bytes(Name::Route, detour));
+        }
         route_strictly_if_needed(&mut copy);
         if target.hop.transport.is_reliable() && copy.first(Name::ContentLength).is_none() {
             copy.push(Header::new(Name::ContentLength, &copy.body.len().to_string()));
@@ -138,7 +141,7 @@ impl Proxy {
         request: &mut Message,
         known: &Essentials,
     ) -> Result<Vec<Target>, Fault> {
-        let leg = self.take_own_routes(request, known)?;
+        let leg = self.take_own_routes(request, known)?.leg;
         let uri = Uri::parse(request.request_uri())?;
         if request.first(Name::Route).is_none() && self.is_ours(&uri) {
             return Ok(self.registered_targets(&self.user_of(&uri), now));

@@ -3,8 +3,9 @@
 use base::Time;
 use bytes::Bytes;
 
+use super::auth::Verdict;
 use super::gate::Admission;
-use super::route::Asked;
+use super::route::{Asked, Taken};
 use super::{Id, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -141,6 +142,7 @@ impl Proxy {
             branches: Vec::new(),
             plan: None,
             is_cancelled: false,
+            is_by_flow: false,
             leg: None,
             open: 0,
             best: None,
@@ -171,11 +173,19 @@ impl Proxy {
             return Ok(());
         }
         let mut request = request.clone();
-        let leg = self.take_own_routes(&mut request, known)?;
-        if !self.authenticate(now, id, &mut request, known, leg.is_some())? {
+        let Taken { leg, flow } = self.take_own_routes(&mut request, known)?;
+        if let Some(flow) = flow {
+            let asked = Asked { server: id, from, request, known: known.clone(), leg, mark };
+            self.follow_flow(now, asked, flow);
             return Ok(());
         }
-        self.route(now, Asked { server: id, from, request, known: known.clone(), leg, mark })
+        let verdict = self.authenticate(now, id, &mut request, known, leg.is_some())?;
+        let asked = Asked { server: id, from, request, known: known.clone(), leg, mark };
+        match verdict {
+            Verdict::Challenged => Ok(()),
+            Verdict::Passed => self.route(now, asked),
+            Verdict::Unless(proof) => self.wait_for_proof(asked, proof),
+        }
     }
 
     /// No extension is supported that a proxy would have to know (section 16.3, step 5).

@@ -4,11 +4,13 @@
 //! for anybody. So our Record-Route URIs carry a MAC over the dialog's Call-ID and its caller's tag, which the user agents give back in
 //! their Routes (RFC 3261 section 12.1). Requests with none that is right are judged as if they were in no dialog.
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::Proxy;
 use super::dialogs::Leg;
+use super::flows::keyed;
+use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::uri::Uri;
 
@@ -16,18 +18,18 @@ use crate::uri::Uri;
 pub(super) const PARAM: &str = "dialog";
 
 /// Bytes of the MAC: half of the hash, the least that RFC 2104 section 5 allows.
-const LENGTH: usize = 16;
+pub(super) const LENGTH: usize = 16;
 
 impl Proxy {
     /// The mark of a request that may begin a dialog.
     pub(super) fn dialog_mark(&self, known: &Essentials) -> String {
         let mac = self.dialog_mac(known, known.from_tag.as_deref().unwrap_or_default()).finalize();
-        mac.into_bytes()[..LENGTH].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&mac.into_bytes()[..LENGTH])
     }
 
     /// The dialog that a URI of ours was marked for, if it is this request's. From is the caller in its own requests, To in the callee's.
     pub(super) fn marked(&self, uri: &Uri<'_>, known: &Essentials) -> Option<Leg> {
-        let mark = uri.param(PARAM).flatten().and_then(bytes_of)?;
+        let mark = uri.param(PARAM).flatten().and_then(bytes_of::<LENGTH>)?;
         let tags = [&known.from_tag, &known.to_tag];
         let mut tags = tags.into_iter().map(|tag| tag.as_deref().unwrap_or_default());
         let caller = tags.find(|tag| self.dialog_mac(known, tag).verify_truncated_left(&mark).is_ok())?;
@@ -35,10 +37,7 @@ impl Proxy {
     }
 
     fn dialog_mac(&self, known: &Essentials, caller: &[u8]) -> Hmac<Sha256> {
-        // A key shorter than the hash's block is filled up with zeros (RFC 2104 section 2).
-        let mut key = [0; 64];
-        key[..32].copy_from_slice(&self.dialog_secret);
-        let mut mac = Hmac::<Sha256>::new(&key.into());
+        let mut mac = keyed(&self.dialog_secret);
         mac.update(&(known.call_id.len() as u64).to_be_bytes());
         mac.update(&known.call_id);
         mac.update(caller);
@@ -46,9 +45,10 @@ impl Proxy {
     }
 }
 
-fn bytes_of(hex: &[u8]) -> Option<[u8; LENGTH]> {
-    let hex = std::str::from_utf8(hex).ok().filter(|hex| hex.len() == 2 * LENGTH && hex.is_ascii())?;
-    let mut bytes = [0; LENGTH];
+/// So many bytes out of twice as many hexadecimal digits.
+pub(super) fn bytes_of<const N: usize>(hex: &[u8]) -> Option<[u8; N]> {
+    let hex = std::str::from_utf8(hex).ok().filter(|hex| hex.len() == 2 * N && hex.is_ascii())?;
+    let mut bytes = [0; N];
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
     }

@@ -10,6 +10,7 @@ mod auth;
 pub(crate) mod cancel;
 mod config;
 mod dialogs;
+mod flows;
 mod forward;
 mod gate;
 pub(crate) mod inbound;
@@ -19,12 +20,15 @@ mod names;
 mod registrar;
 mod response;
 mod route;
+mod shared;
 mod timers;
 
-pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits};
+pub(crate) use auth::Proof;
+pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits, Shared};
 pub use dialogs::Dialog;
 pub use gate::Access;
 pub use names::{Lookup, Place};
+pub use shared::{Finding, Query, Record, Wanted};
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -38,7 +42,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use crate::address::Address;
 use crate::digest::Nonces;
 use crate::fault::Fault;
-use crate::header::Name;
+use crate::header::{Header, Name};
 use crate::location::{Change, Location};
 use crate::message::Message;
 use crate::transaction;
@@ -65,8 +69,10 @@ pub struct Outgoing {
 /// What the core wants done, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Write this down before any message that comes after it is sent.
+    /// Write this down before any message that comes after it is sent. Only without [`ProxyConfig::shared`].
     Store(Change),
+    /// Ask the store that proxies share, and tell [`Proxy::handle_found`]. Only with [`ProxyConfig::shared`].
+    Ask(Query),
     /// Send this.
     Send(Outgoing),
     /// Look this up, and tell [`Proxy::handle_resolved`]. Only with [`ProxyConfig::names`].
@@ -96,6 +102,8 @@ pub struct Counters {
     pub limited: u64,
     /// INVITEs that were new and in no dialog.
     pub invites: u64,
+    /// Requests refused because the shared store did not answer.
+    pub unanswered: u64,
     /// Responses of server transactions by their class, 1xx first.
     pub responses: [u64; 6],
 }
@@ -118,6 +126,8 @@ struct Server {
     plan: Option<Box<attempts::Plan>>,
     /// CANCEL has come.
     is_cancelled: bool,
+    /// Another proxy sent this here for a flow of ours.
+    is_by_flow: bool,
     /// The dialog that it may make.
     leg: Option<dialogs::Leg>,
     /// Branches without a final response.
@@ -169,6 +179,10 @@ pub struct Proxy {
     nonces: Nonces,
     loop_secret: [u8; 32],
     dialog_secret: [u8; 32],
+    flow_secret: [u8; 32],
+    /// Which run of this program it is, among all.
+    run: u64,
+    shared: shared::Waiting,
     rng: ChaCha12Rng,
     next_id: Id,
     servers: HashMap<Id, Server>,
@@ -192,8 +206,14 @@ impl Proxy {
             rng.fill_bytes(&mut bytes);
             bytes
         };
-        let (nonces, loop_secret, own) = (Nonces::new(secret()), secret(), secret());
+        let (nonce_secret, loop_secret, own) = (secret(), secret(), secret());
         let dialog_secret = config.dialog_secret.unwrap_or(own);
+        let nonces = match config.shared {
+            None => Nonces::new(nonce_secret),
+            Some(Shared { origin }) => {
+                Nonces::shared(flows::derived(&dialog_secret, "nonces"), origin, rng.next_u64())
+            }
+        };
         let location = Location::new(config.location);
         let dialogs = dialogs::Dialogs::new(config.limits.dialogs);
         Proxy {
@@ -201,6 +221,9 @@ impl Proxy {
             nonces,
             loop_secret,
             dialog_secret,
+            flow_secret: flows::derived(&dialog_secret, "flows"),
+            run: rng.next_u64(),
+            shared: shared::Waiting::default(),
             rng,
             next_id: 0,
             servers: HashMap::new(),
@@ -221,14 +244,14 @@ impl Proxy {
         self.location.apply(change);
     }
 
-    /// Goes on with other settings; what is under way ends by those it began with. Listeners, key and bounds on messages are given
-    /// at the start alone, and stay.
+    /// Goes on with other settings; what is under way ends by those it began with. Listeners, key, bounds on messages and whether users
+    /// are shared are given at the start alone, and stay.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.location.set_limits(config.location);
         self.dialogs.set_max(config.limits.dialogs);
-        let (listeners, messages) = (old.listeners, old.messages);
-        self.config = ProxyConfig { listeners, messages, ..config };
+        let (listeners, messages, shared) = (old.listeners, old.messages, old.shared);
+        self.config = ProxyConfig { listeners, messages, shared, ..config };
     }
 
     /// What is to be done next.
@@ -311,7 +334,12 @@ impl Proxy {
 
     /// Answers a request by ourselves.
     fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
-        self.reply(now, id, fault.status, fault.reason, |_| {});
+        let seconds = self.config.limits.retry_after.to_string();
+        self.reply(now, id, fault.status, fault.reason, |response| {
+            if fault.status == 503 {
+                response.push(Header::new(Name::RetryAfter, &seconds));
+            }
+        });
     }
 
     /// The same, with fields added.

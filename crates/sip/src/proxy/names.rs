@@ -120,14 +120,7 @@ impl Proxy {
         self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), places);
         for asked in self.names.waiting.remove(&lookup).unwrap_or_default() {
             let server = asked.server;
-            let Some(is_cancelled) = self.servers.get(&server).map(|server| server.is_cancelled) else {
-                continue;
-            };
-            let routed = match is_cancelled {
-                true => Err(Fault { status: 487, reason: "Request Terminated" }),
-                false => self.route(now, asked),
-            };
-            if let Err(fault) = routed {
+            if let Err(fault) = self.check_cancelled(server).and_then(|()| self.route(now, asked)) {
                 self.refuse(now, server, fault);
             }
         }

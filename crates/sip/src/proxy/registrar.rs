@@ -23,6 +23,25 @@ struct Wish {
     lifetime: Duration,
 }
 
+/// A REGISTER for one of our users.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub(super) id: Id,
+    pub(super) from: Hop,
+    pub(super) request: Message,
+    pub(super) known: Essentials,
+    /// Its address-of-record.
+    pub(super) user: String,
+}
+
+/// What becomes of a REGISTER that is well-formed and in order.
+pub(super) enum Decision {
+    /// 423: this is the least.
+    TooBrief(Duration),
+    /// These, or none if it only asks.
+    Changes(Vec<Change>),
+}
+
 impl Proxy {
     /// Answers a REGISTER for one of our domains.
     pub(super) fn register(
@@ -41,48 +60,56 @@ impl Proxy {
         }
         let user = self.user_of(&uri);
         let forgotten = self.location.expire(&user, now);
-        self.outputs.extend(forgotten.into_iter().map(Output::Store));
-        let changes = if request.elements(Name::Contact).any(|contact| contact == b"*") {
-            self.remove_all(request, known, &user, now)?
-        } else {
-            let wishes = self.wishes(now, from, request, known)?;
-            if let Some(min) = self.too_short(&wishes) {
-                let value = min.as_secs().to_string();
-                self.reply(now, id, 423, "Interval Too Brief", |response| {
-                    response.push(Header::new(Name::MinExpires, &value));
-                });
-                return Ok(());
-            }
-            self.changes_for(&user, now, wishes)?
-        };
-        for change in changes {
-            self.location.apply(&change);
-            self.outputs.push_back(Output::Store(change));
+        self.note_expired(forgotten);
+        let asked = Registration { id, from, request: request.clone(), known: known.clone(), user };
+        if self.is_shared() {
+            return self.register_shared(now, asked);
         }
-        self.counters.registrations += 1;
-        self.answer_registration(now, id, request, &user);
+        let bindings: Vec<&Binding> = self.location.of(&asked.user, now).collect();
+        match self.decide(now, &asked, &bindings)? {
+            Decision::TooBrief(min) => self.answer_too_brief(now, id, min),
+            Decision::Changes(changes) => {
+                for change in changes {
+                    self.location.apply(&change);
+                    self.outputs.push_back(Output::Store(change));
+                }
+                let contacts = contacts(now, self.location.of(&asked.user, now));
+                self.answer_registration(now, &asked, contacts);
+            }
+        }
         Ok(())
     }
 
-    /// `Contact: *` (step 6): only with Expires of zero and alone.
-    fn remove_all(
-        &self,
-        request: &Message,
-        known: &Essentials,
-        user: &str,
-        now: Time,
-    ) -> Result<Vec<Change>, Fault> {
-        let expires = request.first(Name::Expires).and_then(|value| number(value));
-        if request.elements(Name::Contact).count() != 1 || expires != Some(0) {
-            return Err(Fault::bad("Contact * Needs Expires 0 And Nothing Beside It"));
+    /// Bindings that have expired were forgotten: a store of our own hears of it, one that is shared has a clock.
+    pub(super) fn note_expired(&mut self, changes: Vec<Change>) {
+        if !self.is_shared() {
+            self.outputs.extend(changes.into_iter().map(Output::Store));
         }
-        self.location
-            .of(user, now)
-            .map(|binding| {
-                check_order(binding, &known.call_id, known.cseq.number)?;
-                Ok(Change::Remove { user: user.to_owned(), uri: binding.uri.clone() })
-            })
-            .collect()
+    }
+
+    /// What a REGISTER changes in these bindings of its user, all of which are still good.
+    pub(super) fn decide(
+        &self,
+        now: Time,
+        asked: &Registration,
+        bindings: &[&Binding],
+    ) -> Result<Decision, Fault> {
+        let Registration { from, request, known, user, .. } = asked;
+        if request.elements(Name::Contact).any(|contact| contact == b"*") {
+            return Ok(Decision::Changes(remove_all(request, known, user, bindings)?));
+        }
+        let wishes = self.wishes(now, *from, request, known)?;
+        match self.too_short(&wishes) {
+            Some(min) => Ok(Decision::TooBrief(min)),
+            None => Ok(Decision::Changes(self.changes_for(user, bindings, wishes)?)),
+        }
+    }
+
+    pub(super) fn answer_too_brief(&mut self, now: Time, id: Id, min: Duration) {
+        let value = min.as_secs().to_string();
+        self.reply(now, id, 423, "Interval Too Brief", |response| {
+            response.push(Header::new(Name::MinExpires, &value));
+        });
     }
 
     fn wishes(
@@ -114,6 +141,7 @@ impl Proxy {
                     instance: instance_of(&contact),
                     q: preference_of(&contact)?,
                     flow: from,
+                    through: self.is_shared().then(|| self.flow_route(from)).flatten(),
                 };
                 wishes.push(Wish { binding, lifetime });
             }
@@ -127,11 +155,16 @@ impl Proxy {
         wishes.iter().any(|wish| wish.lifetime < min && wish.lifetime > Duration::ZERO).then_some(min)
     }
 
-    fn changes_for(&self, user: &str, now: Time, wishes: Vec<Wish>) -> Result<Vec<Change>, Fault> {
-        let mut count = self.location.of(user, now).count();
+    fn changes_for(
+        &self,
+        user: &str,
+        bindings: &[&Binding],
+        wishes: Vec<Wish>,
+    ) -> Result<Vec<Change>, Fault> {
+        let mut count = bindings.len();
         let mut changes = Vec::with_capacity(wishes.len());
         for Wish { binding, lifetime } in wishes {
-            let old = self.location.of(user, now).find(|old| old.is_same(&binding));
+            let old = bindings.iter().find(|old| old.is_same(&binding));
             if let Some(old) = old {
                 check_order(old, &binding.call_id, binding.cseq)?;
             }
@@ -162,23 +195,43 @@ impl Proxy {
     }
 
     /// 200 with all contacts (step 8), and the Path that was taken (RFC 3327 section 5.3).
-    fn answer_registration(&mut self, now: Time, id: Id, request: &Message, user: &str) {
-        let contacts: Vec<Vec<u8>> = self
-            .location
-            .of(user, now)
-            .map(|binding| {
-                let left = binding.expires.since(now).as_secs();
-                [b"<", &binding.uri[..], format!(">;expires={left}").as_bytes()].concat()
-            })
-            .collect();
-        let path: Vec<Header> = request.all(Name::Path).cloned().collect();
-        self.reply(now, id, 200, "OK", |response| {
+    pub(super) fn answer_registration(&mut self, now: Time, asked: &Registration, contacts: Vec<Vec<u8>>) {
+        self.counters.registrations += 1;
+        let path: Vec<Header> = asked.request.all(Name::Path).cloned().collect();
+        self.reply(now, asked.id, 200, "OK", |response| {
             for contact in contacts {
                 response.push(Header::of_bytes(Name::Contact, &contact));
             }
             path.into_iter().for_each(|header| response.push(header));
         });
     }
+}
+
+/// Bindings as Contact of a 200 has them, with the time that is left.
+pub(super) fn contacts<'a>(now: Time, bindings: impl Iterator<Item = &'a Binding>) -> Vec<Vec<u8>> {
+    let contact = |binding: &Binding| {
+        let left = binding.expires.since(now).as_secs();
+        [b"<", &binding.uri[..], format!(">;expires={left}").as_bytes()].concat()
+    };
+    bindings.map(contact).collect()
+}
+
+/// `Contact: *` (step 6): only with Expires of zero and alone.
+fn remove_all(
+    request: &Message,
+    known: &Essentials,
+    user: &str,
+    bindings: &[&Binding],
+) -> Result<Vec<Change>, Fault> {
+    let expires = request.first(Name::Expires).and_then(|value| number(value));
+    if request.elements(Name::Contact).count() != 1 || expires != Some(0) {
+        return Err(Fault::bad("Contact * Needs Expires 0 And Nothing Beside It"));
+    }
+    let removal = |binding: &&Binding| {
+        check_order(binding, &known.call_id, known.cseq.number)?;
+        Ok(Change::Remove { user: user.to_owned(), uri: binding.uri.clone() })
+    };
+    bindings.iter().map(removal).collect()
 }
 
 /// Step 7: a request of the same Call-ID must be newer than what made the binding.

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use base::Time;
 
 use super::cancel::hop_request;
+use super::flows::FLOW_FAILED;
 use super::{Client, Id, Proxy};
 use crate::essentials::Essentials;
+use crate::fault::Fault;
 use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::via::Via;
@@ -89,7 +91,8 @@ impl Proxy {
         let Some(server) = client.server else { return };
         let is_success = response.status() < 300;
         // "If the SIP request fails … 503 …, the client SHOULD try" the next place (RFC 3263 section 4.3).
-        let is_begun_anew = response.status() == 503 && self.try_next_place(now, id);
+        // A flow that is gone (RFC 5626 section 5.3.1) is no reason not to go where the contact says.
+        let is_begun_anew = matches!(response.status(), 430 | 503) && self.try_next_place(now, id);
         if is_first {
             self.close_branch(server);
         }
@@ -122,6 +125,13 @@ impl Proxy {
     fn pass_back(&mut self, now: Time, server: Id, mut response: Message) {
         response.pop_first(Name::Via);
         self.respond(now, server, &response);
+    }
+
+    /// The same with another status.
+    fn pass_back_as(&mut self, now: Time, server: Id, mut response: Message, fault: Fault) {
+        let (status, reason) = (fault.status, bytes::Bytes::from_static(fault.reason.as_bytes()));
+        response.start = crate::message::Start::Response { status, reason };
+        self.pass_back(now, server, response);
     }
 
     /// A branch had no final response, and will not have any.
@@ -198,6 +208,7 @@ impl Proxy {
         }
         let Some(server) = self.servers.get_mut(&id) else { return };
         let is_invite = server.request.as_ref().is_some_and(|r| r.method() == Some(&Method::Invite));
+        let is_by_flow = server.is_by_flow;
         let Some(mut best) = server.best.take() else { return };
         match best.status() {
             // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client has given up by then itself.
@@ -206,15 +217,14 @@ impl Proxy {
                     self.server_keys.remove(&server.key);
                 }
             }
+            503 if is_by_flow => self.pass_back_as(now, id, best, FLOW_FAILED),
             // Step 6: 503 would say that this proxy is overloaded.
             503 => {
-                best.start = crate::message::Start::Response {
-                    status: 500,
-                    reason: bytes::Bytes::from_static(b"Next Hop Unavailable"),
-                };
                 best.remove(Name::RetryAfter);
-                self.pass_back(now, id, best);
+                self.pass_back_as(now, id, best, Fault { status: 500, reason: "Next Hop Unavailable" });
             }
+            // It is between proxies alone, "MUST NOT be sent to" the caller (RFC 5626 section 11.5 has it for edge proxies and registrars).
+            430 => self.pass_back_as(now, id, best, Fault { status: 480, reason: "Flow Is Gone" }),
             _ => self.pass_back(now, id, best),
         }
     }

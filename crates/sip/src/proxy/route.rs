@@ -36,6 +36,15 @@ pub(super) struct Asked {
     pub(super) mark: String,
 }
 
+/// What our own Routes said.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The dialog that one was marked for, if it is this request's.
+    pub(super) leg: Option<Leg>,
+    /// By which flow another proxy has us send this.
+    pub(super) flow: Option<Hop>,
+}
+
 /// One place to forward a request to.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -53,6 +62,10 @@ pub(super) struct Target {
     pub(super) preference: u16,
     /// Whether there is no other transport than this: it is a flow, or the other one was tried.
     pub(super) is_settled: bool,
+    /// A Route through the proxy that has the flow.
+    pub(super) detour: Option<Box<[u8]>>,
+    /// Where to send it without that, if nothing else can be reached.
+    pub(super) direct: Option<Hop>,
 }
 
 /// A hop, and whom it has to prove to be.
@@ -60,8 +73,17 @@ pub(super) type Way = (Hop, Option<Arc<str>>);
 
 impl Target {
     pub(super) fn new(uri: Bytes, hop: Hop, domain: Option<Arc<str>>) -> Target {
-        let (routes, alternates) = (Vec::new(), Vec::new());
-        Target { uri, routes, hop, domain, alternates, preference: 1000, is_settled: false }
+        Target {
+            uri,
+            routes: Vec::new(),
+            hop,
+            domain,
+            alternates: Vec::new(),
+            preference: 1000,
+            is_settled: false,
+            detour: None,
+            direct: None,
+        }
     }
 
     pub(super) fn way(&self) -> Way {
@@ -70,27 +92,38 @@ impl Target {
 }
 
 impl Proxy {
-    /// Takes the Routes off that lead here (section 16.4); the dialog that one of them was marked for, if it is this request's.
-    pub(super) fn take_own_routes(
-        &self,
-        request: &mut Message,
-        known: &Essentials,
-    ) -> Result<Option<Leg>, Fault> {
+    /// Takes the Routes off that lead here (section 16.4), and says what they said.
+    ///
+    /// Where proxies share users, so are Routes of another one that bring a request here in its stead: it is gone, or the user agent has
+    /// its reasons. By its mark such a Route is known to be of one of ours.
+    pub(super) fn take_own_routes(&self, request: &mut Message, known: &Essentials) -> Result<Taken, Fault> {
         let marked = |uri: &Uri<'_>| known.to_tag.as_ref().and_then(|_| self.marked(uri, known));
-        let mut found = Uri::parse(request.request_uri()).ok().and_then(|uri| marked(&uri));
+        let mut leg = Uri::parse(request.request_uri()).ok().and_then(|uri| marked(&uri));
         self.undo_strict_routing(request)?;
+        // Whose Route was taken off.
+        let mut host: Option<Vec<u8>> = None;
         // Two of ours follow each other where transports differ (RFC 5658); more than that is a loop of somebody's.
         for _ in 0..2 {
             let Some(first) = request.elements(Name::Route).next() else { break };
             let address = Address::parse(first)?;
             let uri = Uri::parse(address.uri)?;
-            if !self.is_ours(&uri) {
+            let mark = marked(&uri);
+            let is_ours = self.is_ours(&uri);
+            if is_ours && self.is_flow_route(&uri) {
+                let flow = self.flow_of(&uri)?;
+                request.pop_first(Name::Route);
+                return Ok(Taken { leg, flow: Some(flow) });
+            }
+            let is_in_stead =
+                self.is_shared() && mark.is_some() && host.as_ref().is_none_or(|h| *h == uri.host);
+            if !is_ours && !is_in_stead {
                 break;
             }
-            found = found.or_else(|| marked(&uri));
+            host = Some(uri.host.to_vec());
+            leg = leg.or(mark);
             request.pop_first(Name::Route);
         }
-        Ok(found)
+        Ok(Taken { leg, flow: None })
     }
 
     /// A strict router before us put our Record-Route into the Request-URI, and the true one behind the Routes.
@@ -157,16 +190,43 @@ impl Proxy {
             return self.answer_for_ourselves(now, *server, known);
         }
         let user = self.user_of(&uri);
-        let mut targets = self.registered_targets(&user, now);
-        if uri.scheme == Scheme::Sips {
-            // "each hop … MUST be secured with TLS" up to the target's domain (section 26.2.2), and RFC 5630 section 5.3 from there on.
-            targets.retain(|target| target.hop.transport == Transport::Tls);
+        let targets = self.targets_for(&uri, self.registered_targets(&user, now));
+        if targets.is_empty() && self.is_shared() && self.location.of(&user, now).next().is_none() {
+            return self.wait_for_record(now, user, asked);
         }
+        self.serve_at(now, asked, &user, targets)
+    }
+
+    /// A request for a user who is at these places.
+    pub(super) fn serve_at(
+        &mut self,
+        now: Time,
+        asked: Asked,
+        user: &str,
+        targets: Vec<Target>,
+    ) -> Result<(), Fault> {
         if targets.is_empty() {
-            return Err(self.nobody_there(&user));
+            return Err(self.nobody_there(user));
         }
         self.begin(now, asked, targets);
         Ok(())
+    }
+
+    /// Another proxy has found the user's flow to be one of ours; it has asked who the caller is, as far as that is asked.
+    pub(super) fn follow_flow(&mut self, now: Time, asked: Asked, flow: Hop) {
+        if let Some(server) = self.servers.get_mut(&asked.server) {
+            server.is_by_flow = true;
+        }
+        let uri = Bytes::copy_from_slice(asked.request.request_uri());
+        self.begin(now, asked, vec![Target { is_settled: true, ..Target::new(uri, flow, None) }]);
+    }
+
+    /// "each hop … MUST be secured with TLS" up to a SIPS URI's domain (section 26.2.2), and RFC 5630 section 5.3 from there on.
+    pub(super) fn targets_for(&self, uri: &Uri<'_>, mut targets: Vec<Target>) -> Vec<Target> {
+        if uri.scheme == Scheme::Sips {
+            targets.retain(|target| target.hop.transport == Transport::Tls);
+        }
+        targets
     }
 
     /// Requests to the proxy itself: OPTIONS is answered (section 11.2), nothing else.
@@ -203,7 +263,14 @@ impl Proxy {
     }
 
     pub(super) fn registered_targets(&self, user: &str, now: Time) -> Vec<Target> {
-        let bindings = self.location.of(user, now);
+        self.targets_of(now, self.location.of(user, now))
+    }
+
+    pub(super) fn targets_of<'a>(
+        &self,
+        now: Time,
+        bindings: impl Iterator<Item = &'a Binding>,
+    ) -> Vec<Target> {
         bindings
             .filter_map(|binding| self.target_of(now, binding).ok())
             .take(self.config.limits.branches)
@@ -211,21 +278,49 @@ impl Proxy {
     }
 
     fn target_of(&self, now: Time, binding: &Binding) -> Result<Target, Fault> {
+        if let Some(through) = binding.through.as_deref().filter(|_| binding.path.is_empty()) {
+            return self.target_through(now, binding, through);
+        }
+        self.target_at(now, binding, binding.flow)
+    }
+
+    fn target_at(&self, now: Time, binding: &Binding, flow: Hop) -> Result<Target, Fault> {
         let uri = Bytes::copy_from_slice(&binding.uri);
         let routes = binding.path.clone();
         let (hop, domain) = match routes.first() {
             Some(first) => self.hop_of(now, &Uri::parse(Address::parse(first)?.uri)?)?,
             // By the flow that the REGISTER came by (RFC 5626 section 5.3): a NAT lets that through.
-            None if is_by_flow(binding) => (binding.flow, None),
-            None => self.hop_of_contact(now, binding)?,
+            None if is_by_flow(binding) => (flow, None),
+            None => self.hop_of_contact(now, binding, flow)?,
         };
-        let (preference, is_settled) = (binding.q, hop == binding.flow && is_by_flow(binding));
+        let (preference, is_settled) = (binding.q, hop == flow && is_by_flow(binding));
         Ok(Target { routes, preference, is_settled, ..Target::new(uri, hop, domain) })
     }
 
+    /// A user who registered with a proxy that shares users: by its flow if that was this one, by UDP where the contact says, else
+    /// through that proxy.
+    fn target_through(&self, now: Time, binding: &Binding, through: &[u8]) -> Result<Target, Fault> {
+        let uri = || Bytes::copy_from_slice(&binding.uri);
+        let contact = || self.hop_of(now, &Uri::parse(&binding.uri)?);
+        let has_address = !is_by_flow(binding);
+        let preference = binding.q;
+        let at = |(hop, domain): Way| Target { preference, ..Target::new(uri(), hop, domain) };
+        match self.own_flow(through) {
+            Some(Ok(flow)) => return self.target_at(now, binding, flow),
+            Some(Err(fault)) => return if has_address { contact().map(at) } else { Err(fault) },
+            None => {}
+        }
+        let direct = contact().ok().filter(|_| has_address);
+        if let Some(way) = direct.clone().filter(|_| binding.flow.transport == Transport::Udp) {
+            return Ok(at(way));
+        }
+        let way = self.hop_of(now, &Uri::parse(Address::parse(through)?.uri)?)?;
+        let direct = direct.map(|(hop, _)| hop);
+        Ok(Target { detour: Some(through.into()), direct, ..at(way) })
+    }
+
     /// Where a contact says it is, by the connection of its REGISTER while there is one.
-    fn hop_of_contact(&self, now: Time, binding: &Binding) -> Result<Way, Fault> {
-        let flow = binding.flow;
+    fn hop_of_contact(&self, now: Time, binding: &Binding, flow: Hop) -> Result<Way, Fault> {
         let (hop, domain) = self.hop_of(now, &Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
         Ok(match flow.connection {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::{Id, Output, Proxy, Sleeper};
+use super::{Id, Proxy, Sleeper};
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
 /// How often all bindings are looked at for such as have expired; those of a user whenever it is looked up.
@@ -31,7 +31,7 @@ impl Proxy {
                 Sleeper::Location => {
                     self.dialogs.expire(now);
                     let changes = self.location.expire_all(now);
-                    self.outputs.extend(changes.into_iter().map(Output::Store));
+                    self.note_expired(changes);
                     self.wakes.push(Reverse((now + SWEEP, Sleeper::Location)));
                 }
             }

@@ -8,3 +8,4 @@ mod dialogs;
 mod judging;
 mod registering;
 mod secure;
+mod sharing;

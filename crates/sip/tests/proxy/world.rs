@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
+use md5::{Digest as _, Md5};
 use sip::digest::Algorithm;
 use sip::proxy::{Authentication, Listener, NextHop, Output, Proxy, ProxyConfig};
 use sip::{Change, ConnectionId, Essentials, Hop, Limits, Message, Name, Transport, Via};
@@ -59,6 +60,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) changes: Vec<Change>,
     pub(crate) lookups: Vec<sip::proxy::Lookup>,
+    pub(crate) queries: Vec<sip::proxy::Query>,
     cseq: u32,
 }
 
@@ -94,8 +96,19 @@ pub(crate) fn tcp(address: &str, connection: u64) -> Hop {
 
 impl World {
     pub(crate) fn new(config: ProxyConfig) -> World {
-        let proxy = Proxy::new(Time::ZERO, config, [7; 32]);
-        World { proxy, now: Time::ZERO, changes: Vec::new(), lookups: Vec::new(), cseq: 0 }
+        World::with_seed(config, [7; 32])
+    }
+
+    pub(crate) fn with_seed(config: ProxyConfig, seed: [u8; 32]) -> World {
+        let proxy = Proxy::new(Time::ZERO, config, seed);
+        World {
+            proxy,
+            now: Time::ZERO,
+            changes: Vec::new(),
+            lookups: Vec::new(),
+            queries: Vec::new(),
+            cseq: 0,
+        }
     }
 
     pub(crate) fn put(&mut self, from: Hop, text: &str) -> Vec<Sent> {
@@ -119,6 +132,7 @@ impl World {
             match output {
                 Output::Store(change) => self.changes.push(change),
                 Output::Resolve(lookup) => self.lookups.push(lookup),
+                Output::Ask(query) => self.queries.push(query),
                 Output::Send(out) => {
                     let message = Message::parse(out.bytes, &Limits::default()).unwrap();
                     // A refusal of what is malformed repeats the malformed fields.
@@ -195,4 +209,25 @@ pub(crate) fn summary(sent: &[Sent]) -> Vec<(String, String)> {
 
 pub(crate) fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(what, to)| ((*what).to_owned(), (*to).to_owned())).collect()
+}
+
+fn md5(text: &str) -> String {
+    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Answers a challenge by MD5 as a client without qop does, in a request to example.com.
+pub(crate) fn answer_to(challenge: &Sent, user: &str, password: &str, method: &str) -> String {
+    let (name, field) = match challenge.what().as_str() {
+        "401" => (Name::WwwAuthenticate, "Authorization"),
+        _ => (Name::ProxyAuthenticate, "Proxy-Authorization"),
+    };
+    let value = challenge.value(name);
+    let nonce = value.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap();
+    let (a1, a2) =
+        (md5(&format!("{user}:example.com:{password}")), md5(&format!("{method}:sip:example.com")));
+    let response = md5(&format!("{a1}:{nonce}:{a2}"));
+    format!(
+        "{field}: Digest username=\"{user}\",realm=\"example.com\",nonce=\"{nonce}\",uri=\"sip:example.com\",\
+         response=\"{response}\"\n"
+    )
 }

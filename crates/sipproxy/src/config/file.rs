@@ -14,6 +14,7 @@ use sip::transaction::Timers;
 use sip::{Network, Transport};
 
 use super::{Config, SctpConfig};
+use crate::store::StorePlace;
 use crate::transport::{TlsContext, TlsFiles, USUAL_ROOTS};
 
 #[derive(Deserialize)]
@@ -24,7 +25,7 @@ pub(super) struct File {
     listen: Vec<Listen>,
     #[serde(default)]
     next_hop: Vec<Way>,
-    store: Option<PathBuf>,
+    store: Option<String>,
     control: Option<PathBuf>,
     #[serde(default)]
     page_port: u16,
@@ -286,9 +287,16 @@ impl File {
             access: self.access.check()?,
             relay_networks: networks("relay_networks", &self.relay_networks)?,
             dialog_secret: self.dialog_key.as_deref().map(dialog_key).transpose()?,
+            shared: None,
         };
+        let store = self.store.as_deref().map(StorePlace::parse).transpose();
+        let store = store.map_err(|problem| ("store", problem))?;
+        if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StorePlace::is_shared) {
+            let problem = "is missing: proxies that share a store need one, the same in all: `openssl rand -hex 32` makes some";
+            return Err(("dialog_key", problem.to_owned()));
+        }
         let connections = self.limits.connections;
-        let (store, control, page_port) = (self.store, self.control, self.page_port);
+        let (control, page_port) = (self.control, self.page_port);
         let hep = self.hep.map(|hep| (hep.collector, hep.agent));
         let tls = self.tls.map(Tls::check).transpose()?;
         if tls.is_none() && proxy.listeners.iter().any(|listener| listener.transport == Transport::Tls) {

@@ -51,6 +51,14 @@ fn an_error_names_file_key_and_remedy() {
             "[tls]\ncertificate = \"/none.pem\"\nkey = \"/none.key\"",
             "sip.toml: tls: /none.pem: no certificates",
         ),
+        (
+            "domains = [\"a\"]\nstore = \"mysql://x\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "store: `mysql` is no store: name a file",
+        ),
+        (
+            "domains = [\"a\"]\nstore = \"redis://127.0.0.1/\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "dialog_key: is missing: proxies that share a store need one",
+        ),
         ("[access]\ndeny = [\"x\"]", "access.deny: `x` is no network: say an address, or ADDRESS/BITS"),
         ("[access]\nburst = 0", "access: must have burst of at least 1"),
         ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),

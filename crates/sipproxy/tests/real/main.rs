@@ -10,6 +10,7 @@ mod names;
 mod operations;
 mod phones;
 mod secure;
+mod sharing;
 mod world;
 
 use nix::sys::signal::Signal;

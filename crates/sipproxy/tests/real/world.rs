@@ -56,15 +56,26 @@ impl Site {
 
     /// Starts a proxy with these listeners; its bindings are in a file of its own.
     pub(crate) fn proxy(&self, more: &[String]) -> Process {
-        let path = self.dir.join(format!("{}.toml", self.domain));
         let store = self.dir.join(format!("{}.db", self.domain));
-        let head = format!("domains = [\"{}\"]\nstore = \"{}\"\n", self.domain, store.display());
-        std::fs::write(&path, head + &more.concat()).unwrap();
-        let mut command = self.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
-        command.arg("--config").arg(&path);
+        self.proxy_with_store(&store.display().to_string(), more)
+    }
+
+    /// The same with its bindings elsewhere.
+    pub(crate) fn proxy_with_store(&self, store: &str, more: &[String]) -> Process {
+        let command = self.proxy_command(store, more);
         let mut proxy = self.host.spawn(self.domain, command).unwrap();
         proxy.wait_until("restored", LIMIT, |proxy| proxy.stderr().contains("bindings restored")).unwrap();
         proxy
+    }
+
+    /// What starts a proxy.
+    pub(crate) fn proxy_command(&self, store: &str, more: &[String]) -> std::process::Command {
+        let path = self.dir.join(format!("{}-{}.toml", self.domain, self.address));
+        let head = format!("domains = [\"{}\"]\nstore = \"{store}\"\n", self.domain);
+        std::fs::write(&path, head + &more.concat()).unwrap();
+        let mut command = self.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
+        command.arg("--config").arg(&path);
+        command
     }
 
     /// "address:port" of the proxy.

@@ -16,7 +16,7 @@ use crate::error::SipError;
 
 /// An open store.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct Sqlite {
     path: PathBuf,
     connection: Connection,
 }
@@ -32,16 +32,16 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
 ";
 
-impl Store {
+impl Sqlite {
     /// Opens a store, which is made if it is missing.
     ///
     /// # Errors
     /// When the file cannot be used.
-    pub(crate) fn open(path: &Path) -> Result<Store, SipError> {
-        let connection = Connection::open(path).map_err(SipError::store(path))?;
-        connection.execute_batch(SCHEMA).map_err(SipError::store(path))?;
-        add_missing(&connection).map_err(SipError::store(path))?;
-        Ok(Store { path: path.to_owned(), connection })
+    pub(crate) fn open(path: &Path) -> Result<Sqlite, SipError> {
+        let connection = Connection::open(path).map_err(super::failed_file(path))?;
+        connection.execute_batch(SCHEMA).map_err(super::failed_file(path))?;
+        add_missing(&connection).map_err(super::failed_file(path))?;
+        Ok(Sqlite { path: path.to_owned(), connection })
     }
 
     /// All bindings that are still good, at the time `now` of this run, for as many listeners.
@@ -49,7 +49,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn load(&self, now: Time, listeners: usize) -> Result<Vec<Change>, SipError> {
-        self.try_load(now, listeners).map_err(SipError::store(&self.path))
+        self.try_load(now, listeners).map_err(super::failed_file(&self.path))
     }
 
     fn try_load(&self, now: Time, listeners: usize) -> rusqlite::Result<Vec<Change>> {
@@ -76,7 +76,7 @@ impl Store {
         if changes.is_empty() {
             return Ok(());
         }
-        self.try_write(now, changes).map_err(SipError::store(&self.path))
+        self.try_write(now, changes).map_err(super::failed_file(&self.path))
     }
 
     fn try_write(&mut self, now: Time, changes: &[Change]) -> rusqlite::Result<()> {
@@ -147,6 +147,7 @@ fn read(row: &Row<'_>, now: Time, today: Duration) -> rusqlite::Result<Option<Ch
         q: row.get(10)?,
         // Connections do not outlive the process.
         flow: Hop { listener, transport, address, connection: None },
+        through: None,
     };
     Ok(Some(Change::Put { user: row.get(0)?, binding }))
 }
@@ -184,6 +185,7 @@ mod tests {
                 address: "192.0.2.1:99".parse().unwrap(),
                 connection: None,
             },
+            through: None,
         }
     }
 
@@ -197,11 +199,11 @@ mod tests {
         let path = dir.path().join("bindings.db");
         let changes = [put("sip:x", 100), put("sip:y", 100), put("sip:old", 0)];
         let removal = Change::Remove { user: "a@b".to_owned(), uri: b"sip:y"[..].into() };
-        let mut store = Store::open(&path).unwrap();
+        let mut store = Sqlite::open(&path).unwrap();
         store.write(Time::ZERO, &changes).unwrap();
         store.write(Time::ZERO, &[removal]).unwrap();
         drop(store);
-        let found = Store::open(&path).unwrap().load(Time::ZERO, 2).unwrap();
+        let found = Sqlite::open(&path).unwrap().load(Time::ZERO, 2).unwrap();
         let [Change::Put { user, binding: loaded }] = &found[..] else { panic!("{found:?}") };
         assert_eq!(user, "a@b");
         let left = loaded.expires.since(Time::ZERO);
@@ -213,7 +215,7 @@ mod tests {
     #[test]
     fn bindings_of_listeners_that_are_gone_are_not_loaded() {
         let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(&dir.path().join("b.db")).unwrap();
+        let mut store = Sqlite::open(&dir.path().join("b.db")).unwrap();
         store.write(Time::ZERO, &[put("sip:x", 100)]).unwrap();
         assert!(store.load(Time::ZERO, 1).unwrap().is_empty());
     }

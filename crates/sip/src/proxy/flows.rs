@@ -1,0 +1,127 @@
+//! Flows of proxies that share users (RFC 5626 section 5.2): a user who is there by a connection to one proxy is reached by the others
+//! through that one, with a Route whose user part is a token of the flow.
+//!
+//! A token says how the REGISTER came, with a MAC by a key that the proxies share, so none can be made up; only the proxy that made it
+//! uses what it says. It lives as long as that proxy runs, by UDP longer: there is nothing that could be gone. Begin with
+//! [`Proxy::flow_route`] and [`Proxy::flow_of`].
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::Proxy;
+use super::marks;
+use crate::address::Address;
+use crate::digest::hex;
+use crate::fault::Fault;
+use crate::transport::{ConnectionId, Hop, Transport};
+use crate::uri::Uri;
+
+/// Listener, transport, address, port, connection, run.
+const SAID: usize = 2 + 1 + 16 + 2 + 8 + 8;
+/// With the MAC.
+const LENGTH: usize = SAID + marks::LENGTH;
+/// No connection has this number.
+const NO_CONNECTION: u64 = u64::MAX;
+/// The flow is gone, or was one of a proxy that was here before (RFC 5626 section 5.3.1).
+pub(super) const FLOW_FAILED: Fault = Fault { status: 430, reason: "Flow Failed" };
+/// "the flow token … has been tampered with" (the same).
+const NO_TOKEN: Fault = Fault { status: 403, reason: "No Flow Of This Proxy" };
+
+impl Proxy {
+    /// A Route to here that leads on by this flow.
+    pub(super) fn flow_route(&self, flow: Hop) -> Option<Box<[u8]>> {
+        let home = self.config.listeners.first()?;
+        let token = hex(&self.token_of(flow));
+        let (address, transport) = (home.address, home.transport.as_lower_str());
+        Some(format!("<sip:{token}@{address};transport={transport};lr>").into_bytes().into())
+    }
+
+    fn token_of(&self, flow: Hop) -> [u8; LENGTH] {
+        let transport = Transport::ALL.iter().position(|t| *t == flow.transport);
+        let ip = match flow.address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let said = [
+            &u16::try_from(flow.listener).unwrap_or(u16::MAX).to_be_bytes()[..],
+            &[transport.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)],
+            &ip.octets(),
+            &flow.address.port().to_be_bytes(),
+            &flow.connection.map_or(NO_CONNECTION, |c| c.0).to_be_bytes(),
+            &self.run.to_be_bytes(),
+        ]
+        .concat();
+        let mac = self.flow_mac(&said).finalize().into_bytes();
+        let mut token = [0; LENGTH];
+        token[..SAID].copy_from_slice(&said);
+        token[SAID..].copy_from_slice(&mac[..marks::LENGTH]);
+        token
+    }
+
+    fn flow_mac(&self, said: &[u8]) -> Hmac<Sha256> {
+        let mut mac = keyed(&self.flow_secret);
+        mac.update(said);
+        mac
+    }
+
+    /// The flow that a Route of ours leads on by: of this run, or one that needs no connection.
+    ///
+    /// # Errors
+    /// 403 for a token that nobody here made, 430 if its connection is of an earlier run.
+    pub(super) fn flow_of(&self, route: &Uri<'_>) -> Result<Hop, Fault> {
+        let token = route.user.and_then(marks::bytes_of::<LENGTH>).ok_or(NO_TOKEN)?;
+        let (said, mac) = token.split_at(SAID);
+        self.flow_mac(said).verify_truncated_left(mac).map_err(|_| NO_TOKEN)?;
+        let (hop, run) = parse(said).ok_or(NO_TOKEN)?;
+        let is_here = self.config.listeners.get(hop.listener).is_some_and(|l| l.transport == hop.transport);
+        if !is_here || (run != self.run && hop.connection.is_some()) {
+            return Err(FLOW_FAILED);
+        }
+        Ok(hop)
+    }
+
+    /// Whether a Route's user part looks like a token: no user is called that.
+    pub(super) fn is_flow_route(&self, route: &Uri<'_>) -> bool {
+        self.is_shared() && route.user.is_some_and(|user| user.len() == 2 * LENGTH)
+    }
+
+    /// The flow of a binding's `through`, or why there is none; `None` if it leads to another proxy.
+    pub(super) fn own_flow(&self, through: &[u8]) -> Option<Result<Hop, Fault>> {
+        let address = Address::parse(through).ok()?;
+        let uri = Uri::parse(address.uri).ok()?;
+        self.is_ours(&uri).then(|| self.flow_of(&uri))
+    }
+}
+
+fn parse(said: &[u8]) -> Option<(Hop, u64)> {
+    let (listener, rest) = said.split_first_chunk::<2>()?;
+    let ([transport], rest) = rest.split_first_chunk::<1>()?;
+    let (ip, rest) = rest.split_first_chunk::<16>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let (connection, rest) = rest.split_first_chunk::<8>()?;
+    let run = u64::from_be_bytes(rest.try_into().ok()?);
+    let connection = u64::from_be_bytes(*connection);
+    let hop = Hop {
+        listener: usize::from(u16::from_be_bytes(*listener)),
+        transport: *Transport::ALL.get(usize::from(*transport))?,
+        address: SocketAddr::new(Ipv6Addr::from(*ip).to_canonical(), u16::from_be_bytes(*port)),
+        connection: (connection != NO_CONNECTION).then_some(ConnectionId(connection)),
+    };
+    Some((hop, run))
+}
+
+/// A key of its own for each use of the shared one.
+pub(super) fn derived(secret: &[u8; 32], purpose: &str) -> [u8; 32] {
+    let mut mac = keyed(secret);
+    mac.update(purpose.as_bytes());
+    mac.finalize().into_bytes().into()
+}
+
+/// A key shorter than the hash's block is filled up with zeros (RFC 2104 section 2).
+pub(super) fn keyed(secret: &[u8; 32]) -> Hmac<Sha256> {
+    let mut key = [0; 64];
+    key[..32].copy_from_slice(secret);
+    Hmac::<Sha256>::new(&key.into())
+}

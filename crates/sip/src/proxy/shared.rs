@@ -1,0 +1,317 @@
+//! Users that several proxies share by a store ([`ProxyConfig::shared`](super::ProxyConfig)).
+//!
+//! What the store has of a user is one [`Record`] with a version. A REGISTER is decided by what is known here, and its outcome replaces
+//! the record if that is still of the version it was decided by; else it is decided again by what the store has meanwhile. So the rules
+//! of RFC 3261 section 10.3 (order, limits, instances) hold among all proxies as they do within one. Requests for users are answered by
+//! what is known here, which the store's news keep current ([`Proxy::handle_record`]); a user of whom nothing is known is looked up there
+//! before it is said that nobody is there. Invariants: no more than [`WAITING_MAX`] requests wait; each that waits is answered when the
+//! store has answered or failed. Begin with [`Proxy::register_shared`] and [`Proxy::handle_found`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Time;
+
+use super::auth::Proof;
+use super::registrar::{Decision, Registration, contacts};
+use super::route::Asked;
+use super::{Id, Output, Proxy};
+use crate::digest::NONCE_LIFETIME;
+use crate::fault::Fault;
+use crate::location::{Binding, Change};
+use crate::message::Method;
+use crate::uri::Uri;
+
+/// Requests that may wait for the store at once.
+const WAITING_MAX: usize = 10_000;
+/// How often a REGISTER is decided: each time another proxy was faster.
+const TRIES_MAX: u32 = 8;
+/// The store does not answer, and this cannot be answered without.
+const NO_STORE: Fault = Fault { status: 503, reason: "Location Store Unavailable" };
+
+/// A user's bindings in the store.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// Grows with each change; 0: there are none.
+    pub version: u64,
+    /// All of them, those that have expired perhaps among them.
+    pub bindings: Vec<Binding>,
+}
+
+/// What is asked of the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// For [`Proxy::handle_found`]; not used again.
+    pub ticket: u64,
+    /// What is wanted.
+    pub wanted: Wanted,
+}
+
+/// What is wanted of the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// To know a user's record.
+    Read {
+        /// The user's address-of-record.
+        user: String,
+    },
+    /// To have these bindings in it if it is still of this version.
+    Replace {
+        /// The user's address-of-record.
+        user: String,
+        /// Which; 0: if there is none.
+        version: u64,
+        /// All there will be; none: there is no record then.
+        bindings: Vec<Binding>,
+    },
+    /// To note that a nonce was used, if it was not used so often before, by whatever proxy.
+    Use {
+        /// Which: hexadecimal digits.
+        nonce: String,
+        /// How often its user has used it, this time included.
+        count: u32,
+        /// How long that is to be remembered.
+        lifetime: Duration,
+    },
+}
+
+/// What the store has answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// What it has: to [`Wanted::Read`], and to [`Wanted::Replace`] if that is of another version.
+    Is(Record),
+    /// To [`Wanted::Use`]: whether it is noted, so the first such use.
+    IsFirst(bool),
+    /// It was replaced, and has this version now; what was written outlives the store's process.
+    Replaced(u64),
+    /// The store did not answer in time, or refused. What was to be replaced may be so or not.
+    Failed,
+}
+
+/// A request that waits for the store.
+#[derive(Debug)]
+enum Waiter {
+    /// Decided so often; what it wants to be there; `None` if it changes nothing.
+    Registration { asked: Box<Registration>, tries: u32, bindings: Option<Vec<Binding>> },
+    /// For this user.
+    Request { asked: Box<Asked>, user: String },
+    /// Its sender has the right password, and answered with this nonce.
+    Proof { asked: Box<Asked>, is_own: bool },
+}
+
+/// All that wait, by their tickets.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    waiters: BTreeMap<u64, Waiter>,
+    next_ticket: u64,
+}
+
+impl Proxy {
+    /// Whether other proxies have the same users.
+    pub(super) fn is_shared(&self) -> bool {
+        self.config.shared.is_some()
+    }
+
+    /// Requests that wait for the store.
+    pub fn waiting_for_store(&self) -> usize {
+        self.shared.waiters.len()
+    }
+
+    fn ask(&mut self, wanted: Wanted, waiter: Waiter) -> Result<(), Fault> {
+        if self.shared.waiters.len() >= WAITING_MAX {
+            self.counters.overloads += 1;
+            return Err(Fault { status: 503, reason: "Too Many Requests Wait For The Store" });
+        }
+        let ticket = self.shared.next_ticket;
+        self.shared.next_ticket += 1;
+        self.shared.waiters.insert(ticket, waiter);
+        self.outputs.push_back(Output::Ask(Query { ticket, wanted }));
+        Ok(())
+    }
+
+    /// Decides a REGISTER by what is known of its user.
+    pub(super) fn register_shared(&mut self, now: Time, asked: Registration) -> Result<(), Fault> {
+        let version = self.location.version_of(&asked.user);
+        let bindings = self.location.of(&asked.user, now).cloned().collect();
+        self.register_by(now, asked, Record { version, bindings }, 0)
+    }
+
+    /// Decides it by this record.
+    fn register_by(
+        &mut self,
+        now: Time,
+        asked: Registration,
+        record: Record,
+        tries: u32,
+    ) -> Result<(), Fault> {
+        if tries >= TRIES_MAX {
+            return Err(Fault { status: 503, reason: "Too Many Registrations Of This User" });
+        }
+        let good: Vec<&Binding> = record.bindings.iter().filter(|binding| binding.expires > now).collect();
+        let user = asked.user.clone();
+        let changes = match self.decide(now, &asked, &good)? {
+            Decision::TooBrief(min) => {
+                self.answer_too_brief(now, asked.id, min);
+                return Ok(());
+            }
+            Decision::Changes(changes) => changes,
+        };
+        let asked = Box::new(asked);
+        if changes.is_empty() {
+            let waiter = Waiter::Registration { asked, tries, bindings: None };
+            return self.ask(Wanted::Read { user }, waiter);
+        }
+        let bindings = with(good.into_iter().cloned().collect(), changes);
+        let wanted = Wanted::Replace { user, version: record.version, bindings: bindings.clone() };
+        self.ask(wanted, Waiter::Registration { asked, tries, bindings: Some(bindings) })
+    }
+
+    /// A request for a user of whom nothing is known here: it goes on when the store has answered.
+    pub(super) fn wait_for_record(&mut self, now: Time, user: String, asked: Asked) -> Result<(), Fault> {
+        let (server, is_invite) = (asked.server, asked.known.cseq.method == Method::Invite);
+        let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };
+        self.ask(Wanted::Read { user }, waiter)?;
+        if is_invite {
+            self.reply(now, server, 100, "Trying", |_| {});
+        }
+        Ok(())
+    }
+
+    /// A request of somebody who has the right password: it goes on if nobody has shown this proof to any of the proxies before.
+    pub(super) fn wait_for_proof(&mut self, asked: Asked, proof: Proof) -> Result<(), Fault> {
+        let Proof { nonce, count, is_own } = proof;
+        let wanted = Wanted::Use { nonce, count, lifetime: NONCE_LIFETIME };
+        self.ask(wanted, Waiter::Proof { asked: Box::new(asked), is_own })
+    }
+
+    /// The store has answered a [`Query`], or will not.
+    pub fn handle_found(&mut self, now: Time, ticket: u64, finding: Finding) {
+        let Some(waiter) = self.shared.waiters.remove(&ticket) else { return };
+        if finding == Finding::Failed {
+            self.counters.unanswered += 1;
+        }
+        let (id, done) = match waiter {
+            Waiter::Registration { asked, tries, bindings } => {
+                (asked.id, self.finish_registration(now, *asked, tries, bindings, finding))
+            }
+            Waiter::Request { asked, user } => {
+                (asked.server, self.finish_request(now, *asked, &user, finding))
+            }
+            Waiter::Proof { asked, is_own } => {
+                (asked.server, self.finish_proof(now, *asked, is_own, &finding))
+            }
+        };
+        if let Err(fault) = done {
+            self.refuse(now, id, fault);
+        }
+    }
+
+    fn finish_registration(
+        &mut self,
+        now: Time,
+        asked: Registration,
+        tries: u32,
+        wanted: Option<Vec<Binding>>,
+        finding: Finding,
+    ) -> Result<(), Fault> {
+        let bindings = match (finding, wanted) {
+            (Finding::Replaced(version), Some(bindings)) => {
+                self.learn(&asked.user, version, &bindings);
+                bindings
+            }
+            (Finding::Is(record), None) => {
+                self.learn(&asked.user, record.version, &record.bindings);
+                record.bindings
+            }
+            (Finding::Is(record), Some(_)) => {
+                self.learn(&asked.user, record.version, &record.bindings);
+                return self.register_by(now, asked, record, tries + 1);
+            }
+            (Finding::Failed | Finding::Replaced(_) | Finding::IsFirst(_), _) => return Err(NO_STORE),
+        };
+        let good = bindings.iter().filter(|binding| binding.expires > now);
+        self.answer_registration(now, &asked, contacts(now, good));
+        Ok(())
+    }
+
+    fn finish_request(&mut self, now: Time, asked: Asked, user: &str, finding: Finding) -> Result<(), Fault> {
+        let Finding::Is(record) = finding else { return Err(NO_STORE) };
+        self.learn(user, record.version, &record.bindings);
+        self.check_cancelled(asked.server)?;
+        let good = record.bindings.iter().filter(|binding| binding.expires > now);
+        let targets = self.targets_of(now, good);
+        let uri = asked.request.clone();
+        let targets = self.targets_for(&Uri::parse(uri.request_uri())?, targets);
+        self.serve_at(now, asked, user, targets)
+    }
+
+    /// Without the store's word a nonce of this proxy's own is judged by what is known here, which it was; another's may have been used there.
+    fn finish_proof(
+        &mut self,
+        now: Time,
+        mut asked: Asked,
+        is_own: bool,
+        finding: &Finding,
+    ) -> Result<(), Fault> {
+        let is_good = match finding {
+            Finding::IsFirst(is_first) => *is_first,
+            _ => is_own,
+        };
+        self.check_cancelled(asked.server)?;
+        let is_register = asked.known.cseq.method == Method::Register;
+        if !is_good {
+            self.challenge(now, asked.server, is_register, true);
+            return Ok(());
+        }
+        self.forget_credentials(&mut asked.request, is_register);
+        self.route(now, asked)
+    }
+
+    /// Whether a request that has waited is wanted still.
+    pub(super) fn check_cancelled(&self, server: Id) -> Result<(), Fault> {
+        match self.servers.get(&server) {
+            Some(server) if server.is_cancelled => Err(Fault { status: 487, reason: "Request Terminated" }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The store has, or had, this; news of it may have come before.
+    fn learn(&mut self, user: &str, version: u64, bindings: &[Binding]) {
+        if version == 0 || version > self.location.version_of(user) {
+            self.location.replace(user, version, bindings.to_vec());
+        }
+    }
+
+    /// News from the store: a user's record, of which there may be newer already.
+    pub fn handle_record(&mut self, user: &str, record: Record) {
+        if record.version > self.location.version_of(user) {
+            self.location.replace(user, record.version, record.bindings);
+        } else {
+            self.location.confirm(user);
+        }
+    }
+
+    /// All records follow by [`Proxy::handle_record`], then [`Proxy::end_records`]: the connection to the store is new.
+    pub fn begin_records(&mut self) {
+        self.location.begin_round();
+    }
+
+    /// Those were all: who was not among them is not there any more.
+    pub fn end_records(&mut self) {
+        self.location.end_round();
+    }
+}
+
+/// Bindings with changes.
+fn with(mut bindings: Vec<Binding>, changes: Vec<Change>) -> Vec<Binding> {
+    for change in changes {
+        match change {
+            Change::Remove { uri, .. } => bindings.retain(|binding| binding.uri != uri),
+            Change::Put { binding, .. } => match bindings.iter_mut().find(|known| known.is_same(&binding)) {
+                Some(known) => *known = binding,
+                None => bindings.push(binding),
+            },
+        }
+    }
+    bindings
+}

@@ -1,0 +1,323 @@
+//! Two proxies that share users by a store: what each knows of the other's, and what the store being slow, ahead or gone does.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sip::Name;
+use sip::proxy::{Finding, Listener, ProxyConfig, Record, Shared, Wanted};
+
+use crate::world::*;
+
+/// Where the proxies are.
+const PLACES: [&str; 2] = ["192.0.2.100:5060", "192.0.2.101:5060"];
+
+/// A store as it is meant, and two proxies with it.
+struct Pair {
+    worlds: [World; 2],
+    records: BTreeMap<String, Record>,
+    /// How often each was used.
+    nonces: BTreeMap<String, u32>,
+    version: u64,
+    is_gone: bool,
+}
+
+fn config_at(place: &str, base: ProxyConfig) -> ProxyConfig {
+    let address: SocketAddr = place.parse().unwrap();
+    let listeners = base.listeners.iter().map(|listener| Listener { address, ..*listener }).collect();
+    let shared = Some(Shared { origin: Duration::from_secs(1_700_000_000) });
+    ProxyConfig { listeners, shared, dialog_secret: Some([9; 32]), ..base }
+}
+
+impl Pair {
+    fn new(base: fn() -> ProxyConfig) -> Pair {
+        let mut seed = 0;
+        let worlds = PLACES.map(|place| {
+            seed += 1;
+            World::with_seed(config_at(place, base()), [seed; 32])
+        });
+        Pair { worlds, records: BTreeMap::new(), nonces: BTreeMap::new(), version: 0, is_gone: false }
+    }
+
+    /// One answers from the store what a proxy asks, until it asks nothing more; what it sends then.
+    fn serve(&mut self, at: usize) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        while !self.worlds[at].queries.is_empty() {
+            for query in std::mem::take(&mut self.worlds[at].queries) {
+                let finding = if self.is_gone { Finding::Failed } else { self.find(query.wanted) };
+                let now = self.worlds[at].now;
+                self.worlds[at].proxy.handle_found(now, query.ticket, finding);
+            }
+            sent.extend(self.worlds[at].sent());
+        }
+        sent
+    }
+
+    fn find(&mut self, wanted: Wanted) -> Finding {
+        let record = |user: &String| self.records.get(user).cloned().unwrap_or_default();
+        match wanted {
+            Wanted::Replace { user, version, mut bindings } if version == record(&user).version => {
+                self.version += 1;
+                // As they come back from a store: without what only this proxy can know.
+                bindings.iter_mut().for_each(|binding| {
+                    (binding.flow.listener, binding.flow.connection) = (0, None);
+                });
+                self.records.insert(user, Record { version: self.version, bindings });
+                Finding::Replaced(self.version)
+            }
+            Wanted::Read { user } | Wanted::Replace { user, .. } => Finding::Is(record(&user)),
+            Wanted::Use { nonce, count, .. } => {
+                let highest = self.nonces.entry(nonce).or_default();
+                let is_first = count > *highest;
+                *highest = count.max(*highest);
+                Finding::IsFirst(is_first)
+            }
+        }
+    }
+
+    /// The store's news reach a proxy.
+    fn tell(&mut self, at: usize) {
+        for (user, record) in &self.records {
+            self.worlds[at].proxy.handle_record(user, record.clone());
+        }
+    }
+
+    /// A REGISTER; the answer.
+    fn register(&mut self, at: usize, user: &str, number: u32, from: sip::Hop, more: &str) -> Sent {
+        let transport = from.transport.as_lower_str();
+        let contact = format!("Contact: <sip:{user}@{};transport={transport}>\n", from.address);
+        let more = if more.contains("Contact:") { more.to_owned() } else { contact + more };
+        let branch = format!("{user}{number}");
+        let text = request("REGISTER", "sip:example.com", user, user, &branch, from, &more);
+        let mut sent = self.worlds[at].put(from, &text);
+        sent.extend(self.serve(at));
+        sent.pop().unwrap()
+    }
+
+    /// What comes of a message, and of what the store says.
+    fn put(&mut self, at: usize, from: sip::Hop, text: &str) -> Vec<Sent> {
+        let mut sent = self.worlds[at].put(from, text);
+        sent.extend(self.serve(at));
+        sent
+    }
+
+    /// What one proxy has sent to the other reaches it.
+    fn pass(&mut self, to: usize, sent: &Sent) -> Vec<Sent> {
+        let mut from = udp(PLACES[1 - to]);
+        (from.transport, from.listener) = (sent.hop.transport, sent.hop.listener);
+        self.worlds[to].put_message(from, &sent.message)
+    }
+}
+
+fn contacts_of(sent: &Sent) -> usize {
+    sent.message.elements(Name::Contact).count()
+}
+
+#[test]
+fn a_user_of_one_is_called_through_the_other() {
+    let mut pair = Pair::new(config);
+    assert_eq!(pair.register(0, "bob", 1, udp(BOB), "").what(), "200");
+    pair.tell(1);
+    let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
+}
+
+#[test]
+fn a_user_that_the_news_have_not_told_of_is_looked_up() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, udp(BOB), "");
+    let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
+    // And nobody is who is not there either.
+    let other = invite(udp(ALICE), "").replace("bob@", "carol@").replace("i1", "i2");
+    assert_eq!(summary(&pair.put(1, udp(ALICE), &other)), pairs(&[("100", ALICE), ("404", ALICE)]));
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_the_store_is_asked_goes_nowhere() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, udp(BOB), "");
+    let text = invite(udp(ALICE), "");
+    pair.worlds[1].put(udp(ALICE), &text);
+    let cancel = text.replace("INVITE sip", "CANCEL sip").replace("1 INVITE", "1 CANCEL");
+    assert_eq!(summary(&pair.worlds[1].put(udp(ALICE), &cancel)), pairs(&[("200", ALICE)]));
+    assert_eq!(summary(&pair.serve(1)), pairs(&[("487", ALICE)]));
+}
+
+#[test]
+fn nothing_is_promised_before_the_store_has_it() {
+    let mut pair = Pair::new(config);
+    let contact = format!("Contact: <sip:bob@{BOB}>\n");
+    let text = request("REGISTER", "sip:example.com", "bob", "bob", "r1", udp(BOB), &contact);
+    assert!(pair.worlds[0].put(udp(BOB), &text).is_empty());
+    assert!(pair.worlds[0].put(udp(BOB), &text).is_empty(), "the same again");
+    assert_eq!(pair.worlds[0].proxy.location().contacts(), 0);
+    assert_eq!(summary(&pair.serve(0)), pairs(&[("200", BOB)]));
+    assert_eq!(pair.records["bob@example.com"].bindings.len(), 1);
+}
+
+#[test]
+fn order_and_limits_hold_among_proxies_that_have_heard_nothing_of_each_other() {
+    let mut pair = Pair::new(|| {
+        let mut config = config();
+        config.location.contacts = 2;
+        config
+    });
+    assert_eq!(pair.register(0, "bob", 5, udp(BOB), "").what(), "200");
+    assert_eq!(pair.register(1, "bob", 4, udp(BOB), "").what(), "500");
+    let sent = pair.register(1, "bob", 6, udp(CAROL), "");
+    assert_eq!((sent.what().as_str(), contacts_of(&sent)), ("200", 2));
+    assert_eq!(pair.register(0, "bob", 7, udp(ALICE), "").what(), "403");
+    let sent = pair.register(0, "bob", 8, udp(BOB), "Contact: *\nExpires: 0\n");
+    assert_eq!((sent.what().as_str(), contacts_of(&sent)), ("200", 0));
+    assert!(pair.records["bob@example.com"].bindings.is_empty());
+}
+
+#[test]
+fn a_register_that_only_asks_is_answered_by_what_the_store_has() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, udp(BOB), "");
+    let text = request("REGISTER", "sip:example.com", "bob", "bob", "r2", udp(BOB), "");
+    assert_eq!(contacts_of(&pair.put(1, udp(BOB), &text)[0]), 1);
+}
+
+#[test]
+fn a_user_with_a_connection_to_one_is_called_through_that_one() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, tcp(BOB, 7), "");
+    pair.tell(0);
+    pair.tell(1);
+    let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PLACES[0])]));
+    let there = pair.pass(0, &sent[1]);
+    assert_eq!(there[1].what(), "INVITE");
+    assert_eq!(there[1].hop, tcp(BOB, 7));
+    assert_eq!(there[1].value(Name::Route), "");
+    // The proxy that has the connection calls by it itself, though what it knows has been in the store.
+    let own = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("i1", "i2"));
+    assert_eq!(own[1].hop, tcp(BOB, 7));
+}
+
+#[test]
+fn a_flow_of_a_proxy_that_was_here_before_is_gone_and_one_that_is_made_up_is_none() {
+    let mut pair = Pair::new(config);
+    let flow = "Contact: <sip:bob@10.0.0.1>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n";
+    pair.register(0, "bob", 1, tcp(BOB, 7), flow);
+    pair.tell(1);
+    let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
+    let forged = String::from_utf8(sent[1].message.to_bytes().to_vec()).unwrap();
+    let at = forged.find("Route: <sip:").unwrap() + 12;
+    let digit = if &forged[at + 3..=at + 3] == "1" { "2" } else { "1" };
+    let forged = format!("{}{digit}{}", &forged[..at + 3], &forged[at + 4..]).replace("z9hG4bK", "z9hG4bKx");
+    assert_eq!(pair.worlds[0].put_bytes(udp(ALICE), forged.as_bytes())[0].what(), "403");
+    // It starts anew.
+    pair.worlds[0] = World::with_seed(config_at(PLACES[0], config()), [77; 32]);
+    let there = pair.pass(0, &sent[1]);
+    assert_eq!(there[0].what(), "430");
+    let back = pair.worlds[1].put_message(udp(PLACES[0]), &there[0].message);
+    assert_eq!(back.last().unwrap().what(), "480");
+}
+
+#[test]
+fn a_user_whose_proxy_cannot_be_reached_is_called_where_the_contact_says() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, tcp(BOB, 7), "");
+    pair.tell(1);
+    let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
+    let now = pair.worlds[1].now;
+    pair.worlds[1].proxy.handle_send_failure(now, sent[1].on_failure.unwrap());
+    let sent = pair.worlds[1].sent();
+    assert_eq!(summary(&sent), pairs(&[("INVITE", BOB)]));
+    assert_eq!(sent[0].value(Name::Route), "");
+}
+
+#[test]
+fn without_the_store_registrations_wait_for_better_times_and_known_users_are_called() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, udp(BOB), "");
+    pair.is_gone = true;
+    let sent = pair.register(0, "bob", 2, udp(BOB), "");
+    assert_eq!((sent.what().as_str(), sent.value(Name::RetryAfter).as_str()), ("503", "5"));
+    let sent = pair.put(0, udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
+    let sent = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("bob@", "carol@").replace("i1", "i2"));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("503", ALICE)]));
+    assert_eq!(pair.worlds[0].proxy.counters().unanswered, 2);
+    assert_eq!(pair.worlds[0].proxy.waiting_for_store(), 0);
+}
+
+#[test]
+fn who_is_not_in_the_store_any_more_is_forgotten_when_all_of_it_was_heard() {
+    let mut pair = Pair::new(config);
+    for user in ["bob", "carol"] {
+        pair.register(0, user, 1, udp(BOB), "");
+    }
+    pair.records.remove("bob@example.com");
+    pair.worlds[0].proxy.begin_records();
+    pair.tell(0);
+    pair.worlds[0].proxy.end_records();
+    let users: Vec<_> = pair.worlds[0].proxy.location().iter().map(|(user, _)| user.to_owned()).collect();
+    assert_eq!(users, ["carol@example.com"]);
+}
+
+#[test]
+fn old_news_change_nothing() {
+    let mut pair = Pair::new(config);
+    pair.register(0, "bob", 1, udp(BOB), "");
+    let old = pair.records["bob@example.com"].clone();
+    pair.register(0, "bob", 2, udp(BOB), "Expires: 0\n");
+    pair.register(0, "bob", 3, udp(CAROL), "");
+    pair.worlds[0].proxy.handle_record("bob@example.com", old);
+    let sent = pair.put(0, udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(sent[1].to(), CAROL);
+}
+
+#[test]
+fn a_dialog_goes_on_through_the_other_proxy_in_the_stead_of_its_own() {
+    let mut pair = Pair::new(config);
+    for (user, at) in [("bob", BOB), ("alice", ALICE)] {
+        pair.register(0, user, 1, udp(at), "");
+    }
+    pair.tell(1);
+    let sent = pair.put(0, udp(ALICE), &invite(udp(ALICE), ""));
+    let routes = callers_routes(&sent[1]);
+    let in_dialog = |method: &str, routes: &str| {
+        let uri = format!("sip:bob@{BOB}");
+        let text = request(method, &uri, "alice", "bob", "b2", udp(ALICE), routes);
+        text.replace("To: <sip:bob@example.com>", "To: <sip:bob@example.com>;tag=uas")
+    };
+    let sent = pair.put(1, udp(ALICE), &in_dialog("BYE", &routes));
+    assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
+    assert_eq!(sent[0].value(Name::Route), "");
+    // Nobody can make such a Route up.
+    let forged = routes.replace("dialog=", "dialog=0");
+    let sent = pair.put(1, udp(ALICE), &in_dialog("INFO", &forged).replace("b2", "b3"));
+    assert_ne!(sent[0].value(Name::Route), "", "it is a Route of somebody else's: {sent:?}");
+}
+
+#[test]
+fn an_answer_to_a_challenge_of_one_is_taken_by_the_other_but_not_by_both() {
+    let mut pair = Pair::new(with_password);
+    let challenge = pair.register(0, "alice", 1, udp(ALICE), "");
+    assert_eq!(challenge.what(), "401");
+    let contact = format!("Contact: <sip:alice@{ALICE}>\n");
+    let more = contact + &answer_to(&challenge, "alice", "secret", "REGISTER");
+    assert_eq!(pair.register(1, "alice", 2, udp(ALICE), &more).what(), "200");
+    let replayed = pair.register(0, "alice", 3, udp(CAROL), &more);
+    assert_eq!(replayed.what(), "401");
+    assert!(replayed.value(Name::WwwAuthenticate).ends_with("stale=true"));
+}
+
+#[test]
+fn without_the_store_a_proxy_takes_answers_to_its_own_challenges_alone() {
+    let mut pair = Pair::new(with_password);
+    let text = invite(udp(ALICE), "").replace("sip:bob@example.com", "sip:bob@other.example");
+    let challenge = pair.put(0, udp(ALICE), &text).remove(0);
+    assert_eq!(challenge.what(), "407");
+    pair.is_gone = true;
+    let more = answer_to(&challenge, "alice", "secret", "INVITE");
+    let again =
+        |branch: &str| text.replace("i1", branch).replace("Content-Length", &format!("{more}Content-Length"));
+    assert_eq!(pair.put(1, udp(ALICE), &again("i3"))[0].what(), "407");
+    assert_eq!(pair.put(0, udp(ALICE), &again("i2"))[1].what(), "INVITE");
+}

@@ -1,0 +1,189 @@
+//! Where bindings are kept beyond the program: nowhere, in a file of this host, or in a server that several proxies share.
+//!
+//! A file ([`Sqlite`]) is written before each turn's messages are sent. A server is asked by threads of its own ([`Shared`]), and never
+//! waited for by the loop; what it must be able to do is one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
+
+mod backend;
+mod record;
+mod redis;
+mod shared;
+mod sqlite;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mio::Waker;
+use sip::proxy::Proxy;
+
+use crate::clock::Clock;
+use crate::error::SipError;
+pub(crate) use shared::Shared;
+pub(crate) use sqlite::Sqlite;
+
+/// Where the store is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum StorePlace {
+    /// A file of this host.
+    File(PathBuf),
+    /// A Redis server.
+    Redis(SecretUrl),
+}
+
+/// A URL that may have a password: it is shown without.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecretUrl(String);
+
+impl SecretUrl {
+    fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Scheme, host and path alone: both what is before `@` and what is behind `?` may be secret.
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+        write!(f, "{scheme}://{place}")
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for StorePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorePlace::File(path) => write!(f, "{}", path.display()),
+            StorePlace::Redis(url) => write!(f, "{url}"),
+        }
+    }
+}
+
+impl StorePlace {
+    /// From what the configuration says.
+    ///
+    /// # Errors
+    /// For a URL of something else: what would be right.
+    pub(crate) fn parse(text: &str) -> Result<StorePlace, String> {
+        let url = || SecretUrl(text.to_owned());
+        match text.split_once("://").map(|(scheme, _)| scheme) {
+            None if text.is_empty() => Err("is empty: name a file, or leave it out".to_owned()),
+            None => Ok(StorePlace::File(text.into())),
+            Some("redis" | "redis+unix") => redis::check(&url()).map(|()| StorePlace::Redis(url())),
+            Some(scheme) => Err(format!(
+                "`{scheme}` is no store: name a file, redis://HOST:PORT/DB or redis+unix:///SOCKET"
+            )),
+        }
+    }
+
+    /// Whether other proxies may have the same store.
+    pub(crate) fn is_shared(&self) -> bool {
+        !matches!(self, StorePlace::File(_))
+    }
+}
+
+/// An open store.
+pub(crate) enum Store {
+    /// Bindings end with the program.
+    Memory,
+    /// A file of this host.
+    Local(Sqlite),
+    /// A server.
+    Shared(Shared),
+}
+
+impl Store {
+    /// Opens the store; a server is connected to, and asked for its time.
+    ///
+    /// # Errors
+    /// When the file cannot be used, or the server not be reached, or refuses.
+    pub(crate) fn open(
+        place: Option<&StorePlace>,
+        clock: Clock,
+        waker: &Arc<Waker>,
+    ) -> Result<Store, SipError> {
+        match place {
+            None => Ok(Store::Memory),
+            Some(StorePlace::File(path)) => Sqlite::open(path).map(Store::Local),
+            Some(place) => Shared::open(place, clock, waker.clone()).map(Store::Shared),
+        }
+    }
+
+    /// Hands all that the store has to a proxy with so many listeners, which has nothing yet; how many bindings that were.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn restore(
+        &mut self,
+        clock: Clock,
+        listeners: usize,
+        proxy: &mut Proxy,
+    ) -> Result<usize, SipError> {
+        match self {
+            Store::Memory => Ok(0),
+            Store::Local(store) => {
+                let found = store.load(clock.now(), listeners)?;
+                found.iter().for_each(|change| proxy.restore(change));
+                Ok(found.len())
+            }
+            Store::Shared(store) => {
+                store.begin(proxy)?;
+                Ok(proxy.location().contacts())
+            }
+        }
+    }
+}
+
+impl Store {
+    /// The server, if it is one.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        match self {
+            Store::Shared(store) => Some(store),
+            Store::Memory | Store::Local(_) => None,
+        }
+    }
+}
+
+fn failed(place: &impl fmt::Display) -> impl FnOnce(String) -> SipError {
+    let place = place.to_string();
+    move |problem| SipError::Store { place, problem }
+}
+
+/// For `map_err` of SQLite.
+fn failed_file(path: &Path) -> impl FnOnce(rusqlite::Error) -> SipError {
+    let place = path.display().to_string();
+    move |source| SipError::Store { place, problem: source.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_a_file_or_a_url_that_is_shown_without_its_secrets() {
+        assert_eq!(StorePlace::parse("/var/x.db"), Ok(StorePlace::File("/var/x.db".into())));
+        for (text, shown) in [
+            ("redis://:geheim@192.0.2.1:6379/2", "redis://192.0.2.1:6379/2"),
+            ("redis://u:ge@heim@192.0.2.1/", "redis://192.0.2.1/"),
+            ("redis+unix:///run/redis.sock?pass=geheim", "redis+unix:///run/redis.sock"),
+        ] {
+            let place = StorePlace::parse(text).unwrap();
+            assert_eq!((place.to_string().as_str(), place.is_shared()), (shown, true));
+            assert!(!format!("{place:?}").contains("heim"), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_store_is_refused_without_showing_it() {
+        for text in ["", "mysql://u:geheim@h/", "redis://geheim@:x:y"] {
+            let error = StorePlace::parse(text).unwrap_err();
+            assert!(!error.contains("geheim"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A user's bindings as a store keeps them that several proxies share: JSON, the same in all of them.
+//!
+//! Bytes of SIP, which need be no text, stand as the characters of their numbers (ISO 8859-1), so that nothing is lost and what is ASCII
+//! can be read. Times are milliseconds since 1970 by the store's clock. Unknown fields are passed over, so that a later version can add
+//! some. Begin with [`encode`] and [`decode`].
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Time;
+use serde::{Deserialize, Serialize};
+use sip::proxy::Record;
+use sip::{Binding, Hop, Transport};
+
+/// The longest text that is written and read, in bytes: more than a thousand bindings.
+pub(super) const TEXT_MAX: usize = 1 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct User {
+    user: String,
+    bindings: Vec<Place>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Place {
+    uri: String,
+    expires_ms: u64,
+    call_id: String,
+    cseq: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    path: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+    #[serde(default = "most")]
+    q: u16,
+    transport: String,
+    source: SocketAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    through: Option<String>,
+}
+
+fn most() -> u16 {
+    1000
+}
+
+/// A user's bindings; `today` is the time of day at `now`.
+pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duration) -> String {
+    let places = bindings.iter().map(|binding| Place {
+        uri: text_of(&binding.uri),
+        expires_ms: milliseconds(today + binding.expires.since(now)),
+        call_id: text_of(&binding.call_id),
+        cseq: binding.cseq,
+        path: binding.path.iter().map(|value| text_of(value)).collect(),
+        instance: binding.instance.as_deref().map(text_of),
+        q: binding.q,
+        transport: binding.flow.transport.as_lower_str().to_owned(),
+        source: binding.flow.address,
+        through: binding.through.as_deref().map(text_of),
+    });
+    // Strings, numbers and lists of them can always be written.
+    serde_json::to_string(&User { user: user.to_owned(), bindings: places.collect() }).unwrap_or_default()
+}
+
+/// What [`encode`] made, and whose it is; `None` for anything else.
+pub(super) fn decode(version: u64, text: &str, now: Time, today: Duration) -> Option<(String, Record)> {
+    if text.len() > TEXT_MAX {
+        return None;
+    }
+    let User { user, bindings: places } = serde_json::from_str(text).ok()?;
+    let bindings = places.into_iter().map(|place| binding_of(place, now, today)).collect::<Option<_>>()?;
+    Some((user, Record { version, bindings }))
+}
+
+fn binding_of(place: Place, now: Time, today: Duration) -> Option<Binding> {
+    let left = Duration::from_millis(place.expires_ms).saturating_sub(today);
+    Some(Binding {
+        uri: bytes_of(&place.uri)?,
+        expires: now + left,
+        call_id: bytes_of(&place.call_id)?,
+        cseq: place.cseq,
+        path: place.path.iter().map(|value| bytes_of(value)).collect::<Option<_>>()?,
+        instance: place.instance.as_deref().map(bytes_of).map_or(Some(None), |bytes| bytes.map(Some))?,
+        q: place.q,
+        // The listener and the connection are the other proxy's, and known to it alone.
+        flow: Hop {
+            listener: 0,
+            transport: Transport::from_bytes(place.transport.as_bytes())?,
+            address: place.source,
+            connection: None,
+        },
+        through: Some(bytes_of(&place.through?)?),
+    })
+}
+
+/// When the last of some bindings ends, in milliseconds since 1970.
+pub(super) fn end_of(bindings: &[Binding], now: Time, today: Duration) -> u64 {
+    let last = bindings.iter().map(|binding| binding.expires).max().unwrap_or(now);
+    milliseconds(today + last.since(now))
+}
+
+pub(super) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a user is known by in the store: text without control characters, whatever an address-of-record may have.
+pub(super) fn key_of(user: &str) -> String {
+    user.escape_default().to_string()
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+fn bytes_of(text: &str) -> Option<Box<[u8]>> {
+    text.chars().map(|c| u8::try_from(c).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding() -> Binding {
+        Binding {
+            uri: b"sip:b\xc3\xb6b\xff@192.0.2.1"[..].into(),
+            expires: Time::ZERO + Duration::from_secs(100),
+            call_id: b"c\"\x01"[..].into(),
+            cseq: u32::MAX,
+            path: vec![b"<sip:a;lr>"[..].into(), b"<sip:b;lr>"[..].into()],
+            instance: Some(b"i"[..].into()),
+            q: 700,
+            flow: Hop {
+                listener: 0,
+                transport: Transport::Tcp,
+                address: "[2001:db8::1]:99".parse().unwrap(),
+                connection: None,
+            },
+            through: Some(b"<sip:x@192.0.2.100;lr>"[..].into()),
+        }
+    }
+
+    const TODAY: Duration = Duration::from_secs(1_700_000_000);
+
+    #[test]
+    fn what_is_written_is_read_again_byte_for_byte() {
+        let bindings = vec![binding(), Binding { instance: None, path: Vec::new(), ..binding() }];
+        let text = encode("b\0b@example.com", &bindings, Time::ZERO, TODAY);
+        let (later, day) = (Time::from_millis(5000), TODAY + Duration::from_secs(5));
+        let (user, record) = decode(7, &text, later, day).unwrap();
+        assert_eq!((user.as_str(), record), ("b\0b@example.com", Record { version: 7, bindings }));
+    }
+
+    #[test]
+    fn what_has_expired_has_no_time_left() {
+        let text = encode("a", &[binding()], Time::ZERO, TODAY);
+        let now = Time::from_millis(9);
+        let (_, record) = decode(1, &text, now, TODAY + Duration::from_secs(101)).unwrap();
+        assert_eq!(record.bindings[0].expires, now);
+    }
+
+    #[test]
+    fn what_another_program_left_there_is_passed_over() {
+        let good = encode("a", &[binding()], Time::ZERO, TODAY);
+        for text in ["", "{", "[]", &good.replace("tcp", "pigeon"), &good.replace("sip:b", "sip:\u{20ac}")] {
+            assert_eq!(decode(1, text, Time::ZERO, TODAY), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_have_no_control_characters_and_tell_users_apart() {
+        assert_eq!(key_of("bob@example.com"), "bob@example.com");
+        assert_eq!(key_of("a\0\n\\"), "a\\u{0}\\n\\\\");
+    }
+}

@@ -1,0 +1,406 @@
+//! A store that several proxies share, as the loop sees it: it asks, goes on, and is told later.
+//!
+//! One thread has a connection for commands: it takes all questions that wait together to the server, and tells every two seconds that
+//! this proxy is there. Another has one for news: each record as it changes, and all of them whenever that connection is new. Both
+//! connect again by themselves, after a time that doubles from 100 ms to 5 s; meanwhile questions fail at once. Invariants: each question
+//! is answered once; no more than [`QUEUE_MAX`] wait, nor more news than that. Begin with [`Shared::open`].
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Time;
+use mio::Waker;
+use sip::proxy::{Finding, Proxy, Query, Record, Wanted};
+
+use super::StorePlace;
+use super::backend::{Backend, Command, Commands, Event, Failure, News, Reply};
+use super::record::{self, decode, encode, key_of};
+use super::redis::Redis;
+use crate::clock::Clock;
+use crate::error::SipError;
+
+/// Questions that wait at most, and news that the loop has not heard.
+const QUEUE_MAX: usize = 10_000;
+/// Questions that are taken to the server together.
+const BATCH_MAX: usize = 128;
+/// News that the loop hears in one turn.
+const TURN_MAX: usize = 1000;
+/// How often this proxy says that it is there.
+const BEAT: Duration = Duration::from_secs(2);
+/// Without news for so long, even of this proxy itself, the connection is taken to be dead.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long to wait before the next attempt to connect, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// The longest key that is asked for: PostgreSQL indexes none that are much longer.
+const KEY_MAX: usize = 1024;
+
+/// How the store does, for people and metrics.
+#[derive(Debug, Default)]
+pub(crate) struct StoreState {
+    has_commands: AtomicBool,
+    has_news: AtomicBool,
+    failures: AtomicU64,
+    problem: Mutex<String>,
+}
+
+impl StoreState {
+    /// Whether it answers and tells.
+    pub(crate) fn is_up(&self) -> bool {
+        self.has_commands.load(Ordering::Relaxed) && self.has_news.load(Ordering::Relaxed)
+    }
+
+    /// How often a connection failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// What the last failure was.
+    pub(crate) fn problem(&self) -> String {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs once that something does not work, and once that it does again.
+    fn note(&self, what: What, store: &str, result: Result<(), &str>) {
+        let flag = match what {
+            What::Commands => &self.has_commands,
+            What::News => &self.has_news,
+        };
+        let was_up = flag.swap(result.is_ok(), Ordering::Relaxed);
+        let Err(problem) = result else {
+            if !was_up {
+                tracing::info!(store, "{} again", what.good());
+            }
+            return;
+        };
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        problem.clone_into(&mut self.problem.lock().unwrap_or_else(PoisonError::into_inner));
+        if was_up {
+            tracing::error!(store, problem, "{}", what.bad());
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Commands,
+    News,
+}
+
+impl What {
+    fn good(self) -> &'static str {
+        match self {
+            What::Commands => "the store answers",
+            What::News => "the store tells what changes",
+        }
+    }
+
+    fn bad(self) -> &'static str {
+        match self {
+            What::Commands => "the store does not answer: registrations get 503; calls go by what is known",
+            What::News => "the store does not tell what changes: calls go by what is known",
+        }
+    }
+}
+
+/// What the threads tell the loop.
+enum Told {
+    Found(u64, Finding),
+    /// All records follow.
+    Begin,
+    Record(String, Record),
+    /// Those were all.
+    End,
+}
+
+/// The server's clock beside ours.
+struct StoreClock {
+    clock: Clock,
+    /// What it says at the start of ours, in milliseconds since 1970.
+    origin_ms: AtomicU64,
+}
+
+impl StoreClock {
+    fn now(&self) -> (Time, Duration) {
+        let now = self.clock.now();
+        (now, Duration::from_millis(self.origin_ms.load(Ordering::Relaxed) + now.as_millis()))
+    }
+
+    /// The server has said what time it is.
+    fn set(&self, server_ms: u64) {
+        self.origin_ms.store(server_ms.saturating_sub(self.clock.now().as_millis()), Ordering::Relaxed);
+    }
+}
+
+struct Question {
+    ticket: u64,
+    command: Command,
+}
+
+/// What both threads know.
+struct Common {
+    backend: Box<dyn Backend>,
+    /// The store, as it may be shown.
+    name: String,
+    clock: StoreClock,
+    state: Arc<StoreState>,
+    told: SyncSender<Told>,
+    waker: Arc<Waker>,
+}
+
+/// The loop's end.
+pub(crate) struct Shared {
+    common: Arc<Common>,
+    questions: SyncSender<Question>,
+    told: Receiver<Told>,
+    /// What the threads will have once they run.
+    start: Option<(Box<dyn Commands>, Receiver<Question>)>,
+}
+
+impl Shared {
+    /// Connects, and asks for the time.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub(crate) fn open(place: &StorePlace, clock: Clock, waker: Arc<Waker>) -> Result<Shared, SipError> {
+        let name = place.to_string();
+        let backend: Box<dyn Backend> = match place {
+            StorePlace::Redis(url) => Box::new(Redis::new(url).map_err(super::failed(place))?),
+            StorePlace::File(_) => return Err(super::failed(place)("is no server".to_owned())),
+        };
+        let mut commands = backend.connect().map_err(super::failed(place))?;
+        for warning in commands.warnings() {
+            tracing::warn!(store = name, "{warning}");
+        }
+        let server_ms = commands.beat("").map_err(super::failed(place))?;
+        let clock = StoreClock { clock, origin_ms: AtomicU64::new(0) };
+        clock.set(server_ms);
+        let (questions, asked) = sync_channel(QUEUE_MAX);
+        let (tell, told) = sync_channel(2 * QUEUE_MAX);
+        let state = Arc::new(StoreState::default());
+        state.has_commands.store(true, Ordering::Relaxed);
+        let common = Arc::new(Common { backend, name, clock, state, told: tell, waker });
+        Ok(Shared { common, questions, told, start: Some((commands, asked)) })
+    }
+
+    /// What the server's clock says at the start of this program's.
+    pub(crate) fn origin(&self) -> Duration {
+        Duration::from_millis(self.common.clock.origin_ms.load(Ordering::Relaxed))
+    }
+
+    /// How it does.
+    pub(crate) fn state(&self) -> &StoreState {
+        &self.common.state
+    }
+
+    /// Hands over all records, and begins to listen.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(super) fn begin(&mut self, proxy: &mut Proxy) -> Result<(), SipError> {
+        let common = &self.common;
+        let failed = || super::failed(&common.name);
+        let mut news = common.backend.listen().map_err(failed())?;
+        let loaded = news.load(&mut |version, text| {
+            if let Some((user, record)) = common.decode(version, &text) {
+                proxy.handle_record(&user, record);
+            }
+        });
+        loaded.map_err(failed())?;
+        common.state.has_news.store(true, Ordering::Relaxed);
+        let listener = common.clone();
+        crate::server::spawn("store news", move || listener.hear_forever(news))?;
+        if let Some((commands, asked)) = self.start.take() {
+            let asker = common.clone();
+            crate::server::spawn("store", move || asker.ask_forever(commands, &asked))?;
+        }
+        Ok(())
+    }
+
+    /// Asks; an answer that is known at once is that there will be none.
+    pub(crate) fn ask(&self, query: Query) -> Option<Finding> {
+        let (now, today) = self.common.clock.now();
+        let command = match query.wanted {
+            Wanted::Read { user } => Command::Read { key: key_of(&user) },
+            Wanted::Replace { user, version, bindings } => Command::Replace {
+                key: key_of(&user),
+                text: encode(&user, &bindings, now, today),
+                is_gone: bindings.is_empty(),
+                expires_ms: record::end_of(&bindings, now, today),
+                version,
+            },
+            Wanted::Use { nonce, count, lifetime } => {
+                Command::Use { nonce, count, expires_ms: record::milliseconds(today + lifetime) }
+            }
+        };
+        match command {
+            Command::Read { key } if key.len() > KEY_MAX => Some(Finding::Is(Record::default())),
+            Command::Replace { key, text, .. } if key.len() > KEY_MAX || text.len() > record::TEXT_MAX => {
+                Some(Finding::Failed)
+            }
+            command => {
+                let asked = self.questions.try_send(Question { ticket: query.ticket, command });
+                asked.is_err().then_some(Finding::Failed)
+            }
+        }
+    }
+
+    /// Tells the proxy what was found and heard. There may be more, for the next turn; then the loop is woken.
+    pub(crate) fn tell(&self, now: Time, proxy: &mut Proxy) {
+        let mut heard = 0;
+        for told in self.told.try_iter().take(TURN_MAX) {
+            heard += 1;
+            match told {
+                Told::Found(ticket, finding) => proxy.handle_found(now, ticket, finding),
+                Told::Begin => proxy.begin_records(),
+                Told::Record(user, record) => proxy.handle_record(&user, record),
+                Told::End => proxy.end_records(),
+            }
+        }
+        if heard == TURN_MAX {
+            // Wakes are put together, so there may be no other one for what is left.
+            let _ = self.common.waker.wake();
+        }
+    }
+}
+
+impl Common {
+    /// A record and whose it is; what is none is passed over.
+    fn decode(&self, version: u64, text: &str) -> Option<(String, Record)> {
+        let (now, today) = self.clock.now();
+        decode(version, text, now, today)
+    }
+
+    /// Whether the loop is there still.
+    fn tell(&self, told: Told) -> bool {
+        self.told.send(told).is_ok() && self.waker.wake().is_ok()
+    }
+
+    /// Waits for the next attempt.
+    fn back_off(wait: &mut Duration) -> Duration {
+        std::mem::replace(wait, (*wait * 2).min(BACKOFF.1))
+    }
+
+    fn ask_forever(&self, commands: Box<dyn Commands>, asked: &Receiver<Question>) {
+        let (mut commands, mut wait, mut beat_at) = (Some(commands), BACKOFF.0, self.clock.clock.now());
+        loop {
+            let left = beat_at.since(self.clock.clock.now());
+            let batch = match asked.recv_timeout(left) {
+                Ok(first) => std::iter::once(first).chain(asked.try_iter().take(BATCH_MAX - 1)).collect(),
+                Err(RecvTimeoutError::Timeout) => Vec::new(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let is_due = beat_at <= self.clock.clock.now();
+            if commands.is_none() && is_due {
+                commands =
+                    self.backend.connect().map_err(|problem| self.note(What::Commands, Err(&problem))).ok();
+            }
+            let done = self.serve(commands.as_deref_mut(), batch, is_due);
+            match done {
+                Some(Ok(())) if is_due => {
+                    self.note(What::Commands, Ok(()));
+                    (wait, beat_at) = (BACKOFF.0, self.clock.clock.now() + BEAT);
+                }
+                Some(Ok(())) => {}
+                Some(Err(problem)) => {
+                    self.note(What::Commands, Err(&problem));
+                    (commands, beat_at) = (None, self.clock.clock.now() + Common::back_off(&mut wait));
+                }
+                None if is_due => beat_at = self.clock.clock.now() + Common::back_off(&mut wait),
+                None => {}
+            }
+        }
+    }
+
+    fn note(&self, what: What, result: Result<(), &str>) {
+        self.state.note(what, &self.name, result);
+    }
+
+    /// Answers questions, and beats if that is due; `None` without a connection.
+    fn serve(
+        &self,
+        commands: Option<&mut (dyn Commands + 'static)>,
+        batch: Vec<Question>,
+        is_due: bool,
+    ) -> Option<Result<(), Failure>> {
+        let (tickets, wanted): (Vec<u64>, Vec<Command>) =
+            batch.into_iter().map(|question| (question.ticket, question.command)).unzip();
+        let Some(commands) = commands else {
+            tickets.into_iter().for_each(|ticket| _ = self.tell(Told::Found(ticket, Finding::Failed)));
+            return None;
+        };
+        let replies = if wanted.is_empty() { Ok(Vec::new()) } else { commands.run(&wanted) };
+        let mut found = replies.as_ref().ok().into_iter().flatten().map(|reply| self.finding_of(reply));
+        for ticket in tickets {
+            self.tell(Told::Found(ticket, found.next().unwrap_or(Finding::Failed)));
+        }
+        Some(replies.and_then(|_| {
+            if is_due {
+                self.clock.set(commands.beat("")?);
+            }
+            Ok(())
+        }))
+    }
+
+    fn finding_of(&self, reply: &Reply) -> Finding {
+        match reply {
+            Reply::Replaced(version) => Finding::Replaced(*version),
+            Reply::IsFirst(is_first) => Finding::IsFirst(*is_first),
+            Reply::Is(None) => Finding::Is(Record::default()),
+            Reply::Is(Some((version, text))) => {
+                // What another program left there has no bindings; the next REGISTER of this user replaces it.
+                let found = self.decode(*version, text).map(|(_, record)| record);
+                Finding::Is(found.unwrap_or(Record { version: *version, bindings: Vec::new() }))
+            }
+        }
+    }
+
+    fn hear_forever(&self, news: Box<dyn News>) {
+        let (mut news, mut wait) = (Some(news), BACKOFF.0);
+        loop {
+            let heard = match &mut news {
+                Some(news) => self.hear(news.as_mut()),
+                None => self.listen_again().map(|new| {
+                    (news, wait) = (Some(new), BACKOFF.0);
+                    true
+                }),
+            };
+            match heard {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(problem) => {
+                    self.note(What::News, Err(&problem));
+                    news = None;
+                    std::thread::sleep(Common::back_off(&mut wait));
+                }
+            }
+        }
+    }
+
+    /// Connects anew, and tells all records: some may have changed meanwhile.
+    fn listen_again(&self) -> Result<Box<dyn News>, Failure> {
+        let mut news = self.backend.listen()?;
+        self.tell(Told::Begin);
+        news.load(&mut |version, text| {
+            if let Some((user, record)) = self.decode(version, &text) {
+                self.tell(Told::Record(user, record));
+            }
+        })?;
+        self.tell(Told::End);
+        self.note(What::News, Ok(()));
+        Ok(news)
+    }
+
+    /// Whether the loop is there to hear the next thing.
+    fn hear(&self, news: &mut dyn News) -> Result<bool, Failure> {
+        match news.next(SILENCE_MAX)? {
+            None => Err(format!("nothing was heard for {} s", SILENCE_MAX.as_secs())),
+            Some(Event::Alive(_)) => Ok(true),
+            Some(Event::Changed(version, text)) => {
+                let Some((user, record)) = self.decode(version, &text) else { return Ok(true) };
+                Ok(self.tell(Told::Record(user, record)))
+            }
+        }
+    }
+}
