@@ -1,9 +1,10 @@
 //! Where bindings are kept beyond the program: nowhere, in a file of this host, or in a server that several proxies share.
 //!
 //! A file ([`Sqlite`]) is written before each turn's messages are sent. A server is asked by threads of its own ([`Shared`]), and never
-//! waited for by the loop; what it must be able to do is one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
+//! waited for by the loop; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
 
 mod backend;
+mod postgres;
 mod record;
 mod redis;
 mod shared;
@@ -28,6 +29,8 @@ pub(crate) enum StorePlace {
     File(PathBuf),
     /// A Redis server.
     Redis(SecretUrl),
+    /// A PostgreSQL server.
+    Postgres(SecretUrl),
 }
 
 /// A URL that may have a password: it is shown without.
@@ -60,7 +63,7 @@ impl fmt::Display for StorePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StorePlace::File(path) => write!(f, "{}", path.display()),
-            StorePlace::Redis(url) => write!(f, "{url}"),
+            StorePlace::Redis(url) | StorePlace::Postgres(url) => write!(f, "{url}"),
         }
     }
 }
@@ -76,8 +79,10 @@ impl StorePlace {
             None if text.is_empty() => Err("is empty: name a file, or leave it out".to_owned()),
             None => Ok(StorePlace::File(text.into())),
             Some("redis" | "redis+unix") => redis::check(&url()).map(|()| StorePlace::Redis(url())),
+            Some("postgres" | "postgresql") => postgres::check(&url()).map(|()| StorePlace::Postgres(url())),
             Some(scheme) => Err(format!(
-                "`{scheme}` is no store: name a file, redis://HOST:PORT/DB or redis+unix:///SOCKET"
+                "`{scheme}` is no store: name a file, redis://HOST:PORT/DB, redis+unix:///SOCKET or \
+                 postgres://HOST:PORT/DATABASE"
             )),
         }
     }
@@ -171,6 +176,7 @@ mod tests {
         for (text, shown) in [
             ("redis://:geheim@192.0.2.1:6379/2", "redis://192.0.2.1:6379/2"),
             ("redis://u:ge@heim@192.0.2.1/", "redis://192.0.2.1/"),
+            ("postgres://u:geheim@192.0.2.1/sip?sslmode=disable", "postgres://192.0.2.1/sip"),
             ("redis+unix:///run/redis.sock?pass=geheim", "redis+unix:///run/redis.sock"),
         ] {
             let place = StorePlace::parse(text).unwrap();
@@ -181,9 +187,11 @@ mod tests {
 
     #[test]
     fn what_is_no_store_is_refused_without_showing_it() {
-        for text in ["", "mysql://u:geheim@h/", "redis://geheim@:x:y"] {
+        for text in ["", "mysql://u:geheim@h/", "redis://geheim@:x:y", "postgres://u:geheim@h:x/"] {
             let error = StorePlace::parse(text).unwrap_err();
             assert!(!error.contains("geheim"), "{error}");
         }
+        let error = StorePlace::parse("postgres://u:geheim@h/sip?sslmode=require").unwrap_err();
+        assert!(error.contains("asks for TLS"), "{error}");
     }
 }

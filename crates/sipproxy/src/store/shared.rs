@@ -16,6 +16,7 @@ use sip::proxy::{Finding, Proxy, Query, Record, Wanted};
 
 use super::StorePlace;
 use super::backend::{Backend, Command, Commands, Event, Failure, News, Reply};
+use super::postgres::Postgres;
 use super::record::{self, decode, encode, key_of};
 use super::redis::Redis;
 use crate::clock::Clock;
@@ -167,6 +168,7 @@ impl Shared {
         let name = place.to_string();
         let backend: Box<dyn Backend> = match place {
             StorePlace::Redis(url) => Box::new(Redis::new(url).map_err(super::failed(place))?),
+            StorePlace::Postgres(url) => Box::new(Postgres::new(url).map_err(super::failed(place))?),
             StorePlace::File(_) => return Err(super::failed(place)("is no server".to_owned())),
         };
         let mut commands = backend.connect().map_err(super::failed(place))?;

@@ -1,9 +1,10 @@
 //! Two proxies behind one domain, with one store: a real server, which is killed, too.
 
-use nix::sys::signal::Signal;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use testbed::process::wait_for;
 use testbed::{Host, Lab, Process};
 
@@ -13,30 +14,104 @@ use crate::world::{LIMIT, Site};
 const PASSWORD: &str = "geheimnis";
 const KEY: &str = "dialog_key = \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"\n";
 
+/// Of which kind the store is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Redis,
+    Postgres,
+}
+
+impl Kind {
+    const ALL: [Kind; 2] = [Kind::Redis, Kind::Postgres];
+
+    /// As `store` has it.
+    fn url(self, password: &str, port: u16) -> String {
+        match self {
+            Kind::Redis => format!("redis://:{password}@127.0.0.1:{port}/3"),
+            Kind::Postgres => format!("postgres://sip:{password}@127.0.0.1:{port}/postgres"),
+        }
+    }
+
+    /// As it may be shown.
+    fn shown(self, port: u16) -> String {
+        match self {
+            Kind::Redis => format!("redis://127.0.0.1:{port}/3"),
+            Kind::Postgres => format!("postgres://127.0.0.1:{port}/postgres"),
+        }
+    }
+}
+
+/// Where the store is, and where nothing is.
+const PORT: u16 = 7001;
+const NO_PORT: u16 = 7002;
+
 /// A server of the test's own, in a directory of its own.
 struct Server {
+    kind: Kind,
     host: Host,
     dir: PathBuf,
 }
 
 impl Server {
-    fn new(site: &Site) -> Server {
-        let dir = site.dir.join("redis");
+    fn new(kind: Kind, site: &Site) -> Server {
+        let dir = site.dir.join("store");
         std::fs::create_dir(&dir).unwrap();
-        Server { host: site.host.clone(), dir }
-    }
-
-    fn start(&self) -> Process {
-        let mut command = self.host.command("redis-server");
-        command.args(["--port", "6379", "--bind", "127.0.0.1", "--requirepass", PASSWORD]);
-        command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(&self.dir);
-        let mut server = self.host.spawn("redis", command).unwrap();
-        server.wait_until("ready", LIMIT, |server| server.stdout().contains("eady to accept")).unwrap();
+        let server = Server { kind, host: site.host.clone(), dir };
+        if kind == Kind::Postgres {
+            server.make_cluster();
+        }
         server
     }
 
-    fn url(&self, password: &str) -> String {
-        format!("redis://:{password}@127.0.0.1:6379/3")
+    /// PostgreSQL does not run as root.
+    fn postgres(&self, program: &str) -> Command {
+        let mut versions: Vec<_> = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().collect();
+        versions.sort_by_key(std::fs::DirEntry::file_name);
+        let program = versions.last().unwrap().path().join("bin").join(program);
+        let mut command = self.host.command("setpriv");
+        command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]).arg(program);
+        command.current_dir("/").arg("-D").arg(self.dir.join("data"));
+        command
+    }
+
+    fn make_cluster(&self) {
+        let lab = self.dir.parent().unwrap();
+        std::fs::set_permissions(lab, std::fs::Permissions::from_mode(0o711)).unwrap();
+        let password = self.dir.join("password");
+        std::fs::write(&password, PASSWORD).unwrap();
+        self.host.tool("chown", &["-R", "postgres:postgres", &self.dir.display().to_string()]).unwrap();
+        let mut command = self.postgres("initdb");
+        command.args([
+            "--username=sip",
+            "--auth=scram-sha-256",
+            "--no-sync",
+            "--locale=C",
+            "--encoding=UTF8",
+        ]);
+        command.arg(format!("--pwfile={}", password.display()));
+        self.host.run("initdb", command, LIMIT).unwrap().good().unwrap();
+    }
+
+    fn start(&self) -> Process {
+        let port = PORT.to_string();
+        let (mut command, ready) = match self.kind {
+            Kind::Redis => {
+                let mut command = self.host.command("redis-server");
+                command.args(["--port", &port, "--bind", "127.0.0.1", "--requirepass", PASSWORD]);
+                command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(&self.dir);
+                (command, "eady to accept")
+            }
+            Kind::Postgres => {
+                let mut command = self.postgres("postgres");
+                command.arg("-k").arg(&self.dir).args(["-h", "127.0.0.1", "-p", &port]);
+                (command, "ready to accept connections")
+            }
+        };
+        command.env_remove("PGPORT");
+        let mut server = self.host.spawn("store", command).unwrap();
+        let is_ready = |server: &Process| (server.stdout() + &server.stderr()).contains(ready);
+        server.wait_until("ready", LIMIT, is_ready).unwrap();
+        server
     }
 }
 
@@ -50,11 +125,11 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(kind: Kind) -> World {
         let lab = Lab::new().unwrap();
         let one = Site::alone(&lab);
         let sites = [one.beside("127.0.0.1", one.domain), one.beside("127.0.0.2", one.domain)];
-        let server = Server::new(&one);
+        let server = Server::new(kind, &one);
         let process = Some(server.start());
         let mut world = World { sites, proxies: Vec::new(), server, process, _lab: lab };
         for at in [0, 1] {
@@ -67,7 +142,10 @@ impl World {
     fn start(&self, at: usize) -> Process {
         let site = &self.sites[at];
         let head = format!("control = \"{}\"\n{KEY}", self.control(at).display());
-        site.proxy_with_store(&self.server.url(PASSWORD), &[head, site.listen("udp"), site.listen("tcp")])
+        site.proxy_with_store(
+            &self.server.kind.url(PASSWORD, PORT),
+            &[head, site.listen("udp"), site.listen("tcp")],
+        )
     }
 
     fn control(&self, at: usize) -> PathBuf {
@@ -114,7 +192,11 @@ impl World {
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn users_of_one_proxy_are_called_through_the_other() {
-    let world = World::new();
+    Kind::ALL.into_iter().for_each(call_users_of_the_other);
+}
+
+fn call_users_of_the_other(kind: Kind) {
+    let world = World::new(kind);
     let _callee = world.sites[0].callee("udp");
     world.sites[0].register("bob", "udp");
     // At once: whatever the news have told by then.
@@ -132,7 +214,11 @@ fn users_of_one_proxy_are_called_through_the_other() {
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn a_store_that_is_killed_and_started_again_has_lost_nothing_and_is_found_again() {
-    let mut world = World::new();
+    Kind::ALL.into_iter().for_each(kill_the_store);
+}
+
+fn kill_the_store(kind: Kind) {
+    let mut world = World::new(kind);
     let _callee = world.sites[0].callee("udp");
     world.sites[0].register("bob", "udp");
     assert!(wait_for(LIMIT, || world.told(1, "contacts").contains("bob@")));
@@ -143,11 +229,12 @@ fn a_store_that_is_killed_and_started_again_has_lost_nothing_and_is_found_again(
     // Who is known can be called.
     world.sites[1].call("bob", "example.com", "udp", 10);
     let status = world.told(1, "status");
-    assert!(status.contains("redis://127.0.0.1:6379/3 not reachable: "), "{status}");
+    assert!(status.contains(&format!("{} not reachable: ", kind.shown(PORT))), "{status}");
     assert!(status.contains("store up             false"), "{status}");
     world.process = Some(world.server.start());
     for at in [0, 1] {
-        assert!(wait_for(LIMIT, || world.told(at, "status").contains("6379/3 reachable")));
+        let reachable = format!("{} reachable", kind.shown(PORT));
+        assert!(wait_for(LIMIT, || world.told(at, "status").contains(&reachable)));
     }
     world.sites[0].register("carol", "udp");
     world.sites[1].call("carol", "example.com", "udp", 10);
@@ -161,19 +248,75 @@ fn a_store_that_is_killed_and_started_again_has_lost_nothing_and_is_found_again(
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn a_store_that_does_not_let_us_in_or_is_not_there_is_an_error_at_the_start() {
+    Kind::ALL.into_iter().for_each(start_without_the_store);
+}
+
+fn start_without_the_store(kind: Kind) {
     let lab = Lab::new().unwrap();
     let site = Site::alone(&lab);
-    let server = Server::new(&site);
+    let server = Server::new(kind, &site);
     let _process = server.start();
-    let failure = |url: &str| {
-        let command: Command = site.proxy_command(url, &[KEY.to_owned(), site.listen("udp")]);
+    let failure = |port: u16| {
+        let url = kind.url("falsch", port);
+        let command: Command = site.proxy_command(&url, &[KEY.to_owned(), site.listen("udp")]);
         let told = site.host.run("proxy", command, LIMIT).unwrap();
         assert!(!told.status.success(), "{told:?}");
         assert!(!told.stderr.contains("falsch") && !told.stdout.contains("falsch"), "{told:?}");
+        let store = format!("store {}: ", kind.shown(port));
+        assert!(told.stderr.contains(&store), "{}", told.stderr);
         told.stderr
     };
-    let wrong = failure(&server.url("falsch"));
-    assert!(wrong.contains("store redis://127.0.0.1:6379/3: ") && wrong.contains("assword"), "{wrong}");
-    let nobody = failure("redis://:falsch@127.0.0.1:6380/");
-    assert!(nobody.contains("store redis://127.0.0.1:6380/: ") && nobody.contains("refused"), "{nobody}");
+    let (wrong, nobody) = (failure(PORT), failure(NO_PORT));
+    assert!(wrong.contains("assword"), "{wrong}");
+    assert!(nobody.contains("refused"), "{nobody}");
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_proxy_that_is_killed_takes_no_registration_and_no_call_with_it() {
+    Kind::ALL.into_iter().for_each(kill_a_proxy);
+}
+
+/// Calls that stand while it happens.
+const STANDING: usize = 20;
+
+fn kill_a_proxy(kind: Kind) {
+    let mut world = World::new(kind);
+    let site = &world.sites[0];
+    let _callee = site.callee("udp");
+    let _bob = site.callee_of("answer-twice.xml", "6669");
+    site.register_at("bob", "udp", "6669");
+    let caller = site.spawn_scenario("moves.xml", &["-p", "6668", "-s", "bob", "-m", &STANDING.to_string()]);
+    let standing = || world.told(0, "dialogs").matches("call confirmed").count() == STANDING;
+    assert!(wait_for(LIMIT, standing), "{}", world.told(0, "dialogs"));
+    let registered = site.dir.join("registered.log");
+    let words = ["-p", "6667", "-m", "4000", "-r", "500", "-l", "4000", "-trace_logs", "-log_file"];
+    let registering =
+        site.spawn_scenario("registers.xml", &[&words[..], &[&registered.display().to_string()]].concat());
+    let count = |text: &str| text.matches("registered u").count();
+    let answered = || std::fs::read_to_string(&registered).unwrap_or_default();
+    assert!(wait_for(LIMIT, || count(&answered()) > 200), "{}", answered());
+    let proxy = world.proxies[0].take().unwrap();
+    proxy.signal(Signal::SIGKILL).unwrap();
+    proxy.stop();
+    registering.stop();
+    let answered = answered();
+    assert!(count(&answered) < 4000, "it was killed in the middle");
+    // Nothing that was promised is lost.
+    let is_known = |contacts: &str| {
+        let users = answered.lines().filter_map(|line| line.split("registered ").nth(1));
+        let missing: Vec<_> = users.filter(|user| !contacts.contains(&format!("{user}@"))).collect();
+        missing.is_empty()
+    };
+    assert!(wait_for(LIMIT, || is_known(&world.told(1, "contacts"))), "{answered}");
+    // What stands goes on: INVITE again, and BYE, through the other proxy.
+    caller.finish(LIMIT).unwrap().good().unwrap();
+    // Users of the dead one can be called, and register.
+    world.sites[1].call("u7", "example.com", "udp", 20);
+    world.sites[1].register("u7", "udp");
+    // It comes back, and knows all.
+    let back = world.start(0);
+    assert!(is_known(&world.told(0, "contacts")));
+    world.sites[0].call("u8", "example.com", "udp", 10);
+    back.stop();
 }

@@ -102,18 +102,39 @@ impl Site {
 
     /// SIPp answers calls.
     pub(crate) fn callee(&self, transport: &str) -> Process {
-        let command = self.sipp("answer.xml", transport, &["-p", CALLEE_PORT]);
+        self.callee_by("answer.xml", transport, CALLEE_PORT)
+    }
+
+    /// The same as a scenario has it, by UDP at another port.
+    pub(crate) fn callee_of(&self, scenario: &str, port: &str) -> Process {
+        self.callee_by(scenario, "udp", port)
+    }
+
+    fn callee_by(&self, scenario: &str, transport: &str, port: &str) -> Process {
+        let command = self.sipp(scenario, transport, &["-p", port]);
         let callee = self.host.spawn("callee", command).unwrap();
         let list = if transport == "tcp" { "-Hltn" } else { "-Hlun" };
-        let is_up = || self.host.tool("ss", &[list]).unwrap().contains(CALLEE_PORT);
+        let is_up = || self.host.tool("ss", &[list]).unwrap().contains(port);
         assert!(wait_for(LIMIT, is_up), "SIPp listens");
         callee
     }
 
+    /// SIPp that begins a scenario by UDP at the proxy.
+    pub(crate) fn spawn_scenario(&self, scenario: &str, words: &[&str]) -> Process {
+        let proxy = self.proxy_address();
+        let words = [words, &["-key", "to", self.domain, "-timeout", "50", &proxy]].concat();
+        self.host.spawn(scenario, self.sipp(scenario, "udp", &words)).unwrap()
+    }
+
     /// SIPp registers a user at the callee of this transport.
     pub(crate) fn register(&self, user: &str, transport: &str) {
+        self.register_at(user, transport, CALLEE_PORT);
+    }
+
+    /// The same at another port.
+    pub(crate) fn register_at(&self, user: &str, transport: &str, port: &str) {
         let contact = self.dir.join(format!("{}-contact.csv", self.domain));
-        std::fs::write(&contact, format!("SEQUENTIAL\n{CALLEE_PORT};{transport}\n")).unwrap();
+        std::fs::write(&contact, format!("SEQUENTIAL\n{port};{transport}\n")).unwrap();
         let (contact, proxy) = (contact.display().to_string(), self.proxy_address());
         let words = ["-p", "6667", "-s", user, "-inf", &contact, "-m", "1", &proxy];
         let command = self.sipp("register.xml", "udp", &words);

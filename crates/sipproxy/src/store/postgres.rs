@@ -1,0 +1,362 @@
+//! PostgreSQL as the store: a table with version and text for each user, and `NOTIFY` for news.
+//!
+//! Tables are made if they are missing. A record is replaced by one statement that compares, writes and tells; what waits together is
+//! one transaction, in the order of the keys, so two proxies never wait for each other. Versions grow with the server's clock, so one that was
+//! deleted does not come again. The library is asynchronous; each connection has a small runtime of its own, which runs while it is asked
+//! something, so every wait has its limit.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, NoTls, Row, Socket, Statement, tls::NoTlsStream,
+};
+
+use super::SecretUrl;
+use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
+
+/// Where news go; the number is the format's.
+const CHANNEL: &str = "sctpify_sip_1";
+/// The longest text that goes with the news: `NOTIFY` takes 7999 bytes.
+const TOLD_MAX: usize = 7900;
+/// Records that are read at once.
+const PAGE: i64 = 1000;
+/// News that wait to be taken from the connection.
+const NEWS_MAX: usize = 1000;
+/// After so many beats what has expired is deleted.
+const BEATS: u32 = 30;
+
+/// Made under a lock: two proxies may start at once.
+const SCHEMA: &str = "
+    SELECT pg_advisory_xact_lock(50604168);
+    CREATE TABLE IF NOT EXISTS sctpify_sip_user (
+        name text PRIMARY KEY, version bigint NOT NULL, expires_ms bigint NOT NULL, record text NOT NULL);
+    CREATE INDEX IF NOT EXISTS sctpify_sip_user_expires ON sctpify_sip_user (expires_ms);
+    CREATE UNLOGGED TABLE IF NOT EXISTS sctpify_sip_nonce (
+        nonce text PRIMARY KEY, count bigint NOT NULL, expires_ms bigint NOT NULL);
+    CREATE INDEX IF NOT EXISTS sctpify_sip_nonce_expires ON sctpify_sip_nonce (expires_ms);
+";
+const HAS_SCHEMA: &str =
+    "SELECT to_regclass('sctpify_sip_user') IS NOT NULL AND to_regclass('sctpify_sip_nonce') IS NOT NULL";
+const READ: &str = "SELECT version, record FROM sctpify_sip_user WHERE name = $1";
+const PAGES: &str =
+    "SELECT version, record, name FROM sctpify_sip_user WHERE name > $1 ORDER BY name LIMIT $2";
+const INSERT: &str = "
+    WITH done AS (
+        INSERT INTO sctpify_sip_user (name, version, expires_ms, record)
+        VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, $2, $3)
+        ON CONFLICT (name) DO NOTHING RETURNING version)
+    SELECT version, pg_notify($4::text, version || E'\\n' || $5::text) FROM done";
+const UPDATE: &str = "
+    WITH done AS (
+        UPDATE sctpify_sip_user
+        SET version = greatest(version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+            expires_ms = $2, record = $3
+        WHERE name = $1 AND version = $6 RETURNING version)
+    SELECT version, pg_notify($4::text, version || E'\\n' || $5::text) FROM done";
+const DELETE: &str = "
+    WITH done AS (
+        DELETE FROM sctpify_sip_user WHERE name = $1 AND version = $4
+        RETURNING greatest(version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS version)
+    SELECT version, pg_notify($2::text, version || E'\\n' || $3::text) FROM done";
+const USE: &str = "
+    INSERT INTO sctpify_sip_nonce (nonce, count, expires_ms) VALUES ($1, $2, $3)
+    ON CONFLICT (nonce) DO UPDATE SET count = excluded.count WHERE sctpify_sip_nonce.count < excluded.count
+    RETURNING 1";
+const BEAT: &str =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_notify($1::text, E'0\\n' || $2::text)";
+const FORGET: &str = "
+    DELETE FROM sctpify_sip_user WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000;
+    DELETE FROM sctpify_sip_nonce WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000";
+
+/// Whether a URL is one of PostgreSQL, and asks for nothing that is not there.
+pub(super) fn check(url: &SecretUrl) -> Result<(), String> {
+    Postgres::new(url).map(drop)
+}
+
+/// A PostgreSQL server.
+pub(super) struct Postgres {
+    config: Config,
+}
+
+impl Postgres {
+    pub(super) fn new(url: &SecretUrl) -> Result<Postgres, String> {
+        // What the library says of it might have a part of it.
+        let wrong = |_| "is no URL of PostgreSQL: say postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
+        let mut config: Config = url.as_str().parse().map_err(wrong)?;
+        if config.get_ssl_mode() == SslMode::Require {
+            return Err(
+                "asks for TLS, which is not there for PostgreSQL: use a tunnel or a Unix socket".to_owned()
+            );
+        }
+        config.ssl_mode(SslMode::Disable).connect_timeout(LIMIT).application_name("sctpify-sip");
+        Ok(Postgres { config })
+    }
+}
+
+fn text(error: tokio_postgres::Error) -> Failure {
+    match (error.as_db_error(), std::error::Error::source(&error)) {
+        (Some(told), _) => told.message().to_owned(),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// A connection with what runs it.
+struct Session {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Session {
+    fn open(config: &Config) -> Result<(Session, Connection<Socket, NoTlsStream>), Failure> {
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let (client, connection) = within(&runtime, LIMIT, config.connect(NoTls))?;
+        Ok((Session { runtime, client }, connection))
+    }
+
+    /// One that is only asked.
+    fn open_quiet(config: &Config) -> Result<Session, Failure> {
+        let (session, connection) = Session::open(config)?;
+        session.runtime.spawn(async move { drop(connection.await) });
+        Ok(session)
+    }
+
+    fn query(&self, statement: &Statement, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
+        within(&self.runtime, LIMIT, self.client.query(statement, values))
+    }
+
+    fn execute(&self, statements: &str) -> Result<(), Failure> {
+        within(&self.runtime, LIMIT, self.client.batch_execute(statements))
+    }
+
+    fn prepare(&self, statement: &str) -> Result<Statement, Failure> {
+        within(&self.runtime, LIMIT, self.client.prepare(statement))
+    }
+
+    fn one<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, statement: &str) -> Result<T, Failure> {
+        let row = within(&self.runtime, LIMIT, self.client.query_one(statement, &[]))?;
+        row.try_get(0).map_err(text)
+    }
+}
+
+fn within<T>(
+    runtime: &Runtime,
+    limit: Duration,
+    work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Failure> {
+    match runtime.block_on(async { timeout(limit, work).await }) {
+        Ok(done) => done.map_err(text),
+        Err(_) => Err(format!("no answer in {} s", limit.as_secs())),
+    }
+}
+
+impl Backend for Postgres {
+    fn connect(&self) -> Result<Box<dyn Commands>, Failure> {
+        let session = Session::open_quiet(&self.config)?;
+        // Who may use tables may not always make some.
+        if !session.one::<bool>(HAS_SCHEMA)? {
+            session.execute(SCHEMA)?;
+        }
+        let [read, insert, update, delete, note, beat] =
+            [READ, INSERT, UPDATE, DELETE, USE, BEAT].map(|statement| session.prepare(statement));
+        Ok(Box::new(PostgresCommands {
+            read: read?,
+            insert: insert?,
+            update: update?,
+            delete: delete?,
+            note: note?,
+            beat: beat?,
+            session,
+            beats: 0,
+        }))
+    }
+
+    fn listen(&self) -> Result<Box<dyn News>, Failure> {
+        let (session, mut connection) = Session::open(&self.config)?;
+        let (tell, news) = channel(NEWS_MAX);
+        session.runtime.spawn(async move {
+            while let Some(Ok(message)) =
+                std::future::poll_fn(|context| connection.poll_message(context)).await
+            {
+                if let AsyncMessage::Notification(told) = message
+                    && tell.send(told.payload().to_owned()).await.is_err()
+                {
+                    return;
+                }
+            }
+        });
+        session.execute(&format!("LISTEN {CHANNEL}"))?;
+        let records = Session::open_quiet(&self.config)?;
+        let (read, pages) = (records.prepare(READ)?, records.prepare(PAGES)?);
+        Ok(Box::new(PostgresNews { session, news, records, read, pages }))
+    }
+}
+
+struct PostgresCommands {
+    session: Session,
+    read: Statement,
+    insert: Statement,
+    update: Statement,
+    delete: Statement,
+    note: Statement,
+    beat: Statement,
+    beats: u32,
+}
+
+impl PostgresCommands {
+    fn do_one(&self, command: &Command) -> Result<Reply, Failure> {
+        match command {
+            Command::Read { key } => self.record(key),
+            Command::Replace { key, version, text, is_gone, expires_ms } => {
+                match self.replace(key, *version, text, *is_gone, *expires_ms)? {
+                    Some(version) => Ok(Reply::Replaced(version)),
+                    None => self.record(key),
+                }
+            }
+            Command::Use { nonce, count, expires_ms } => {
+                let rows =
+                    self.session.query(&self.note, &[nonce, &i64::from(*count), &signed(*expires_ms)])?;
+                Ok(Reply::IsFirst(!rows.is_empty()))
+            }
+        }
+    }
+
+    fn record(&self, key: &str) -> Result<Reply, Failure> {
+        let rows = self.session.query(&self.read, &[&key])?;
+        rows.first().map(record_of).transpose().map(Reply::Is)
+    }
+
+    /// The new version if there was the expected one.
+    fn replace(
+        &self,
+        key: &str,
+        version: u64,
+        record: &str,
+        is_gone: bool,
+        expires_ms: u64,
+    ) -> Result<Option<u64>, Failure> {
+        let told = if record.len() > TOLD_MAX { format!("!{key}") } else { record.to_owned() };
+        let (version, expires) = (signed(version), signed(expires_ms));
+        let rows = match (is_gone, version) {
+            (true, _) => self.session.query(&self.delete, &[&key, &CHANNEL, &told, &version])?,
+            (false, 0) => self.session.query(&self.insert, &[&key, &expires, &record, &CHANNEL, &told])?,
+            (false, _) => {
+                self.session.query(&self.update, &[&key, &expires, &record, &CHANNEL, &told, &version])?
+            }
+        };
+        rows.first().map(|row| number(row, 0)).transpose()
+    }
+}
+
+impl Commands for PostgresCommands {
+    fn run(&mut self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
+        let mut order: Vec<usize> = (0..commands.len()).collect();
+        order.sort_by_key(|&at| key_of(&commands[at]));
+        let is_transaction = commands.len() > 1;
+        if is_transaction {
+            self.session.execute("BEGIN")?;
+        }
+        let mut replies: Vec<(usize, Reply)> = Vec::with_capacity(commands.len());
+        for at in order {
+            replies.push((at, self.do_one(&commands[at])?));
+        }
+        if is_transaction {
+            self.session.execute("COMMIT")?;
+        }
+        replies.sort_by_key(|(at, _)| *at);
+        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+    }
+
+    fn beat(&mut self, who: &str) -> Result<u64, Failure> {
+        let rows = self.session.query(&self.beat, &[&CHANNEL, &who])?;
+        if self.beats.is_multiple_of(BEATS) {
+            self.session.execute(FORGET)?;
+        }
+        self.beats = self.beats.wrapping_add(1);
+        number(rows.first().ok_or("PostgreSQL does not say what time it is")?, 0)
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let off = |name: &str| {
+            self.session.one::<String>(&format!("SHOW {name}")).is_ok_and(|value| value == "off")
+        };
+        let settings = ["fsync", "synchronous_commit"].into_iter().filter(|name| off(name));
+        settings
+            .map(|name| format!("PostgreSQL has {name} off: a crash takes the last registrations"))
+            .collect()
+    }
+}
+
+/// The same order for all proxies, so that none has a lock that another waits for while that has one that this waits for.
+fn key_of(command: &Command) -> (u8, &str) {
+    match command {
+        Command::Use { nonce, .. } => (0, nonce),
+        Command::Read { key } | Command::Replace { key, .. } => (1, key),
+    }
+}
+
+fn record_of(row: &Row) -> Result<(u64, String), Failure> {
+    Ok((number(row, 0)?, row.try_get(1).map_err(text)?))
+}
+
+fn number(row: &Row, column: usize) -> Result<u64, Failure> {
+    let number: i64 = row.try_get(column).map_err(text)?;
+    u64::try_from(number).map_err(|_| "a number is below zero".to_owned())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+struct PostgresNews {
+    /// Runs the connection that `news` come by.
+    session: Session,
+    news: Receiver<String>,
+    records: Session,
+    read: Statement,
+    pages: Statement,
+}
+
+impl News for PostgresNews {
+    fn load(&mut self, each: &mut dyn FnMut(u64, String)) -> Result<(), Failure> {
+        let mut last = String::new();
+        loop {
+            let rows = self.records.query(&self.pages, &[&last, &PAGE])?;
+            let Some(end) = rows.last() else { return Ok(()) };
+            last = end.try_get(2).map_err(text)?;
+            for row in &rows {
+                let (version, record) = record_of(row)?;
+                each(version, record);
+            }
+        }
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Option<Event>, Failure> {
+        let told = match self.session.runtime.block_on(async { timeout(limit, self.news.recv()).await }) {
+            Err(_) => return Ok(None),
+            Ok(None) => return Err("the connection was closed".to_owned()),
+            Ok(Some(told)) => told,
+        };
+        match event_of(&told).ok_or_else(|| format!("something else speaks on {CHANNEL}"))? {
+            Event::Changed(_, told) if told.starts_with('!') => self.read(&told[1..]),
+            event => Ok(Some(event)),
+        }
+    }
+}
+
+impl PostgresNews {
+    /// A record that was too long to be told of with the news; if it is gone meanwhile, news of that follow.
+    fn read(&self, key: &str) -> Result<Option<Event>, Failure> {
+        let rows = self.records.query(&self.read, &[&key])?;
+        let Some(row) = rows.first() else { return Ok(Some(Event::Alive(String::new()))) };
+        let (version, record) = record_of(row)?;
+        Ok(Some(Event::Changed(version, record)))
+    }
+}
