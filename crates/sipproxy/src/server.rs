@@ -13,7 +13,7 @@ use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
-use sip::proxy::{Listener, Lookup, Output, Proxy, ProxyConfig, Query, Shared};
+use sip::proxy::{Listener, Lookup, Output, Proxy, ProxyConfig, Query, Shared, fingerprint};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -23,7 +23,7 @@ use crate::hep::Hep;
 use crate::page;
 use crate::report;
 use crate::resolver::Resolver;
-use crate::store::Store;
+use crate::store::{Own, Store};
 use crate::trace::{Direction, Taps};
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
@@ -73,7 +73,7 @@ impl Server {
         let control =
             config.control.as_deref().map(|path| ControlSocket::open(path, desk.clone())).transpose()?;
         let page = bind_page(config.page_port)?;
-        let mut store = Store::open(config.store.as_ref(), clock, desk.waker())?;
+        let mut store = Store::open(config.store.as_ref(), own(&config)?, clock, desk.waker())?;
         let listeners = config.proxy.listeners.clone();
         let mut plugins = Vec::new();
         for (place, listener) in listeners.iter().enumerate() {
@@ -295,6 +295,14 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// How others know this proxy; the configuration was checked to have what it takes.
+fn own(config: &Config) -> Result<Own, SipError> {
+    let first = config.proxy.listeners.first();
+    let address = first.ok_or(SipError::Usage("no listener is configured".to_owned()))?.address;
+    let fingerprint = config.proxy.dialog_secret.as_ref().map(fingerprint).unwrap_or_default();
+    Ok(Own { address, fingerprint })
 }
 
 /// None where the port is 0.

@@ -112,6 +112,11 @@ fn parse(said: &[u8]) -> Option<(Hop, u64)> {
     Some((hop, run))
 }
 
+/// What proxies compare that must have the same key, without showing it: 16 hexadecimal digits.
+pub fn fingerprint(secret: &[u8; 32]) -> String {
+    hex(&derived(secret, "fingerprint")[..8])
+}
+
 /// A key of its own for each use of the shared one.
 pub(super) fn derived(secret: &[u8; 32], purpose: &str) -> [u8; 32] {
     let mut mac = keyed(secret);

@@ -10,6 +10,7 @@ mod auth;
 pub(crate) mod cancel;
 mod config;
 mod dialogs;
+mod fellows;
 mod flows;
 mod forward;
 mod gate;
@@ -26,6 +27,7 @@ mod timers;
 pub(crate) use auth::Proof;
 pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits, Shared};
 pub use dialogs::Dialog;
+pub use flows::fingerprint;
 pub use gate::Access;
 pub use names::{Lookup, Place};
 pub use shared::{Finding, Query, Record, Wanted};
@@ -183,6 +185,7 @@ pub struct Proxy {
     /// Which run of this program it is, among all.
     run: u64,
     shared: shared::Waiting,
+    fellows: fellows::Fellows,
     rng: ChaCha12Rng,
     next_id: Id,
     servers: HashMap<Id, Server>,
@@ -224,6 +227,7 @@ impl Proxy {
             flow_secret: flows::derived(&dialog_secret, "flows"),
             run: rng.next_u64(),
             shared: shared::Waiting::default(),
+            fellows: fellows::Fellows::default(),
             rng,
             next_id: 0,
             servers: HashMap::new(),

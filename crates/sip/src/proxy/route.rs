@@ -7,6 +7,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::dialogs::Leg;
+use super::flows::FLOW_FAILED;
 use super::names::{self, UNRESOLVED};
 use super::{Id, Proxy};
 use crate::address::Address;
@@ -206,7 +207,8 @@ impl Proxy {
         targets: Vec<Target>,
     ) -> Result<(), Fault> {
         if targets.is_empty() {
-            return Err(self.nobody_there(user));
+            let is_cut_off = self.is_shared() && self.location.of(user, now).next().is_some();
+            return Err(if is_cut_off { CUT_OFF } else { self.nobody_there(user) });
         }
         self.begin(now, asked, targets);
         Ok(())
@@ -315,6 +317,9 @@ impl Proxy {
             return Ok(at(way));
         }
         let way = self.hop_of(now, &Uri::parse(Address::parse(through)?.uri)?)?;
+        if self.fellows.is_gone(now, way.0.address) {
+            return direct.map(at).ok_or(FLOW_FAILED);
+        }
         let direct = direct.map(|(hop, _)| hop);
         Ok(Target { detour: Some(through.into()), direct, ..at(way) })
     }
@@ -440,6 +445,9 @@ fn is_private(address: IpAddr) -> bool {
         IpAddr::V6(address) => address.is_unique_local(),
     }
 }
+
+/// The user is there, but only by ways that are gone or will not do.
+const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
 
 /// A SIPS request that would have to go in the clear.
 const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Way To The Next Hop" };

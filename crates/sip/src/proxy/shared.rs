@@ -8,6 +8,7 @@
 //! store has answered or failed. Begin with [`Proxy::register_shared`] and [`Proxy::handle_found`].
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::Time;
@@ -289,6 +290,11 @@ impl Proxy {
         } else {
             self.location.confirm(user);
         }
+    }
+
+    /// A proxy says that it is there; of each its first listener.
+    pub fn handle_alive(&mut self, now: Time, address: SocketAddr) {
+        self.fellows.note(now, address);
     }
 
     /// All records follow by [`Proxy::handle_record`], then [`Proxy::end_records`]: the connection to the store is new.

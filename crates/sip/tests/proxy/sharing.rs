@@ -321,3 +321,31 @@ fn without_the_store_a_proxy_takes_answers_to_its_own_challenges_alone() {
     assert_eq!(pair.put(1, udp(ALICE), &again("i3"))[0].what(), "407");
     assert_eq!(pair.put(0, udp(ALICE), &again("i2"))[1].what(), "INVITE");
 }
+
+#[test]
+fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
+    let mut pair = Pair::new(config);
+    let flow = format!("Contact: <sip:carol@{CAROL}>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n");
+    pair.register(0, "bob", 1, tcp(BOB, 7), "");
+    pair.register(0, "carol", 1, tcp(CAROL, 8), &flow);
+    pair.tell(1);
+    let [first, second] = PLACES.map(|place| place.parse().unwrap());
+    let call = |pair: &mut Pair, branch: &str, user: &str| {
+        let text = invite(udp(ALICE), "").replace("i1", branch).replace("sip:bob@", &format!("sip:{user}@"));
+        let sent = pair.put(1, udp(ALICE), &text);
+        summary(&sent).pop().unwrap()
+    };
+    for s in 0..8 {
+        let now = base::Time::from_millis(1000 * s);
+        pair.worlds[1].proxy.handle_alive(now, second);
+        if s == 0 {
+            pair.worlds[1].proxy.handle_alive(now, first);
+        }
+    }
+    let through = ("INVITE".to_owned(), PLACES[0].to_owned());
+    pair.worlds[1].now = base::Time::from_millis(6999);
+    assert_eq!(call(&mut pair, "i2", "carol"), through);
+    pair.worlds[1].now = base::Time::from_millis(7000);
+    assert_eq!(call(&mut pair, "i3", "carol"), ("480".to_owned(), ALICE.to_owned()));
+    assert_eq!(call(&mut pair, "i4", "bob"), ("INVITE".to_owned(), BOB.to_owned()));
+}

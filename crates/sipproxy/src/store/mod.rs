@@ -19,7 +19,7 @@ use sip::proxy::Proxy;
 
 use crate::clock::Clock;
 use crate::error::SipError;
-pub(crate) use shared::Shared;
+pub(crate) use shared::{Own, Shared};
 pub(crate) use sqlite::Sqlite;
 
 /// Where the store is.
@@ -110,13 +110,14 @@ impl Store {
     /// When the file cannot be used, or the server not be reached, or refuses.
     pub(crate) fn open(
         place: Option<&StorePlace>,
+        own: Own,
         clock: Clock,
         waker: &Arc<Waker>,
     ) -> Result<Store, SipError> {
         match place {
             None => Ok(Store::Memory),
             Some(StorePlace::File(path)) => Sqlite::open(path).map(Store::Local),
-            Some(place) => Shared::open(place, clock, waker.clone()).map(Store::Shared),
+            Some(place) => Shared::open(place, own, clock, waker.clone()).map(Store::Shared),
         }
     }
 

@@ -5,6 +5,7 @@
 //! connect again by themselves, after a time that doubles from 100 ms to 5 s; meanwhile questions fail at once. Invariants: each question
 //! is answered once; no more than [`QUEUE_MAX`] wait, nor more news than that. Begin with [`Shared::open`].
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -113,6 +114,8 @@ enum Told {
     Record(String, Record),
     /// Those were all.
     End,
+    /// A proxy is there.
+    Alive(SocketAddr),
 }
 
 /// The server's clock beside ours.
@@ -139,11 +142,31 @@ struct Question {
     command: Command,
 }
 
+/// How this proxy is known to those that share its users.
+pub(crate) struct Own {
+    /// Its first listener.
+    pub(crate) address: SocketAddr,
+    /// Of its key, which must be that of all.
+    pub(crate) fingerprint: String,
+}
+
+impl Own {
+    fn to_text(&self) -> String {
+        format!("{} {}", self.address, self.fingerprint)
+    }
+
+    fn parse(text: &str) -> Option<Own> {
+        let (address, fingerprint) = text.split_once(' ')?;
+        Some(Own { address: address.parse().ok()?, fingerprint: fingerprint.to_owned() })
+    }
+}
+
 /// What both threads know.
 struct Common {
     backend: Box<dyn Backend>,
     /// The store, as it may be shown.
     name: String,
+    own: Own,
     clock: StoreClock,
     state: Arc<StoreState>,
     told: SyncSender<Told>,
@@ -164,7 +187,12 @@ impl Shared {
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
-    pub(crate) fn open(place: &StorePlace, clock: Clock, waker: Arc<Waker>) -> Result<Shared, SipError> {
+    pub(crate) fn open(
+        place: &StorePlace,
+        own: Own,
+        clock: Clock,
+        waker: Arc<Waker>,
+    ) -> Result<Shared, SipError> {
         let name = place.to_string();
         let backend: Box<dyn Backend> = match place {
             StorePlace::Redis(url) => Box::new(Redis::new(url).map_err(super::failed(place))?),
@@ -175,14 +203,14 @@ impl Shared {
         for warning in commands.warnings() {
             tracing::warn!(store = name, "{warning}");
         }
-        let server_ms = commands.beat("").map_err(super::failed(place))?;
+        let server_ms = commands.beat(&own.to_text()).map_err(super::failed(place))?;
         let clock = StoreClock { clock, origin_ms: AtomicU64::new(0) };
         clock.set(server_ms);
         let (questions, asked) = sync_channel(QUEUE_MAX);
         let (tell, told) = sync_channel(2 * QUEUE_MAX);
         let state = Arc::new(StoreState::default());
         state.has_commands.store(true, Ordering::Relaxed);
-        let common = Arc::new(Common { backend, name, clock, state, told: tell, waker });
+        let common = Arc::new(Common { backend, name, own, clock, state, told: tell, waker });
         Ok(Shared { common, questions, told, start: Some((commands, asked)) })
     }
 
@@ -258,6 +286,7 @@ impl Shared {
                 Told::Begin => proxy.begin_records(),
                 Told::Record(user, record) => proxy.handle_record(&user, record),
                 Told::End => proxy.end_records(),
+                Told::Alive(address) => proxy.handle_alive(now, address),
             }
         }
         if heard == TURN_MAX {
@@ -339,7 +368,7 @@ impl Common {
         }
         Some(replies.and_then(|_| {
             if is_due {
-                self.clock.set(commands.beat("")?);
+                self.clock.set(commands.beat(&self.own.to_text())?);
             }
             Ok(())
         }))
@@ -359,10 +388,10 @@ impl Common {
     }
 
     fn hear_forever(&self, news: Box<dyn News>) {
-        let (mut news, mut wait) = (Some(news), BACKOFF.0);
+        let (mut news, mut wait, mut stranger) = (Some(news), BACKOFF.0, None);
         loop {
             let heard = match &mut news {
-                Some(news) => self.hear(news.as_mut()),
+                Some(news) => self.hear(news.as_mut(), &mut stranger),
                 None => self.listen_again().map(|new| {
                     (news, wait) = (Some(new), BACKOFF.0);
                     true
@@ -395,10 +424,18 @@ impl Common {
     }
 
     /// Whether the loop is there to hear the next thing.
-    fn hear(&self, news: &mut dyn News) -> Result<bool, Failure> {
+    fn hear(&self, news: &mut dyn News, stranger: &mut Option<SocketAddr>) -> Result<bool, Failure> {
         match news.next(SILENCE_MAX)? {
             None => Err(format!("nothing was heard for {} s", SILENCE_MAX.as_secs())),
-            Some(Event::Alive(_)) => Ok(true),
+            Some(Event::Alive(who)) => {
+                let Some(who) = Own::parse(&who) else { return Ok(true) };
+                if who.fingerprint != self.own.fingerprint && *stranger != Some(who.address) {
+                    *stranger = Some(who.address);
+                    let (store, proxy) = (&self.name, who.address);
+                    tracing::error!(store, %proxy, "another proxy has the same store, but not the same dialog_key");
+                }
+                Ok(self.tell(Told::Alive(who.address)))
+            }
             Some(Event::Changed(version, text)) => {
                 let Some((user, record)) = self.decode(version, &text) else { return Ok(true) };
                 Ok(self.tell(Told::Record(user, record)))

@@ -273,6 +273,24 @@ fn start_without_the_store(kind: Kind) {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
+fn proxies_with_different_keys_say_so_once() {
+    Kind::ALL.into_iter().for_each(meet_a_stranger);
+}
+
+fn meet_a_stranger(kind: Kind) {
+    let world = World::new(kind);
+    let site = world.sites[0].beside("127.0.0.3", "example.com");
+    let key = KEY.replace("0011", "1100");
+    let stranger = site.proxy_with_store(&kind.url(PASSWORD, PORT), &[key, site.listen("udp")]);
+    let warning = "not the same dialog_key";
+    let is_told = |world: &World, at: usize| world.log(at).contains(warning);
+    assert!(wait_for(LIMIT, || is_told(&world, 0) && is_told(&world, 1)), "{}", world.log(0));
+    stranger.stop();
+    assert_eq!(world.log(1).matches(warning).count(), 1, "{}", world.log(1));
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
 fn a_proxy_that_is_killed_takes_no_registration_and_no_call_with_it() {
     Kind::ALL.into_iter().for_each(kill_a_proxy);
 }
