@@ -11,7 +11,8 @@ use base::Time;
 use super::forward::may_make_dialog;
 use super::route::{Asked, Target};
 use super::{Id, Proxy};
-use crate::message::Method;
+use crate::essentials::Essentials;
+use crate::message::{Message, Method};
 use crate::transaction::Kind;
 use crate::transport::{Hop, Transport};
 
@@ -61,15 +62,7 @@ impl Proxy {
     fn start_branch(&mut self, now: Time, asked: &Asked, mut target: Target) -> bool {
         let id = self.new_id();
         let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), asked.mark);
-        let mut copy = self.copy_for(&asked.request, &asked.known, asked.from, &target, &branch);
-        if copy.length() > UDP_MAX
-            && let Some(hop) = self.without_udp(&target)
-        {
-            // "If a response is not received … [TCP] the request … retried over UDP", as far as the connection failed.
-            target.alternates.insert(0, target.hop);
-            (target.hop, target.is_settled) = (hop, true);
-            copy = self.copy_for(&asked.request, &asked.known, asked.from, &target, &branch);
-        }
+        let copy = self.fitting_copy(&asked.request, &asked.known, asked.from, &mut target, &branch);
         let kind = Kind {
             is_invite: asked.known.cseq.method == Method::Invite,
             is_reliable: target.hop.transport.is_reliable(),
@@ -80,6 +73,25 @@ impl Proxy {
             client.target = Some(Box::new(target));
         }
         has_more
+    }
+
+    /// The copy for a target, which becomes TCP's where that is too long for UDP (section 18.1.1).
+    pub(super) fn fitting_copy(
+        &self,
+        request: &Message,
+        known: &Essentials,
+        from: Hop,
+        target: &mut Target,
+        branch: &str,
+    ) -> Message {
+        let copy = self.copy_for(request, known, from, target, branch);
+        let Some(hop) = (copy.length() > UDP_MAX).then(|| self.without_udp(target)).flatten() else {
+            return copy;
+        };
+        // "If a response is not received … [TCP] the request … retried over UDP", as far as the connection failed.
+        target.alternates.insert(0, target.hop);
+        (target.hop, target.is_settled) = (hop, true);
+        self.copy_for(request, known, from, target, branch)
     }
 
     fn without_udp(&self, target: &Target) -> Option<Hop> {

@@ -244,10 +244,11 @@ impl Proxy {
             flow = other.filter(|end| *end.contact == *request.request_uri()).and_then(End::hop);
         }
         let uri = Bytes::copy_from_slice(request.request_uri());
-        let target = match flow {
+        let mut target = match flow {
             Some(hop) => Target { is_settled: true, ..Target::new(uri, hop, None) },
             None => self.target_outside(now, request, &Uri::parse(request.request_uri())?)?,
         };
+        target.alternates.retain(|hop| self.may_send_within(leg, *hop));
         if self.may_send_within(leg, target.hop) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
     }
 

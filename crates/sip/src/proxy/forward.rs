@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use base::Time;
 use bytes::Bytes;
 
-use super::route::{RELAYING_DENIED, Target, Way};
+use super::route::{Target, Way};
 use super::{Client, Id, Proxy, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;
-use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 use crate::transaction::{self, Kind};
@@ -113,42 +112,6 @@ impl Proxy {
         let listener = self.config.listeners[hop.listener];
         let is_translated = |other: &Transport| is_bare_stream(*other) && is_bare_stream(listener.transport);
         (listener.address, named.filter(is_translated).unwrap_or(listener.transport))
-    }
-
-    /// ACK for a 2xx has no transaction; it goes where its Routes and Request-URI say (section 16.11).
-    pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: &Essentials) {
-        let mark = self.loop_mark(&request, known);
-        let targets = match self.ack_targets(now, from, &mut request, known) {
-            Ok(targets) if known.max_forwards > 0 && !self.is_loop(&request, &mark) => targets,
-            _ => Vec::new(),
-        };
-        if targets.is_empty() {
-            self.counters.dropped += 1;
-        }
-        for target in targets {
-            let branch = format!("z9hG4bK0.{}.{mark}", self.token());
-            // ACK makes no dialog: how it came does not matter to its copies.
-            let copy = self.copy_for(&request, known, target.hop, &target, &branch);
-            let (hop, domain) = target.way();
-            self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
-        }
-    }
-
-    fn ack_targets(
-        &mut self,
-        now: Time,
-        from: Hop,
-        request: &mut Message,
-        known: &Essentials,
-    ) -> Result<Vec<Target>, Fault> {
-        let leg = self.take_own_routes(request, known)?.leg;
-        let uri = Uri::parse(request.request_uri())?;
-        if request.first(Name::Route).is_none() && self.is_ours(&uri) {
-            return Ok(self.registered_targets(&self.user_of(&uri), now));
-        }
-        // Nobody can be asked for a password with an ACK, so there is no other way out than the dialog's.
-        let leg = leg.ok_or(RELAYING_DENIED)?;
-        Ok(vec![self.target_within(now, &leg, from, request, known)?])
     }
 }
 

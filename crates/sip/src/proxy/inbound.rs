@@ -66,7 +66,7 @@ impl Proxy {
         let (hop, value) = response_hop(from, &via);
         if known.cseq.method == Method::Ack {
             request.replace_first(Name::Via, &value);
-            self.forward_ack(now, from, request, &known);
+            self.forward_ack(now, from, request, known);
             return;
         }
         if self.servers.len() >= self.config.limits.transactions {

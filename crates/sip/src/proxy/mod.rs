@@ -5,6 +5,7 @@
 //! ends once; nothing that was not counted in [`ProxyLimits`] is kept. Begin with `inbound` for requests and `response` for
 //! responses.
 
+mod acks;
 mod attempts;
 mod auth;
 pub(crate) mod cancel;
@@ -171,6 +172,7 @@ struct Client {
 enum Sleeper {
     Server(Id),
     Client(Id),
+    Ack(Id),
     Location,
 }
 
@@ -191,6 +193,7 @@ pub struct Proxy {
     servers: HashMap<Id, Server>,
     server_keys: HashMap<Box<[u8]>, Id>,
     clients: HashMap<Id, Client>,
+    acks: HashMap<Id, acks::SentAck>,
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
     location: Location,
     dialogs: dialogs::Dialogs,
@@ -233,6 +236,7 @@ impl Proxy {
             servers: HashMap::new(),
             server_keys: HashMap::new(),
             clients: HashMap::new(),
+            acks: HashMap::new(),
             wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
             location,
             dialogs,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::Time;
 
+use super::acks::Ack;
 use super::route::Asked;
 use super::{Output, Proxy};
 use crate::address::Address;
@@ -55,7 +56,16 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<Lookup, (Time, Vec<Place>)>,
-    waiting: BTreeMap<Lookup, Vec<Asked>>,
+    waiting: BTreeMap<Lookup, Vec<Waiting>>,
+}
+
+/// What waits for a name.
+#[derive(Debug)]
+enum Waiting {
+    /// With a server transaction.
+    Request(Asked),
+    /// Without.
+    Ack(Ack),
 }
 
 impl Names {
@@ -100,29 +110,53 @@ pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
 impl Proxy {
     /// A request's next hop is a name that nobody has looked up: it goes on with [`Proxy::handle_resolved`].
     pub(super) fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
-        if self.names.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
-            return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
-        }
-        let lookup = next_uri(&asked.request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)?;
+        let lookup = self.lookup_for(&asked.request)?;
         if asked.known.cseq.method == Method::Invite {
             self.reply(now, asked.server, 100, "Trying", |_| {});
         }
+        self.put_in_queue(lookup, Waiting::Request(asked));
+        Ok(())
+    }
+
+    /// The same for an ACK.
+    pub(super) fn have_ack_wait(&mut self, ack: Ack) -> Result<(), Fault> {
+        let lookup = self.lookup_for(&ack.request)?;
+        self.put_in_queue(lookup, Waiting::Ack(ack));
+        Ok(())
+    }
+
+    /// What a request has to wait for, if it may.
+    fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
+        if self.names.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
+            return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
+        }
+        next_uri(request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)
+    }
+
+    fn put_in_queue(&mut self, lookup: Lookup, waiting: Waiting) {
         let queue = self.names.waiting.entry(lookup.clone()).or_default();
         if queue.is_empty() {
             self.outputs.push_back(Output::Resolve(lookup));
         }
-        queue.push(asked);
-        Ok(())
+        queue.push(waiting);
     }
 
     /// A name was looked up: the places that it leads to, the best first, none if there are none; and how long that is good.
     pub fn handle_resolved(&mut self, now: Time, lookup: Lookup, places: Vec<Place>, good_for: Duration) {
         self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), places);
-        for asked in self.names.waiting.remove(&lookup).unwrap_or_default() {
-            let server = asked.server;
-            if let Err(fault) = self.check_cancelled(server).and_then(|()| self.route(now, asked)) {
-                self.refuse(now, server, fault);
+        for waiting in self.names.waiting.remove(&lookup).unwrap_or_default() {
+            match waiting {
+                Waiting::Request(asked) => self.go_on(now, asked),
+                Waiting::Ack(ack) => self.route_ack(now, ack),
             }
+        }
+    }
+
+    /// The name that a request waited for is known.
+    fn go_on(&mut self, now: Time, asked: Asked) {
+        let server = asked.server;
+        if let Err(fault) = self.check_cancelled(server).and_then(|()| self.route(now, asked)) {
+            self.refuse(now, server, fault);
         }
     }
 }

@@ -159,6 +159,7 @@ impl Proxy {
         if self.clients.get(&on_failure).is_some_and(|client| client.machine.is_pending()) {
             self.end_branch_without_response(now, on_failure, 503, "Next Hop Cannot Be Reached");
         }
+        self.send_ack_elsewhere(now, on_failure);
     }
 
     /// ICMP says that a datagram to `address` did not arrive and never will: "inform the transport user of a failure in

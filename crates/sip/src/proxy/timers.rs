@@ -28,6 +28,7 @@ impl Proxy {
             match sleeper {
                 Sleeper::Server(id) => self.wake_server(now, id),
                 Sleeper::Client(id) => self.wake_client(now, id),
+                Sleeper::Ack(id) => _ = self.acks.remove(&id),
                 Sleeper::Location => {
                     self.dialogs.expire(now);
                     let changes = self.location.expire_all(now);

@@ -136,3 +136,60 @@ fn a_call_that_is_cancelled_while_it_waits_goes_nowhere() {
     world.proxy.handle_resolved(world.now, world.lookups[0].clone(), found, Duration::from_secs(1));
     assert_eq!(summary(&world.sent()), pairs(&[("487", ALICE)]));
 }
+
+/// A call of alice's that bob has taken, and her ACK for it.
+fn acknowledged(config: ProxyConfig, uri: &str, more: &str) -> (World, Vec<Sent>) {
+    let mut world = World::new(config);
+    world.register("bob", udp(BOB), "");
+    let called = world.put(udp(ALICE), &invite(udp(ALICE), "")).pop().unwrap();
+    let more = callers_routes(&called) + more;
+    let text = request("ACK", uri, "alice", "bob", "a2", udp(ALICE), &more);
+    let sent = world.put(udp(ALICE), &text.replace("bob@example.com>", "bob@example.com>;tag=t"));
+    (world, sent)
+}
+
+#[test]
+fn an_ack_too_long_for_udp_goes_by_tcp_and_back_to_udp_if_nobody_listens_there() {
+    let uri = format!("sip:bob@{BOB}");
+    let long = |filling| format!("X-Long: {}\n", "x".repeat(filling));
+    let (_, sent) = acknowledged(config(), &uri, &long(700));
+    assert_eq!((sent[0].hop.transport, sent[0].on_failure), (Transport::Udp, None));
+    let (mut world, sent) = acknowledged(config(), &uri, &long(1300));
+    assert_eq!((sent[0].hop.transport, sent[0].to().as_str()), (Transport::Tcp, BOB));
+    assert!(sent[0].value(sip::Name::Via).starts_with("SIP/2.0/TCP "));
+    let failed = sent[0].on_failure.unwrap();
+    world.proxy.handle_send_failure(world.now, failed);
+    let again = world.sent();
+    assert_eq!((again[0].what().as_str(), again[0].hop.transport), ("ACK", Transport::Udp));
+    assert_eq!((again[0].to().as_str(), again[0].on_failure), (BOB, None));
+    world.proxy.handle_send_failure(world.now, failed);
+    assert!(world.sent().is_empty(), "there is no third place");
+}
+
+#[test]
+fn where_else_an_ack_may_go_is_forgotten_when_nobody_can_have_failed_to_send_it_any_more() {
+    let long = format!("X-Long: {}\n", "x".repeat(1300));
+    let (mut world, sent) = acknowledged(config(), &format!("sip:bob@{BOB}"), &long);
+    world.pass(Duration::from_secs(33));
+    world.proxy.handle_send_failure(world.now, sent[0].on_failure.unwrap());
+    assert!(world.sent().iter().all(|sent| sent.what() != "ACK"));
+}
+
+#[test]
+fn an_ack_waits_for_the_place_of_its_name_and_goes_where_the_dialog_has_a_part_alone() {
+    let (near, far) = ((Transport::Udp, BOB), (Transport::Udp, "198.51.100.7:5060"));
+    for (found, expected) in
+        [(vec![near], vec![BOB]), (vec![near, far], vec![BOB]), (vec![far], vec![]), (vec![], vec![])]
+    {
+        let config = ProxyConfig { names: true, ..config() };
+        let (mut world, sent) = acknowledged(config, "sip:bob@desk.far.example", "");
+        assert!(sent.is_empty() && world.proxy.counters().dropped == 0);
+        let lookup = world.lookups.pop().unwrap();
+        assert_eq!(lookup.name, "desk.far.example");
+        world.proxy.handle_resolved(world.now, lookup, places(&found), Duration::from_secs(60));
+        let sent = world.sent();
+        assert!(sent.iter().all(|sent| sent.what() == "ACK" && sent.on_failure.is_none()));
+        assert_eq!(sent.iter().map(Sent::to).collect::<Vec<_>>(), expected);
+        assert_eq!(world.proxy.counters().dropped, u64::from(expected.is_empty()));
+    }
+}

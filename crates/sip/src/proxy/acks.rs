@@ -1,0 +1,104 @@
+//! ACK for a 2xx, which no transaction has (RFC 3261 sections 13.2.2.4 and 16.11): where it goes, and where next if nobody is reached.
+//!
+//! Nobody answers an ACK, so all that can be heard of one is that it could not be sent. While that may be heard, its other places are
+//! kept. Invariant: no more than [`super::ProxyLimits::transactions`] are kept, each as long as a transaction may wait for an answer. Begin
+//! with [`Proxy::forward_ack`].
+
+use std::cmp::Reverse;
+
+use base::Time;
+
+use super::dialogs::Leg;
+use super::names::UNRESOLVED;
+use super::route::{RELAYING_DENIED, Target};
+use super::{Id, Proxy, Sleeper, dialog_number};
+use crate::essentials::Essentials;
+use crate::fault::Fault;
+use crate::header::Name;
+use crate::message::Message;
+use crate::transport::Hop;
+use crate::uri::Uri;
+
+/// An ACK that is to go on, with what was found of it on the way here.
+#[derive(Clone, Debug)]
+pub(super) struct Ack {
+    from: Hop,
+    /// Without the Routes that lead here.
+    pub(super) request: Message,
+    known: Essentials,
+    /// The dialog that one of our own Routes was marked for.
+    leg: Option<Leg>,
+    mark: String,
+}
+
+/// One that was sent, and has other places to go to.
+#[derive(Debug)]
+pub(super) struct SentAck {
+    ack: Ack,
+    target: Target,
+}
+
+impl Proxy {
+    /// Sends an ACK where its Routes and Request-URI say.
+    pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
+        let mark = self.loop_mark(&request, &known);
+        let may_go_on = known.max_forwards > 0 && !self.is_loop(&request, &mark);
+        match self.take_own_routes(&mut request, &known) {
+            Ok(taken) if may_go_on => {
+                self.route_ack(now, Ack { from, request, known, leg: taken.leg, mark });
+            }
+            _ => self.counters.dropped += 1,
+        }
+    }
+
+    /// Finds its targets and sends it to them; waits for the name that leads there.
+    pub(super) fn route_ack(&mut self, now: Time, ack: Ack) {
+        let gone = match self.ack_targets(now, &ack) {
+            Ok(targets) => {
+                let found = !targets.is_empty();
+                targets.into_iter().for_each(|target| self.send_ack(now, &ack, target));
+                found
+            }
+            Err(fault) => fault == UNRESOLVED && self.have_ack_wait(ack).is_ok(),
+        };
+        self.counters.dropped += u64::from(!gone);
+    }
+
+    fn ack_targets(&mut self, now: Time, ack: &Ack) -> Result<Vec<Target>, Fault> {
+        let Ack { from, request, known, leg, .. } = ack;
+        let uri = Uri::parse(request.request_uri())?;
+        if request.first(Name::Route).is_none() && self.is_ours(&uri) {
+            return Ok(self.registered_targets(&self.user_of(&uri), now));
+        }
+        // Nobody can be asked for a password with an ACK, so there is no other way out than the dialog's.
+        let leg = leg.as_ref().ok_or(RELAYING_DENIED)?;
+        Ok(vec![self.target_within(now, leg, *from, request, known)?])
+    }
+
+    fn send_ack(&mut self, now: Time, ack: &Ack, mut target: Target) {
+        let branch = format!("z9hG4bK0.{}.{}", self.token(), ack.mark);
+        // ACK makes no dialog: how it came does not matter to its copies.
+        let copy = self.fitting_copy(&ack.request, &ack.known, target.hop, &mut target, &branch);
+        let (hop, domain) = target.way();
+        let id = self.keep_ack(now, ack, target);
+        self.send_to(hop, domain, copy.to_bytes(), id, dialog_number(&ack.known.call_id));
+    }
+
+    /// Its number, if it has other places to go to.
+    fn keep_ack(&mut self, now: Time, ack: &Ack, target: Target) -> Option<Id> {
+        if target.alternates.is_empty() || self.acks.len() >= self.config.limits.transactions {
+            return None;
+        }
+        let id = self.new_id();
+        self.acks.insert(id, SentAck { ack: ack.clone(), target });
+        self.wakes.push(Reverse((now + self.config.timers.long(), Sleeper::Ack(id))));
+        Some(id)
+    }
+
+    /// One could not be sent: the next place, if it was an ACK.
+    pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
+        let Some(SentAck { ack, mut target }) = self.acks.remove(&id) else { return };
+        target.hop = target.alternates.remove(0);
+        self.send_ack(now, &ack, target);
+    }
+}
