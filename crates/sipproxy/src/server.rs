@@ -236,6 +236,9 @@ impl Server {
             for failure in std::mem::take(&mut self.inbox.failures) {
                 self.proxy.handle_send_failure(now, failure);
             }
+            for refused in std::mem::take(&mut self.inbox.refused) {
+                self.proxy.handle_congestion(now, refused);
+            }
             for (address, quoted) in std::mem::take(&mut self.inbox.unreachable) {
                 self.proxy.handle_unreachable(now, address, &quoted);
             }

@@ -323,7 +323,8 @@ impl Agent {
 
     fn send(&mut self, hop: Hop, bytes: Bytes, on_failure: Option<u64>, call_id: &[u8]) {
         let dialog = dialog_number(call_id);
-        self.outputs.push_back(AgentOutput::Send(Outgoing { hop, domain: None, bytes, on_failure, dialog }));
+        let message = Outgoing { hop, domain: None, bytes, on_failure, dialog, is_new: false };
+        self.outputs.push_back(AgentOutput::Send(message));
     }
 
     fn tell(&mut self, event: AgentEvent) {

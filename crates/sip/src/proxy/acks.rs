@@ -86,7 +86,7 @@ impl Proxy {
 
     /// Its number, if it has other places to go to.
     fn keep_ack(&mut self, now: Time, ack: &Ack, target: Target) -> Option<Id> {
-        if target.alternates.is_empty() || self.acks.len() >= self.config.limits.transactions {
+        if !target.has_more() || self.acks.len() >= self.config.limits.transactions {
             return None;
         }
         let id = self.new_id();
@@ -98,7 +98,8 @@ impl Proxy {
     /// One could not be sent: the next place, if it was an ACK.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
         let Some(SentAck { ack, mut target }) = self.acks.remove(&id) else { return };
-        target.hop = target.alternates.remove(0);
-        self.send_ack(now, &ack, target);
+        if target.move_on() {
+            self.send_ack(now, &ack, target);
+        }
     }
 }

@@ -68,7 +68,7 @@ impl Proxy {
             is_reliable: target.hop.transport.is_reliable(),
         };
         self.start_client(now, id, kind, Some(asked.server), target.way(), copy, branch);
-        let has_more = !target.alternates.is_empty() || target.direct.is_some();
+        let has_more = target.has_more();
         if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
             client.target = Some(Box::new(target));
         }
@@ -111,10 +111,8 @@ impl Proxy {
         let (Some(server), Some(mut target)) = (client.server, client.target.take()) else { return false };
         let plan = self.servers.get_mut(&server).and_then(|server| server.plan.take());
         let Some(plan) = plan else { return false };
-        match (target.alternates.is_empty(), target.direct.take()) {
-            (true, Some(hop)) => (target.hop, target.detour, target.is_settled) = (hop, None, false),
-            (true, None) => return false,
-            (false, direct) => (target.hop, target.direct) = (target.alternates.remove(0), direct),
+        if !target.move_on() {
+            return false;
         }
         self.start_branch(now, &plan.asked, *target);
         if let Some(server) = self.servers.get_mut(&server) {

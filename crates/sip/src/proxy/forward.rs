@@ -6,7 +6,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::route::{Target, Way};
-use super::{Client, Id, Proxy, dialog_number, marks};
+use super::{Client, Id, Outgoing, Output, Proxy, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::header::{Header, Name};
@@ -31,6 +31,7 @@ impl Proxy {
         let bytes = request.to_bytes();
         let dialog = request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id));
         let is_proxied_invite = kind.is_invite && server.is_some();
+        let is_new = server.is_some() && is_outside_of_dialogs(&request);
         let client = Client {
             machine: transaction::Client::start(kind, self.config.timers, now),
             server,
@@ -51,7 +52,8 @@ impl Proxy {
             server.branches.push(id);
             server.open += 1;
         }
-        self.send_to(hop, domain, bytes, Some(id), dialog);
+        let message = Outgoing { hop, domain, bytes, on_failure: Some(id), dialog, is_new };
+        self.outputs.push_back(Output::Send(message));
         self.schedule_client(id);
     }
 
@@ -132,6 +134,11 @@ fn is_bare_stream(transport: Transport) -> bool {
 
 fn named_by_via(known: &Essentials) -> Option<Transport> {
     Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
+}
+
+fn is_outside_of_dialogs(request: &Message) -> bool {
+    let to = request.first(Name::To).and_then(|to| Address::parse(to).ok());
+    to.is_some_and(|to| to.tag().is_none())
 }
 
 /// Requests that begin a dialog or change its route set: Record-Route is of use there alone.

@@ -142,6 +142,7 @@ impl Proxy {
             branches: Vec::new(),
             plan: None,
             is_cancelled: false,
+            is_congested: false,
             is_by_flow: false,
             leg: None,
             open: 0,

@@ -67,6 +67,9 @@ pub struct Outgoing {
     pub on_failure: Option<u64>,
     /// The same for all messages of a dialog: which stream to take where there are several.
     pub dialog: u32,
+    /// Whether it begins something, as a request outside of dialogs does. Where too much waits for the next hop such are refused first,
+    /// and [`Proxy::handle_congestion`] is told: what has begun should come to its end.
+    pub is_new: bool,
 }
 
 /// What the core wants done, in this order.
@@ -129,6 +132,8 @@ struct Server {
     plan: Option<Box<attempts::Plan>>,
     /// CANCEL has come.
     is_cancelled: bool,
+    /// A branch was not sent because too much waits for its next hop.
+    is_congested: bool,
     /// Another proxy sent this here for a flow of ours.
     is_by_flow: bool,
     /// The dialog that it may make.
@@ -304,7 +309,8 @@ impl Proxy {
         on_failure: Option<Id>,
         dialog: u32,
     ) {
-        self.outputs.push_back(Output::Send(Outgoing { hop, domain, bytes, on_failure, dialog }));
+        let message = Outgoing { hop, domain, bytes, on_failure, dialog, is_new: false };
+        self.outputs.push_back(Output::Send(message));
     }
 
     /// The listener for requests by a transport to an address of this family.

@@ -9,7 +9,7 @@ use super::flows::FLOW_FAILED;
 use super::{Client, Id, Proxy};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
-use crate::header::Name;
+use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::via::Via;
 
@@ -143,6 +143,7 @@ impl Proxy {
         if is_begun_anew {
             return;
         }
+        self.note_unanswered_bye(status, client.request.as_ref());
         let tag = self.token();
         let Some(server) = self.servers.get(&server_id) else { return };
         if let Some(request) = &server.request {
@@ -154,12 +155,33 @@ impl Proxy {
         self.answer_if_all_ended(now, server_id);
     }
 
+    /// "no response at all is received for the BYE" (section 15.1.1): the dialog is over for its sender, and nobody will say so again.
+    fn note_unanswered_bye(&mut self, status: u16, request: Option<&Message>) {
+        let bye = request.filter(|request| request.method() == Some(&Method::Bye));
+        if let Some(Ok(known)) = bye.map(Essentials::of) {
+            self.on_bye_answer(status, &known);
+        }
+    }
+
     /// The driver could not send the request of this branch: as if 503 had come (section 16.9).
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         if self.clients.get(&on_failure).is_some_and(|client| client.machine.is_pending()) {
             self.end_branch_without_response(now, on_failure, 503, "Next Hop Cannot Be Reached");
         }
         self.send_ack_elsewhere(now, on_failure);
+    }
+
+    /// The driver has not sent the request of this branch because too much waits for its next hop already. If nobody else can be asked
+    /// its sender gets 503 with Retry-After, and not 500 as for a next hop that is out of order: "it knows that any subsequent
+    /// requests it might proxy will also generate a 503" (section 16.7, step 6).
+    pub fn handle_congestion(&mut self, now: Time, on_failure: u64) {
+        let client = self.clients.get(&on_failure).filter(|client| client.machine.is_pending());
+        let Some(server) = client.map(|client| client.server) else { return };
+        self.counters.overloads += 1;
+        if let Some(server) = server.and_then(|server| self.servers.get_mut(&server)) {
+            server.is_congested = true;
+        }
+        self.end_branch_without_response(now, on_failure, 503, "Too Much Waits For The Next Hop");
     }
 
     /// ICMP says that a datagram to `address` did not arrive and never will: "inform the transport user of a failure in
@@ -217,6 +239,10 @@ impl Proxy {
                 if let Some(server) = self.servers.remove(&id) {
                     self.server_keys.remove(&server.key);
                 }
+            }
+            503 if server.is_congested => {
+                best.set(Header::new(Name::RetryAfter, &self.config.limits.retry_after.to_string()));
+                self.pass_back(now, id, best);
             }
             503 if is_by_flow => self.pass_back_as(now, id, best, FLOW_FAILED),
             // Step 6: 503 would say that this proxy is overloaded.

@@ -90,6 +90,21 @@ impl Target {
     pub(super) fn way(&self) -> Way {
         (self.hop, self.domain.clone())
     }
+
+    /// Whether there are other places.
+    pub(super) fn has_more(&self) -> bool {
+        !self.alternates.is_empty() || self.direct.is_some()
+    }
+
+    /// Goes on to the next place; false if there is none.
+    pub(super) fn move_on(&mut self) -> bool {
+        match (self.alternates.is_empty(), self.direct.take()) {
+            (true, Some(hop)) => (self.hop, self.detour, self.is_settled) = (hop, None, false),
+            (true, None) => return false,
+            (false, direct) => (self.hop, self.direct) = (self.alternates.remove(0), direct),
+        }
+        true
+    }
 }
 
 impl Proxy {

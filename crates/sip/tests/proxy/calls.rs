@@ -186,6 +186,39 @@ fn what_cannot_be_sent_is_503_and_the_caller_gets_500() {
 }
 
 #[test]
+fn what_too_much_waits_before_is_503_and_comes_again_later() {
+    let mut world = World::new(config());
+    world.register("bob", tcp(BOB, 9), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    world.proxy.handle_congestion(world.now, sent[1].on_failure.unwrap());
+    let refused = world.sent();
+    assert_eq!(summary(&refused), pairs(&[("503", ALICE)]));
+    assert_eq!(refused[0].value(Name::RetryAfter), "5");
+    assert_eq!(world.proxy.counters().overloads, 1);
+    world.proxy.handle_congestion(world.now, sent[1].on_failure.unwrap());
+    assert!(world.sent().is_empty(), "it is over already");
+}
+
+#[test]
+fn what_begins_something_is_told_from_what_others_wait_for() {
+    let mut world = World::new(config());
+    world.register("bob", tcp(BOB, 9), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(sent.iter().map(|sent| sent.is_new).collect::<Vec<_>>(), [false, true]);
+    let answered = world.put_message(tcp(BOB, 9), &sent[1].answer(180));
+    assert!(!answered[0].is_new);
+    let cancel = request("CANCEL", "sip:bob@example.com", "alice", "bob", "i1", udp(ALICE), "");
+    let cancelled = world.put(udp(ALICE), &cancel);
+    assert_eq!(summary(&cancelled), pairs(&[("200", ALICE), ("CANCEL", BOB)]));
+    assert!(cancelled.iter().all(|sent| !sent.is_new));
+    let routes = callers_routes(&sent[1]);
+    let bye =
+        request("BYE", &format!("sip:bob@{BOB};transport=tcp"), "alice", "bob", "b2", udp(ALICE), &routes);
+    let within = world.put(udp(ALICE), &bye.replace("bob@example.com>", "bob@example.com>;tag=t"));
+    assert_eq!((within[0].what().as_str(), within[0].is_new), ("BYE", false));
+}
+
+#[test]
 fn an_invite_that_icmp_says_did_not_arrive_is_503_and_forged_icmp_is_passed_over() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");

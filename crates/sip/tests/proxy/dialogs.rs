@@ -203,6 +203,19 @@ fn a_dialog_is_listed_from_its_invite_until_bye_is_answered() {
 }
 
 #[test]
+fn a_dialog_is_over_when_nobody_answers_its_bye() {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, udp(BOB));
+    world.put_message(udp(BOB), &forwarded.answer(200));
+    let bye = within("BYE", &format!("sip:bob@{BOB}"), &callers_routes(&forwarded));
+    world.put(udp(ALICE), &bye.replace(";tag=t", ";tag=uas"));
+    world.pass(std::time::Duration::from_secs(31));
+    assert_eq!(world.proxy.dialog_count(), 1);
+    world.pass(std::time::Duration::from_secs(2));
+    assert_eq!(world.proxy.dialog_count(), 0);
+}
+
+#[test]
 fn a_call_that_is_refused_is_no_dialog() {
     let mut world = World::new(config());
     let forwarded = called(&mut world, udp(BOB));

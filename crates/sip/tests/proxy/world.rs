@@ -8,7 +8,7 @@ use base::Time;
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
 use sip::digest::Algorithm;
-use sip::proxy::{Authentication, Listener, NextHop, Output, Proxy, ProxyConfig};
+use sip::proxy::{Authentication, Listener, NextHop, Outgoing, Output, Proxy, ProxyConfig};
 use sip::{Change, ConnectionId, Essentials, Hop, Limits, Message, Name, Transport, Via};
 
 pub(crate) const ALICE: &str = "192.0.2.1:5060";
@@ -24,6 +24,7 @@ pub(crate) struct Sent {
     pub(crate) domain: Option<std::sync::Arc<str>>,
     pub(crate) message: Message,
     pub(crate) on_failure: Option<u64>,
+    pub(crate) is_new: bool,
 }
 
 impl Sent {
@@ -134,10 +135,11 @@ impl World {
                 Output::Resolve(lookup) => self.lookups.push(lookup),
                 Output::Ask(query) => self.queries.push(query),
                 Output::Send(out) => {
-                    let message = Message::parse(out.bytes, &Limits::default()).unwrap();
+                    let message = Message::parse(out.bytes.clone(), &Limits::default()).unwrap();
                     // A refusal of what is malformed repeats the malformed fields.
                     assert!(message.status() == 400 || Essentials::of(&message).is_ok(), "{message:?}");
-                    sent.push(Sent { hop: out.hop, domain: out.domain, message, on_failure: out.on_failure });
+                    let Outgoing { hop, domain, on_failure, is_new, .. } = out;
+                    sent.push(Sent { hop, domain, message, on_failure, is_new });
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Transports as plug-ins: whatever carries messages implements [`Plugin`], and the loop knows nothing else of it.
 //!
 //! Each plug-in has a place in the configuration's order; its tokens in the poll, and the numbers of its connections, begin
-//! with that place ([`Place`]). Invariant: a message handed to [`Plugin::send`] is sent, or its failure reported once.
+//! with that place ([`Place`]). Invariants: a message handed to [`Plugin::send`] is sent, or its failure reported once; no connection
+//! has more than [`WAITING_MAX`] bytes waiting, and what begins something has to leave the last three quarters of them to what has begun.
 
 mod sctp;
 mod sctp_host;
@@ -27,6 +28,10 @@ use tcp::Tcp;
 pub(crate) use tls::{TlsContext, TlsFiles, USUAL_ROOTS};
 use udp::Udp;
 
+/// Bytes that may wait for one connection before no request is taken for it that begins something.
+const WAITING_MAX_NEW: usize = 1 << 20;
+/// Bytes that may wait for one connection at all.
+const WAITING_MAX: usize = 4 * WAITING_MAX_NEW;
 /// Bits of a token or connection number below the plug-in's place.
 const PLACE_SHIFT: u32 = 48;
 
@@ -64,6 +69,10 @@ pub(crate) struct Inbox {
     pub(crate) messages: Vec<(Hop, Bytes)>,
     /// What [`Outgoing::on_failure`] said of messages that could not be sent.
     pub(crate) failures: Vec<u64>,
+    /// The same of messages that were refused because too much waits already.
+    pub(crate) refused: Vec<u64>,
+    /// How many there were of those so far.
+    turned_away: u64,
     /// Datagrams that ICMP says did not arrive and never will: where they went, and how they begin.
     pub(crate) unreachable: Vec<(SocketAddr, Bytes)>,
 }
@@ -71,7 +80,34 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// Whether nothing is to be done.
     pub(crate) fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.failures.is_empty() && self.unreachable.is_empty()
+        self.messages.is_empty()
+            && self.failures.is_empty()
+            && self.refused.is_empty()
+            && self.unreachable.is_empty()
+    }
+
+    /// Messages that were not sent, whatever the reason.
+    pub(crate) fn take_failures(&mut self) -> Vec<u64> {
+        let mut all = std::mem::take(&mut self.failures);
+        all.append(&mut self.refused);
+        all
+    }
+
+    /// Whether a message may wait for a connection behind so many bytes; who sent it is told if it may not.
+    fn lets_wait(&mut self, message: &Outgoing, behind: usize) -> bool {
+        let most = if message.is_new { WAITING_MAX_NEW } else { WAITING_MAX };
+        if behind + message.bytes.len() <= most {
+            return true;
+        }
+        self.turned_away += 1;
+        // The first, then ever fewer of them: there may be very many.
+        if self.turned_away.is_power_of_two() {
+            let (peer, transport, so_far) =
+                (message.hop.address, message.hop.transport.as_str(), self.turned_away);
+            tracing::warn!(%peer, transport, waiting = behind, so_far, "too much waits for a peer: a message was not sent");
+        }
+        self.refused.extend(message.on_failure);
+        false
     }
 }
 
@@ -144,4 +180,28 @@ pub(crate) fn open(
         }
     };
     opened.map_err(|source| SipError::Listen { transport: transport.as_lower_str(), address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(is_new: bool, on_failure: Option<u64>) -> Outgoing {
+        let address = "192.0.2.1:5060".parse().unwrap();
+        let hop = Hop { listener: 0, transport: Transport::Sctp, address, connection: None };
+        Outgoing { hop, domain: None, bytes: Bytes::from_static(&[0; 100]), on_failure, dialog: 0, is_new }
+    }
+
+    #[test]
+    fn what_begins_something_is_refused_while_answers_still_have_room() {
+        let mut inbox = Inbox::default();
+        for (is_new, most) in [(true, WAITING_MAX_NEW), (false, WAITING_MAX)] {
+            assert!(inbox.lets_wait(&message(is_new, Some(1)), most - 100));
+            assert!(inbox.is_empty());
+            assert!(!inbox.lets_wait(&message(is_new, Some(2)), most - 99));
+            assert_eq!(inbox.take_failures(), [2]);
+        }
+        assert!(!inbox.lets_wait(&message(false, None), WAITING_MAX));
+        assert!(inbox.is_empty());
+    }
 }

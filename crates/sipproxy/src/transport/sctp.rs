@@ -2,8 +2,7 @@
 //!
 //! Our port is that of the listener in associations that we begin, too, so two proxies have one association, not one each
 //! way. Messages of a dialog share a stream and keep their order, those of others do not wait for them; with `order =
-//! "none"` all go unordered on stream 0. Invariants: no more associations than configured, and none has more than [`UNSENT_MAX`]
-//! bytes waiting here.
+//! "none"` all go unordered on stream 0. Invariant: no more associations than configured.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,9 +20,6 @@ use sip::{Hop, Transport};
 use super::sctp_host::{SctpHost, association_config, init_route};
 use super::{Inbox, Place, Plugin};
 use crate::config::{SctpConfig, SctpOrder};
-
-/// Bytes that may wait for one association, beside its send buffer.
-const UNSENT_MAX: usize = 1 << 20;
 
 /// The listener with its associations.
 pub(crate) struct Sctp {
@@ -266,8 +262,7 @@ impl Plugin for Sctp {
             }
             return;
         };
-        if association.unsent_bytes + message.bytes.len() > UNSENT_MAX {
-            inbox.failures.extend(message.on_failure);
+        if !inbox.lets_wait(&message, association.unsent_bytes) {
             return;
         }
         association.unsent_bytes += message.bytes.len();

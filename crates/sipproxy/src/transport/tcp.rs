@@ -2,8 +2,7 @@
 //! were made for, and those of others are only answered by: nobody has proven to be anybody there (RFC 5923).
 //!
 //! A message for a connection that is gone goes by another one to the same address, which is opened if there is none.
-//! Invariants: no more than the configured number of connections; no connection has more than [`UNSENT_MAX`] bytes waiting; one
-//! that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says nothing for [`SILENCE_MAX`].
+//! Invariants: no more than the configured number of connections; one that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says nothing for [`SILENCE_MAX`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -22,8 +21,6 @@ use super::stream::Stream;
 use super::tls::TlsContext;
 use super::{Inbox, Place, Plugin};
 
-/// Bytes that may wait for one connection.
-const UNSENT_MAX: usize = 1 << 20;
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may be connected without a whole message: the time in which a transaction would have given up (64 × T1).
@@ -321,13 +318,12 @@ impl Plugin for Tcp {
     }
 
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
-        let Ok(number) = self.connection_for(now, &message.hop, message.domain) else {
+        let Ok(number) = self.connection_for(now, &message.hop, message.domain.clone()) else {
             inbox.failures.extend(message.on_failure);
             return;
         };
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        if connection.unsent_bytes + message.bytes.len() > UNSENT_MAX {
-            inbox.failures.extend(message.on_failure);
+        if !inbox.lets_wait(&message, connection.unsent_bytes) {
             return;
         }
         connection.unsent_bytes += message.bytes.len();

@@ -109,7 +109,14 @@ mod tests {
 
     fn message(address: SocketAddr) -> Outgoing {
         let hop = Hop { listener: 0, transport: Transport::Udp, address, connection: None };
-        Outgoing { hop, domain: None, bytes: Bytes::from_static(b"OPTIONS"), on_failure: Some(7), dialog: 0 }
+        Outgoing {
+            hop,
+            domain: None,
+            bytes: Bytes::from_static(b"OPTIONS"),
+            on_failure: Some(7),
+            dialog: 0,
+            is_new: true,
+        }
     }
 
     /// An address at which nobody listens any more.

@@ -44,29 +44,29 @@ pub struct UaArgs {
     #[arg(long)]
     pub no_register: bool,
 
-    /// Register so often, one after the other, before anything else
+    /// Register so often, one after the other, before anything else; with --users all of them once, then all again
     #[arg(long, value_name = "NUMBER", default_value_t = 1, conflicts_with = "no_register")]
     pub registrations: u32,
 
-    /// Register so many users, USER1 and on, each once, instead of doing anything else
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["no_register", "registrations", "call", "tone"])]
+    /// Register so many users, USER1 and on, instead of doing anything else
+    #[arg(long, value_name = "NUMBER", group = "load", conflicts_with_all = ["no_register", "call", "tone"])]
     pub users: Option<u32>,
 
-    /// Of --users: how many are asked for at once
-    #[arg(long, value_name = "NUMBER", default_value_t = 32, requires = "users")]
-    pub at_once: usize,
+    /// Of --users: how many are asked for at once; 32, or any number with --rate
+    #[arg(long, value_name = "NUMBER", requires = "users")]
+    pub at_once: Option<usize>,
 
     /// Call this URI
-    #[arg(long, value_name = "URI")]
+    #[arg(long, value_name = "URI", group = "load")]
     pub call: Option<String>,
 
     /// How many calls
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "call")]
     pub calls: u64,
 
-    /// Calls a second
-    #[arg(long, value_name = "NUMBER", default_value_t = 1.0, requires = "call", value_parser = rate)]
-    pub rate: f64,
+    /// Calls a second, 1 where nothing is said; with --users registrations a second
+    #[arg(long, value_name = "NUMBER", requires = "load", value_parser = rate)]
+    pub rate: Option<f64>,
 
     /// Seconds until a call of ours is hung up
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
@@ -136,7 +136,8 @@ mod tests {
             UaArgs::try_parse_from(all.trim().split(' ')).is_ok()
         };
         assert!(parse("") && parse("--call sip:b@b --calls 5 --rate 0.5 --transport sctp"));
-        for wrong in ["--transport tcpip", "--ring -1", "--call sip:b@b --rate 0", "--calls 5"] {
+        assert!(parse("--users 5 --rate 100 --registrations 2"));
+        for wrong in ["--transport tcpip", "--ring -1", "--call sip:b@b --rate 0", "--calls 5", "--rate 5"] {
             assert!(!parse(wrong), "{wrong}");
         }
     }

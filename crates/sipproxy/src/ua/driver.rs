@@ -162,9 +162,11 @@ impl<'a> Driver<'a> {
             for (hop, bytes) in std::mem::take(&mut self.inbox.messages) {
                 self.agent.handle_message(now, hop, bytes);
             }
-            for failure in std::mem::take(&mut self.inbox.failures) {
+            for failure in self.inbox.take_failures() {
                 self.agent.handle_send_failure(now, failure);
             }
+            // The agent waits for answers instead: what ICMP says may be forged.
+            self.inbox.unreachable.clear();
             let mut is_done = true;
             while let Some(output) = self.agent.poll_output() {
                 is_done = false;
@@ -174,7 +176,7 @@ impl<'a> Driver<'a> {
                 }
             }
             self.plugin.finish_turn(now, &mut self.inbox);
-            if is_done && self.inbox.messages.is_empty() && self.inbox.failures.is_empty() {
+            if is_done && self.inbox.is_empty() {
                 return;
             }
         }
@@ -240,7 +242,7 @@ impl<'a> Driver<'a> {
                 return;
             }
             let Some(uri) = &self.args.call else { return };
-            self.next_call += Duration::from_secs_f64(1.0 / self.args.rate);
+            self.next_call += Duration::from_secs_f64(1.0 / self.args.rate.unwrap_or(1.0));
             if self.agent.call(now, uri).is_some() {
                 self.statistics.begun += 1;
                 self.statistics.calling.get_or_insert((now, now));

@@ -1,6 +1,7 @@
-//! `--users`: registers many users from one address, so many at a time, and tells how fast that went. Knows no passwords.
+//! `--users`: registers many users from one address, so many at a time or so many a second, and tells how fast that went; again, if it
+//! is told to. Knows no passwords.
 //!
-//! Each user is asked about once: nothing is repeated, so over UDP a lost message is a failure. Begin with [`run`].
+//! Each user is asked about once in a round: nothing is repeated, so over UDP a lost message is a failure. Begin with [`run`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,6 +23,8 @@ use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
 /// How long the registrar may take for one user.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How many are asked for at once where nothing is said.
+const AT_ONCE: usize = 32;
 /// How long taking leave may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -34,11 +37,23 @@ struct Many<'a> {
     inbox: Inbox,
     /// Makes Call-IDs of this run its own.
     run: u64,
+    users: u32,
+    round: Round,
+}
+
+/// All users once.
+#[derive(Default)]
+struct Round {
+    /// Which, from 1 on.
+    number: u32,
     begun: u32,
+    /// When the next may be asked for.
+    next: Time,
     /// Users who were asked for, and when.
     waiting: BTreeMap<u32, Time>,
     took: Vec<Duration>,
     failed: u32,
+    seconds: f64,
 }
 
 /// Registers them all; what is told of it, and how many were not registered.
@@ -54,31 +69,59 @@ pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
     let bounds = Bounds { messages: Limits::default(), connections: 1 };
     let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
     let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())?;
-    let (inbox, run) = (Inbox::default(), rand::random());
-    let (waiting, took) = (BTreeMap::new(), Vec::new());
-    let mut many = Many { args, user, domain, plugin, inbox, run, begun: 0, waiting, took, failed: 0 };
-    let start = clock.now();
-    many.turn(start, users);
-    while !many.waiting.is_empty() {
-        many.wait(&clock, &mut poll)?;
-        many.turn(clock.now(), users);
+    let (inbox, run, round) = (Inbox::default(), rand::random(), Round::default());
+    let mut many = Many { args, user, domain, plugin, inbox, run, users, round };
+    let mut rounds = Vec::new();
+    for number in 1..=args.registrations.max(1) {
+        rounds.push(many.register_all(number, &clock, &mut poll)?);
     }
-    let seconds = clock.now().since(start).as_secs_f64();
     many.close(&clock, &mut poll)?;
-    let told = json!({
-        "registrations": times(&many.took),
-        "registrations_failed": many.failed,
-        "registrations_per_s": many.took.len() as f64 / seconds,
-        "seconds": seconds,
-    });
-    Ok((told, many.failed))
+    let mut told = rounds[0].to_json();
+    if rounds.len() > 1 {
+        told["again"] = rounds[1..].iter().map(Round::to_json).collect();
+    }
+    Ok((told, rounds.iter().map(|round| round.failed).sum()))
+}
+
+impl Round {
+    fn to_json(&self) -> Value {
+        json!({
+            "registrations": times(&self.took),
+            "registrations_failed": self.failed,
+            "registrations_per_s": self.took.len() as f64 / self.seconds,
+            "seconds": self.seconds,
+        })
+    }
 }
 
 impl Many<'_> {
+    fn register_all(&mut self, number: u32, clock: &Clock, poll: &mut Poll) -> Result<Round, SipError> {
+        let start = clock.now();
+        self.round = Round { number, next: start, ..Round::default() };
+        self.turn(start);
+        while !self.round.waiting.is_empty() || self.round.begun < self.users {
+            self.wait(clock, poll)?;
+            self.turn(clock.now());
+        }
+        let seconds = clock.now().since(start).as_secs_f64();
+        Ok(Round { seconds, ..std::mem::take(&mut self.round) })
+    }
+
+    /// How many may be asked for at once: with a rate any number, unless the command line says otherwise.
+    fn at_once(&self) -> usize {
+        let any = if self.args.rate.is_some() { usize::MAX } else { AT_ONCE };
+        self.args.at_once.unwrap_or(any)
+    }
+
+    fn may_begin(&self) -> bool {
+        self.round.begun < self.users && self.round.waiting.len() < self.at_once()
+    }
+
     fn wait(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
         let mut ready = Events::with_capacity(16);
-        let give_up = self.waiting.values().next().map_or(Time::NEVER, |since| *since + ANSWER_LIMIT);
-        let wait = self.plugin.next_timeout().min(give_up).since(clock.now());
+        let give_up = self.round.waiting.values().next().map_or(Time::NEVER, |since| *since + ANSWER_LIMIT);
+        let next = if self.may_begin() { self.round.next } else { Time::NEVER };
+        let wait = self.plugin.next_timeout().min(give_up).min(next).since(clock.now());
         if let Err(source) = poll.poll(&mut ready, Some(in_whole_milliseconds(wait))) {
             return Err(SipError::System { what: "wait for messages", source });
         }
@@ -88,22 +131,25 @@ impl Many<'_> {
         Ok(())
     }
 
-    fn turn(&mut self, now: Time, users: u32) {
+    fn turn(&mut self, now: Time) {
         if self.plugin.next_timeout() <= now {
             self.plugin.handle_timeout(now, &mut self.inbox);
         }
         for (_, bytes) in std::mem::take(&mut self.inbox.messages) {
             self.on_message(now, bytes);
         }
-        for failure in std::mem::take(&mut self.inbox.failures) {
+        self.inbox.unreachable.clear();
+        for failure in self.inbox.take_failures() {
             self.fail(u32::try_from(failure).unwrap_or(0));
         }
         let late = |(user, since): (&u32, &Time)| (*since + ANSWER_LIMIT <= now).then_some(*user);
-        let late: Vec<u32> = self.waiting.iter().filter_map(late).collect();
+        let late: Vec<u32> = self.round.waiting.iter().filter_map(late).collect();
         late.into_iter().for_each(|user| self.fail(user));
-        while self.waiting.len() < self.args.at_once && self.begun < users {
-            self.begun += 1;
-            self.begin(now, self.begun);
+        while self.may_begin() && self.round.next <= now {
+            self.round.begun += 1;
+            self.round.next +=
+                self.args.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
+            self.begin(now, self.round.begun);
         }
         self.plugin.finish_turn(now, &mut self.inbox);
     }
@@ -112,21 +158,28 @@ impl Many<'_> {
         let hop =
             Hop { listener: 0, transport: self.args.transport, address: self.args.proxy, connection: None };
         let bytes = self.request(number).into();
-        self.waiting.insert(number, now);
-        let message = Outgoing { hop, domain: None, bytes, on_failure: Some(number.into()), dialog: number };
+        self.round.waiting.insert(number, now);
+        let message = Outgoing {
+            hop,
+            domain: None,
+            bytes,
+            on_failure: Some(number.into()),
+            dialog: number,
+            is_new: true,
+        };
         self.plugin.send(now, message, &mut self.inbox);
     }
 
     fn request(&self, number: u32) -> String {
-        let (Many { user, domain, run, .. }, local) = (self, self.args.local);
+        let (Many { user, domain, run, .. }, local, round) = (self, self.args.local, self.round.number);
         let transport = self.args.transport;
         format!(
             "REGISTER sip:{domain} SIP/2.0\r\n\
-             Via: SIP/2.0/{} {local};rport;branch=z9hG4bK{run:x}.{number}\r\n\
+             Via: SIP/2.0/{} {local};rport;branch=z9hG4bK{run:x}.{number}.{round}\r\n\
              From: <sip:{user}{number}@{domain}>;tag={run:x}\r\n\
              To: <sip:{user}{number}@{domain}>\r\n\
              Call-ID: {number}.{run:x}\r\n\
-             CSeq: 1 REGISTER\r\n\
+             CSeq: {round} REGISTER\r\n\
              Contact: <sip:{user}{number}@{local};transport={}>\r\n\
              Expires: 3600\r\n\
              Max-Forwards: 70\r\n\
@@ -150,25 +203,26 @@ impl Many<'_> {
         if message.status() >= 300 {
             return self.fail(number);
         }
-        if let Some(since) = self.waiting.remove(&number) {
-            self.took.push(now.since(since));
+        if let Some(since) = self.round.waiting.remove(&number) {
+            self.round.took.push(now.since(since));
         }
     }
 
     fn fail(&mut self, number: u32) {
-        if self.waiting.remove(&number).is_some() {
-            self.failed += 1;
+        if self.round.waiting.remove(&number).is_some() {
+            self.round.failed += 1;
         }
     }
 
     /// Takes leave of the registrar, where the transport has a word for it.
     fn close(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
+        self.users = 0;
         let until = clock.now() + CLOSE_LIMIT;
         self.plugin.begin_close(clock.now());
         self.plugin.finish_turn(clock.now(), &mut self.inbox);
         while !self.plugin.is_closed() && clock.now() < until {
             self.wait(clock, poll)?;
-            self.turn(clock.now(), 0);
+            self.turn(clock.now());
         }
         Ok(())
     }
