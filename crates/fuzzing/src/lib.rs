@@ -5,7 +5,7 @@
 //! committed inputs are replayed by plain tests. The targets: [`packet`] (reading and writing packets), [`endpoint`] (a
 //! hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in order), [`operations`] (calls
 //! in any order), [`trunk`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP from
-//! strangers). Refuses nothing: every byte string means something. Begin at [`TARGETS`].
+//! strangers). [`torture`] changes known messages where no fuzzer chooses the bytes. Refuses nothing: every byte string means something. Begin at [`TARGETS`].
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod packet;
 pub mod pair;
 mod side;
 pub mod sip;
+pub mod torture;
 pub mod trunk;
 
 /// What a target does with an input.

@@ -1,6 +1,7 @@
 //! The messages of RFC 4475 with octets changed, lost, doubled and put together: nothing panics, nothing grows without limit.
 
 use base::Time;
+use fuzzing::torture::{changed, corpus};
 use sip::agent::{Agent, AgentConfig};
 use sip::digest::Algorithm;
 use sip::proxy::{Authentication, Listener, Output, Proxy, ProxyConfig, ProxyLimits};
@@ -10,47 +11,6 @@ use std::time::Duration;
 
 /// Messages fed to each part.
 const MESSAGES: usize = 30_000;
-
-fn corpus() -> Vec<Vec<u8>> {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rfc4475");
-    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert_eq!(paths.len(), 49);
-    // Names that the proxy and the agent here serve, so that changes reach more than the refusals.
-    let ours =
-        |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace("example.net", "example.com").into_bytes();
-    paths.iter().flat_map(|path| [std::fs::read(path).unwrap(), ours(std::fs::read(path).unwrap())]).collect()
-}
-
-/// Bytes that mean something in SIP.
-const MEANINGFUL: &[u8] = b"\r\n \t\",;:<>@=?%/[]\\\0\xff09azZ*";
-
-fn mutate(rng: &mut fastrand::Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
-    let pick = |rng: &mut fastrand::Rng| corpus[rng.usize(..corpus.len())].clone();
-    let mut bytes = pick(rng);
-    for _ in 0..rng.usize(0..4) {
-        let at = rng.usize(..bytes.len());
-        let to = (at + rng.usize(0..40)).min(bytes.len());
-        match rng.u8(0..6) {
-            0 => bytes[at] = MEANINGFUL[rng.usize(..MEANINGFUL.len())],
-            1 => bytes.insert(at, MEANINGFUL[rng.usize(..MEANINGFUL.len())]),
-            2 => drop(bytes.drain(at..to)),
-            3 => {
-                let again = bytes[at..to].repeat(rng.usize(1..40));
-                bytes.splice(at..at, again);
-            }
-            4 => bytes[at] = rng.u8(..),
-            _ => {
-                let other = pick(rng);
-                bytes.splice(at.., other[other.len() / 2..].iter().copied());
-            }
-        }
-        if bytes.is_empty() {
-            bytes.push(b'x');
-        }
-    }
-    bytes
-}
 
 fn hop() -> Hop {
     let address = "192.0.2.1:5060".parse().unwrap();
@@ -79,7 +39,7 @@ fn a_proxy_lives_through_changed_messages_within_its_limits() {
         };
         let (mut proxy, mut now, mut answered) = (Proxy::new(Time::ZERO, config, [1; 32]), Time::ZERO, 0);
         for _ in 0..MESSAGES {
-            proxy.handle_message(now, hop(), mutate(&mut rng, &corpus).into());
+            proxy.handle_message(now, hop(), changed(&mut rng, &corpus).into());
             now += Duration::from_millis(rng.u64(0..100));
             proxy.handle_timeout(now);
             while let Some(output) = proxy.poll_output() {
@@ -121,7 +81,7 @@ fn an_agent_lives_through_changed_messages_within_its_limits() {
     };
     let (mut agent, mut now) = (Agent::new(config, [1; 32]), Time::ZERO);
     for _ in 0..MESSAGES {
-        agent.handle_message(now, hop(), mutate(&mut rng, &corpus).into());
+        agent.handle_message(now, hop(), changed(&mut rng, &corpus).into());
         now += Duration::from_millis(rng.u64(0..100));
         agent.handle_timeout(now);
         while agent.poll_output().is_some() {}
@@ -135,7 +95,7 @@ fn a_framer_lives_through_changed_streams_within_its_limits() {
     let limits = Limits { message: 8192, headers: 64 };
     let mut framer = Framer::new(limits);
     for _ in 0..MESSAGES {
-        framer.push(&mutate(&mut rng, &corpus));
+        framer.push(&changed(&mut rng, &corpus));
         loop {
             match framer.next_message() {
                 Ok(Some(message)) => assert!(message.len() <= 8192),

@@ -24,6 +24,7 @@ mod words;
 
 pub use args::{Ask, Command, SipArgs, Trace};
 pub use error::SipError;
+pub use store::Sqlite;
 pub use ua::{UaArgs, run as run_ua};
 
 use clap::CommandFactory;

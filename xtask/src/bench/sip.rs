@@ -6,6 +6,7 @@
 //! medians are judged. What a contender costs is the processor time of all its processes.
 
 mod contender;
+pub(super) mod memory;
 mod verdict;
 
 use anyhow::{Context, Result, ensure};
@@ -64,8 +65,10 @@ pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
     let size = if words.iter().any(|word| word == "--quick") { QUICK } else { FULL };
     let mut rows = Vec::new();
     for round in 0..size.rounds {
+        let mut lower = f64::INFINITY;
         for transport in ["udp", "tcp", "sctp"] {
-            let row = measure(lab, tools, round, transport, size)?;
+            lower = if transport == "sctp" { lower } else { f64::INFINITY };
+            let row = measure(lab, tools, round, transport, size, &mut lower)?;
             println!("{}", verdict::line(&row));
             rows.push(row);
         }
@@ -73,7 +76,15 @@ pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
     Ok(verdict::judge(&rows))
 }
 
-fn measure(lab: &Lab, tools: &Tools, round: usize, transport: &'static str, size: Size) -> Result<Row> {
+/// `lower` is a rate that all can do: of those before, then of these, too.
+fn measure(
+    lab: &Lab,
+    tools: &Tools,
+    round: usize,
+    transport: &'static str,
+    size: Size,
+    lower: &mut f64,
+) -> Result<Row> {
     let begin = |contender: Contender| {
         let host = lab.host(&format!("{}-{transport}-{round}", contender.name()))?;
         contender.start(host, tools)
@@ -85,10 +96,11 @@ fn measure(lab: &Lab, tools: &Tools, round: usize, transport: &'static str, size
     if let (Some(theirs), Some(figures)) = (&theirs, &mut measured.1) {
         at_full_rate(theirs, tools, transport, size, figures)?;
     }
-    let lower = measured.1.map_or(f64::INFINITY, |theirs| theirs.calls_per_s).min(measured.0.calls_per_s);
-    at_rate(&ours, tools, transport, lower / 2.0, size, &mut measured.0)?;
+    let theirs_per_s = measured.1.map_or(f64::INFINITY, |theirs| theirs.calls_per_s);
+    *lower = lower.min(theirs_per_s).min(measured.0.calls_per_s);
+    at_rate(&ours, tools, transport, *lower / 2.0, size, &mut measured.0)?;
     if let (Some(theirs), Some(figures)) = (&theirs, &mut measured.1) {
-        at_rate(theirs, tools, transport, lower / 2.0, size, figures)?;
+        at_rate(theirs, tools, transport, *lower / 2.0, size, figures)?;
     }
     Ok(Row { transport, ours: measured.0, theirs: measured.1 })
 }

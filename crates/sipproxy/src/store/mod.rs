@@ -20,7 +20,7 @@ use sip::proxy::Proxy;
 use crate::clock::Clock;
 use crate::error::SipError;
 pub(crate) use shared::{Own, Shared};
-pub(crate) use sqlite::Sqlite;
+pub use sqlite::Sqlite;
 
 /// Where the store is.
 #[derive(Clone, PartialEq, Eq, Debug)]

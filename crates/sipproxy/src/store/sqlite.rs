@@ -16,7 +16,7 @@ use crate::error::SipError;
 
 /// An open store.
 #[derive(Debug)]
-pub(crate) struct Sqlite {
+pub struct Sqlite {
     path: PathBuf,
     connection: Connection,
 }
@@ -37,7 +37,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file cannot be used.
-    pub(crate) fn open(path: &Path) -> Result<Sqlite, SipError> {
+    pub fn open(path: &Path) -> Result<Sqlite, SipError> {
         let connection = Connection::open(path).map_err(super::failed_file(path))?;
         connection.execute_batch(SCHEMA).map_err(super::failed_file(path))?;
         add_missing(&connection).map_err(super::failed_file(path))?;
@@ -48,7 +48,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(crate) fn load(&self, now: Time, listeners: usize) -> Result<Vec<Change>, SipError> {
+    pub fn load(&self, now: Time, listeners: usize) -> Result<Vec<Change>, SipError> {
         self.try_load(now, listeners).map_err(super::failed_file(&self.path))
     }
 
@@ -72,7 +72,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(crate) fn write(&mut self, now: Time, changes: &[Change]) -> Result<(), SipError> {
+    pub fn write(&mut self, now: Time, changes: &[Change]) -> Result<(), SipError> {
         if changes.is_empty() {
             return Ok(());
         }

@@ -11,6 +11,7 @@ mod operations;
 mod phones;
 mod secure;
 mod sharing;
+mod strangers;
 mod world;
 
 use nix::sys::signal::Signal;

@@ -64,6 +64,13 @@ pub(super) fn judge(rows: &[Row]) -> bool {
         );
         is_good &= goal;
     }
+    let (sctp, tcp) = (of("sctp", |it| it.half_p99_ms), of("tcp", |it| it.half_p99_ms));
+    let ratios: Vec<f64> = sctp.iter().zip(&tcp).map(|(sctp, tcp)| sctp / tcp).collect();
+    println!(
+        "       sctp, ms p99 of set-up at TCP's rate: {}; to our TCP {}",
+        spread(&sctp),
+        spread(&ratios)
+    );
     let failed: f64 = rows.iter().map(|row| row.ours.failed).sum();
     println!("{} operations of ours that failed: {failed} (0)", word(failed == 0.0));
     is_good && failed == 0.0

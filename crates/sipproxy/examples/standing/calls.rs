@@ -1,0 +1,296 @@
+//! Calls between phones: what becomes of each, and what its two phones do when.
+
+use std::time::Duration;
+
+use sip::{Message, Name};
+
+use super::phone::{Side, Wanted, contact_of, routes_of, text_of};
+use super::world::{Event, World};
+
+/// Half of it passes between two refreshes of a session (RFC 4028 section 7.4).
+const SESSION_EXPIRES: Duration = Duration::from_secs(180);
+/// How long a caller lets it ring before giving up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a call may take to be answered or refused: more than the proxy's timer C.
+const CALLING_MAX: Duration = Duration::from_secs(200);
+/// How long BYE may wait for its answer (RFC 3261 timer F).
+const LEAVING_MAX: Duration = Duration::from_secs(32);
+
+/// What is to become of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Answered,
+    Busy,
+    /// It rings until the caller gives up.
+    Cancelled,
+    /// The called phone says nothing at all.
+    Ignored,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Calling,
+    Up,
+    Leaving,
+}
+
+/// A call, as both phones know it together.
+#[derive(Debug)]
+pub(crate) struct Call {
+    fate: Fate,
+    state: State,
+    caller: Side,
+    callee: Side,
+    cseq: [u32; 2],
+    /// The INVITE as the callee got it, until it is answered.
+    invite: Option<Message>,
+    /// The INVITE's last branch, for ACK and CANCEL.
+    branch: String,
+    /// Where each side's requests go, and by which Routes: the caller's, then the callee's.
+    ways: [(String, String); 2],
+}
+
+/// What happens to a call without a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Ring,
+    Answer,
+    GiveUp,
+    Refresh,
+    HangUp,
+    /// A phone that has heard nothing takes the call for over.
+    TimeOut,
+}
+
+fn id_of(message: &Message) -> Option<u64> {
+    text_of(message, Name::CallId).strip_prefix('c')?.parse().ok()
+}
+
+impl World {
+    /// Begins a call of somebody's to somebody.
+    pub(crate) fn begin_call(&mut self) {
+        let users = self.size.users;
+        let (caller, callee) = (self.rng.u32(..users), self.rng.u32(..users));
+        if caller == callee || !self.phones[caller as usize].is_on {
+            return self.after(Duration::from_secs(1), Event::Begin);
+        }
+        let id = self.new_number();
+        let fate = match self.rng.u32(..100) {
+            0..5 => Fate::Busy,
+            5..10 => Fate::Cancelled,
+            10 => Fate::Ignored,
+            _ => Fate::Answered,
+        };
+        let (caller, callee) =
+            (Side { user: caller, tag: Some(format!("a{id}")) }, Side { user: callee, tag: None });
+        let way = (format!("sip:{}@example.com", super::phone::user(callee.user)), String::new());
+        let ways = [way, Default::default()];
+        let call = Call {
+            fate,
+            state: State::Calling,
+            caller,
+            callee,
+            cseq: [0; 2],
+            invite: None,
+            branch: String::new(),
+            ways,
+        };
+        self.calls.insert(id, call);
+        self.after(CALLING_MAX, Event::Call(id, Step::TimeOut));
+        self.send_invite(id, "");
+    }
+
+    /// The caller's INVITE, first or again.
+    fn send_invite(&mut self, id: u64, more: &str) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.branch = format!("z9hG4bKi{id}.{}", call.cseq[0] + 1);
+        let more = format!("Session-Expires: {};refresher=uac\r\n{more}", SESSION_EXPIRES.as_secs());
+        self.send_within(id, "INVITE", true, &more);
+    }
+
+    /// A request of one side's.
+    fn send_within(&mut self, id: u64, method: &str, is_caller: bool, more: &str) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let side = usize::from(!is_caller);
+        if !matches!(method, "ACK" | "CANCEL") {
+            call.cseq[side] += 1;
+        }
+        let (from, to) = if is_caller { (&call.caller, &call.callee) } else { (&call.callee, &call.caller) };
+        let own = format!("z9hG4bK{method}{id}.{side}.{}", call.cseq[side]);
+        let branch = if matches!(method, "INVITE" | "CANCEL") { &call.branch } else { &own };
+        let (uri, routes) = &call.ways[side];
+        let wanted = Wanted {
+            method,
+            uri,
+            from,
+            to,
+            call_id: &format!("c{id}"),
+            cseq: call.cseq[side],
+            branch,
+            more: &format!("{routes}{more}"),
+        };
+        let phone = &self.phones[from.user as usize];
+        let (hop, text) = (phone.hop(), phone.request(&wanted));
+        self.send(hop, text.into());
+    }
+
+    /// A request of a call has come to a phone.
+    pub(crate) fn handle_call_request(&mut self, to: u32, request: Message) {
+        let method = request.method().map(|method| method.as_bytes().to_vec()).unwrap_or_default();
+        let known = id_of(&request).filter(|id| self.calls.contains_key(id));
+        let Some(id) = known else {
+            // A BYE that came again, say.
+            if method != b"ACK" {
+                self.answer(to, &request, 481);
+            }
+            return;
+        };
+        match &method[..] {
+            b"INVITE" => self.on_invite(id, to, request),
+            b"BYE" => self.answer(to, &request, 200),
+            b"CANCEL" => self.on_cancel(id, to, &request),
+            _ => {}
+        }
+    }
+
+    fn on_invite(&mut self, id: u64, to: u32, request: Message) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.state == State::Up {
+            return self.answer(to, &request, 200);
+        }
+        // One that goes to two contacts of a user rings at the first.
+        if call.invite.is_some() || call.fate == Fate::Ignored {
+            return;
+        }
+        if call.fate == Fate::Busy {
+            return self.answer(to, &request, 486);
+        }
+        (call.callee.tag, call.invite) = (Some(format!("b{id}")), Some(request));
+        let answered = call.fate == Fate::Answered;
+        self.after(Duration::from_millis(100), Event::Call(id, Step::Ring));
+        if answered {
+            let ring = Duration::from_millis(self.rng.u64(1000..8000));
+            self.after(ring, Event::Call(id, Step::Answer));
+        }
+    }
+
+    fn on_cancel(&mut self, id: u64, to: u32, request: &Message) {
+        self.answer(to, request, 200);
+        if let Some(invite) = self.calls.get_mut(&id).and_then(|call| call.invite.take()) {
+            self.answer(to, &invite, 487);
+        }
+    }
+
+    fn answer(&mut self, from: u32, request: &Message, status: u16) {
+        let tag = id_of(request).map_or_else(|| "t".to_owned(), |id| format!("b{id}"));
+        let phone = &self.phones[from as usize];
+        let (hop, bytes) = (phone.hop(), phone.answer(request, status, &tag));
+        self.send(hop, bytes);
+    }
+
+    /// A time of a call has come.
+    pub(crate) fn on_step(&mut self, id: u64, step: Step) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        match (step, call.state) {
+            (Step::Ring | Step::Answer, State::Calling) => {
+                let Some(invite) = call.invite.take() else { return };
+                let (callee, status) = (call.callee.user, if step == Step::Ring { 180 } else { 200 });
+                if step == Step::Ring {
+                    call.invite = Some(invite.clone());
+                } else {
+                    call.ways[1] = (contact_of(&invite), routes_of(&invite, false));
+                }
+                self.answer(callee, &invite, status);
+            }
+            (Step::GiveUp, State::Calling) => self.send_within(id, "CANCEL", true, ""),
+            (Step::Refresh, State::Up) => {
+                self.send_invite(id, "");
+                self.after(SESSION_EXPIRES / 2, Event::Call(id, Step::Refresh));
+            }
+            (Step::HangUp, State::Up) => {
+                call.state = State::Leaving;
+                self.up -= 1;
+                let is_caller = self.rng.u32(..10) < 7;
+                self.after(LEAVING_MAX, Event::Call(id, Step::TimeOut));
+                self.send_within(id, "BYE", is_caller, "");
+            }
+            (Step::TimeOut, State::Calling | State::Leaving) => self.end_call(id),
+            _ => {}
+        }
+    }
+
+    /// A response has come to one of a call's phones.
+    pub(crate) fn handle_call_response(&mut self, response: &Message) {
+        let cseq = text_of(response, Name::CSeq);
+        let Some(call) = id_of(response).and_then(|id| Some((id, self.calls.get_mut(&id)?))) else { return };
+        let (id, call) = call;
+        let status = response.status();
+        *self.statuses.entry((cseq.split(' ').nth(1).unwrap_or_default().to_owned(), status)).or_default() +=
+            1;
+        match (cseq.split(' ').nth(1), status) {
+            (Some("INVITE"), 101..200) if call.fate == Fate::Cancelled => {
+                self.after(PATIENCE, Event::Call(id, Step::GiveUp));
+            }
+            (Some("INVITE"), 200..300) => self.on_accepted(id, response),
+            (Some("INVITE"), 300..) => self.on_refused(id, &cseq, response),
+            (Some("BYE"), 200..) => self.end_call(id),
+            _ => {}
+        }
+    }
+
+    fn on_accepted(&mut self, id: u64, response: &Message) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let is_new = call.state == State::Calling;
+        if is_new {
+            call.state = State::Up;
+            let tag = sip::Address::parse(response.first(Name::To).map_or(b"", |to| &to[..]));
+            call.callee.tag = tag.ok().and_then(|to| Some(String::from_utf8_lossy(to.tag()?).into_owned()));
+            call.ways[0] = (contact_of(response), routes_of(response, true));
+            self.up += 1;
+            self.answered += 1;
+            let talk = self.size.talk_s * -(1.0 - self.rng.f64()).ln();
+            self.after(SESSION_EXPIRES / 2, Event::Call(id, Step::Refresh));
+            self.after(Duration::from_secs_f64(1.0 + talk), Event::Call(id, Step::HangUp));
+        }
+        self.send_within(id, "ACK", true, "");
+    }
+
+    fn on_refused(&mut self, id: u64, cseq: &str, response: &Message) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let is_up = call.state == State::Up;
+        let is_current = cseq.split(' ').next() == Some(call.cseq[0].to_string().as_str());
+        let (caller, uri, branch) = (call.caller.user, call.ways[0].0.clone(), call.branch.clone());
+        // Of this hop: the branch and the To of what it is for (RFC 3261 section 17.1.1.3).
+        let ack = Wanted {
+            method: "ACK",
+            uri: &uri,
+            from: &call.caller,
+            to: &call.callee,
+            call_id: &format!("c{id}"),
+            cseq: call.cseq[0],
+            branch: &branch,
+            more: "",
+        };
+        let phone = &self.phones[caller as usize];
+        let (hop, text) = (phone.hop(), phone.request(&ack));
+        let credentials = phone.credentials(response, "INVITE", &uri);
+        self.send(hop, text.into());
+        match response.status() {
+            _ if !is_current => {}
+            401 | 407 => self.send_invite(id, &credentials),
+            // "the UAC SHOULD" end the dialog (section 12.2.1.2).
+            _ if is_up => self.on_step(id, Step::HangUp),
+            _ => self.end_call(id),
+        }
+    }
+
+    /// A call is over: another takes its place.
+    fn end_call(&mut self, id: u64) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.up -= u32::from(call.state == State::Up);
+            self.after(Duration::from_millis(500), Event::Begin);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A proxy's memory in an hour of virtual time: so many registered users, so many calls that stand while others come and go.
+//!
+//! `cargo run --release -p sipproxy --example standing` drives the core with its SQLite store, and phones that register with a
+//! password, again and again, restart and vanish, call, ring, refuse, cancel, refresh sessions and hang up. Every minute it looks at what
+//! is allocated, resident, and on disk. Exit status 1 if the last quarter's mean is more than the second's by what the goals allow.
+
+mod calls;
+mod phone;
+mod samples;
+mod watch;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use samples::{Sample, growth};
+use watch::watch;
+use world::Size;
+
+/// One figure of a look.
+type Figure = fn(&Sample) -> f64;
+
+/// How much more the last quarter's mean may be: of what is allocated; of what is resident and on disk, which an allocator and SQLite
+/// have a part in.
+const GOALS: [(&str, Figure, f64); 3] = [
+    ("allocated", |sample| sample.live, 1.01),
+    ("resident", |sample| sample.resident, 1.02),
+    ("on disk", |sample| sample.stored, 1.02),
+];
+
+#[derive(Parser)]
+struct Args {
+    /// Registered users
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=0x00ff_ffff))]
+    users: u32,
+
+    /// Calls at once
+    #[arg(long, default_value_t = 10_500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    calls: u32,
+
+    /// Seconds that a call lasts, on average
+    #[arg(long, default_value_t = 180.0)]
+    talk: f64,
+
+    /// Minutes of virtual time that are judged
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(8..))]
+    minutes: u32,
+
+    /// Of all chance
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let size = Size { users: args.users, calls: args.calls, talk_s: args.talk };
+    let dir = tempfile::tempdir().expect("a directory for the store");
+    let (world, samples) = watch(size, args.seed, &dir.path().join("sip.db"), args.minutes, || {});
+    samples.iter().step_by(5).chain(samples.last()).for_each(|sample| println!("{sample}"));
+    println!(
+        "{} messages to the proxy, {} calls answered; responses to phones:",
+        world.messages, world.answered
+    );
+    for ((method, status), count) in &world.statuses {
+        println!("  {status} to {method}: {count}");
+    }
+    println!("proxy: {:?}", world.proxy.counters());
+    let mut is_flat = true;
+    for (name, of, most) in GOALS {
+        let growth = growth(&samples, of);
+        let is_met = growth <= most;
+        is_flat &= is_met;
+        let verdict = if is_met { "met   " } else { "MISSED" };
+        println!("{verdict} {name}: the last quarter has {growth:.4} of the second (<= {most})");
+    }
+    ExitCode::from(u8::from(!is_flat))
+}

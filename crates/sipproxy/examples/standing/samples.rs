@@ -1,0 +1,46 @@
+//! What a world takes of memory from time to time, and whether that stays where it is.
+
+use std::fmt;
+
+/// One look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) minute: u32,
+    /// Bytes that are allocated, of proxy and phones together.
+    pub(crate) live: f64,
+    /// What the process has in memory, SQLite's cache included.
+    pub(crate) resident: f64,
+    /// The store's files.
+    pub(crate) stored: f64,
+    pub(crate) users: usize,
+    pub(crate) standing: u32,
+    pub(crate) dialogs: usize,
+    pub(crate) transactions: usize,
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: f64| bytes / MIB;
+        write!(
+            f,
+            "minute {:2}: {:.2} MiB allocated, {:.2} resident, {:.2} on disk; {} users, {} calls stand, {} dialogs, {} transactions",
+            self.minute,
+            mib(self.live),
+            mib(self.resident),
+            mib(self.stored),
+            self.users,
+            self.standing,
+            self.dialogs,
+            self.transactions
+        )
+    }
+}
+
+/// What the last quarter's mean is of the second's: 1 where nothing grows.
+pub(crate) fn growth(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
+    let quarter = samples.len() / 4;
+    let mean = |part: &[Sample]| part.iter().map(of).sum::<f64>() / part.len().max(1) as f64;
+    mean(&samples[samples.len() - quarter..]) / mean(&samples[quarter..2 * quarter])
+}

@@ -1,0 +1,94 @@
+//! What strangers send to a running proxy: the messages of RFC 4475, changed at random, by UDP, TCP and SCTP in turns.
+//!
+//! `cargo run --release -p sipproxy --example strangers -- --local ADDRESS --proxy ADDRESS:5060 --watch PID` sends them in batches.
+//! After each the proxy has to answer OPTIONS, which tells that it lives and has dealt with the batch. Prints as JSON how many were sent by
+//! what, how often the proxy had to be asked again, and its memory as it went on. Exit status 1
+//! if the proxy does not answer any more.
+
+mod doors;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use doors::{Door, SctpDoor, TcpDoor, UdpDoor};
+use fuzzing::torture::{changed, corpus};
+use serde_json::json;
+
+/// Messages in a batch: as many as a socket's buffer holds.
+const BATCH: u64 = 32;
+/// Looks at the proxy's memory in all.
+const LOOKS: u64 = 100;
+
+#[derive(Parser)]
+struct Args {
+    /// An address of this host, which has to be another one than the proxy's: each gets all packets of SCTP that come to it
+    #[arg(long, value_name = "ADDRESS")]
+    local: IpAddr,
+
+    /// Where the proxy listens, by UDP, TCP and SCTP
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    proxy: SocketAddr,
+
+    /// How many messages
+    #[arg(long, default_value_t = 1_000_000)]
+    messages: u64,
+
+    /// The proxy's process, whose memory is looked at
+    #[arg(long, value_name = "PID")]
+    watch: u32,
+
+    /// Of all chance
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("strangers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let (mut rng, corpus) = (fastrand::Rng::with_seed(args.seed), corpus());
+    let mut asking = UdpDoor::open(args.local, args.proxy)?;
+    let mut doors: [(Box<dyn Door>, u64); 3] = [
+        (Box::new(UdpDoor::open(args.local, args.proxy)?), 0),
+        (Box::new(TcpDoor::new(args.proxy)), 0),
+        (Box::new(SctpDoor::open(args.local, args.proxy)?), 0),
+    ];
+    let (mut sent, mut resident) = (0, Vec::new());
+    for (batch, turn) in (0..args.messages.div_ceil(BATCH)).zip((0..doors.len()).cycle()) {
+        let size = BATCH.min(args.messages - sent);
+        let messages: Vec<Vec<u8>> = (0..size).map(|_| changed(&mut rng, &corpus)).collect();
+        let (door, count) = &mut doors[turn];
+        door.send(&messages).with_context(|| format!("{} after {count} messages", door.name()))?;
+        *count += size;
+        sent += size;
+        asking.ask().with_context(|| format!("after {sent} messages, the last by {}", door.name()))?;
+        if sent >= args.messages * resident.len() as u64 / LOOKS {
+            resident.push(resident_kib(args.watch)?);
+        }
+        if batch % 1000 == 0 {
+            eprintln!("{sent} messages");
+        }
+    }
+    let counts: serde_json::Map<_, _> =
+        doors.iter().map(|(door, count)| (door.name().to_owned(), json!(count))).collect();
+    println!("{}", json!({ "sent": counts, "asked_again": asking.asked_again, "resident_kib": resident }));
+    Ok(())
+}
+
+/// Of a process, as the kernel has it.
+fn resident_kib(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    let status = status.with_context(|| format!("there is no process {process}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kib.with_context(|| format!("process {process} has no memory"))
+}

@@ -1,0 +1,124 @@
+//! `./x bench sip-memory [--quick]`: whether our SIP proxy's memory stays where it is.
+//!
+//! First the core with its store, in an hour of virtual time with 100,000 users and 10,000 standing calls (`examples/standing` of
+//! `sipproxy`). Then the running program, under 1,000,000 changed messages of RFC 4475 by UDP, TCP and SCTP (`examples/strangers`): it
+//! must answer all along, keep its size, and carry calls at the end.
+
+use super::super::stats::percentile;
+use crate::optimised;
+use crate::tools::{cargo, succeeds};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use testbed::pair::Tools;
+use testbed::{Host, Lab, Link, Offloads, Process, cpu};
+
+/// How much more the last quarter's median may be than the second's.
+const GROWTH_GOAL: f64 = 1.02;
+/// Timer values are a tenth of the usual: what is kept of a message (RFC 3261 timer J) is forgotten after 3.2 s, not 32. Users are bounded so
+/// that made-up ones fill their room early.
+fn configuration(address: Ipv4Addr) -> String {
+    let listen =
+        |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");
+    let listeners = TRANSPORTS.iter().map(listen).collect::<String>();
+    format!(
+        "domains = [\"example.com\", \"{address}\"]\n{listeners}[dns]\nenabled = false\n[timers]\nt1_ms = 50\n\
+         [limits]\nusers = 200\n"
+    )
+}
+
+const TRANSPORTS: [&str; 3] = ["udp", "tcp", "sctp"];
+const PROGRAM: &str = "sctpify-sip";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Measures and prints both; whether all goals are met.
+///
+/// # Errors
+/// When a program does not build, or the proxy does not begin.
+pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
+    let is_quick = words.iter().any(|word| word == "--quick");
+    let [standing, strangers] = examples()?;
+    let mut command = Command::new(standing);
+    if is_quick {
+        command.args(["--users", "5000", "--calls", "500"]);
+    }
+    let stands = succeeds(&mut command)?;
+    let messages = if is_quick { "30000" } else { "1000000" };
+    Ok(attacked(lab, tools, strangers, messages)? && stands)
+}
+
+/// Builds both; gives their paths.
+fn examples() -> Result<[PathBuf; 2]> {
+    let names = ["standing", "strangers"];
+    let words = ["build", "--quiet", "--release", "--package", "sipproxy"];
+    let mut command = cargo(&words);
+    names.iter().for_each(|name| _ = command.args(["--example", name]));
+    ensure!(succeeds(&mut command)?, "the examples of sipproxy do not build");
+    let dir = optimised::directory()?.join("examples");
+    Ok(names.map(|name| dir.join(name)))
+}
+
+fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str) -> Result<bool> {
+    let (outside, host) = (lab.host("strangers")?, lab.host("attacked")?);
+    let link = lab.join(&outside, &host, 1, Offloads::On)?;
+    let path = host.dir()?.join("sip.toml");
+    std::fs::write(&path, configuration(link.right_v4()))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    let mut command = host.command(tools.programs.path(PROGRAM));
+    command.args(["--log", "info", "--config"]).arg(&path);
+    let mut proxy = host.spawn("proxy", command)?;
+    proxy.wait_until("listening", LIMIT, |proxy| proxy.stderr().matches("listening").count() == 3)?;
+    let process = *cpu::processes(&host, PROGRAM)?.first().context("the proxy has ended")?;
+    let mut command = outside.command(strangers);
+    command.args(["--local", &link.left_v4().to_string(), "--proxy", &format!("{}:5060", link.right_v4())]);
+    command.args(["--messages", messages, "--watch", &process.to_string()]);
+    let finished = outside.run("strangers", command, Duration::from_secs(3000))?.good()?;
+    let told: Value = serde_json::from_str(&finished.stdout).context("strangers told nothing")?;
+    println!("sent {}, asked again {}", told["sent"], told["asked_again"]);
+    let growth = growth(&told["resident_kib"])?;
+    let is_flat = growth <= GROWTH_GOAL;
+    println!(
+        "{} memory under {messages} changed messages: the last quarter has {growth:.3} of the second (<= {GROWTH_GOAL})",
+        if is_flat { "met   " } else { "MISSED" }
+    );
+    let carried = TRANSPORTS.into_iter().map(|transport| calls(&outside, &link, tools, transport));
+    let carried = carried.collect::<Result<Vec<bool>>>()?.into_iter().all(|good| good);
+    println!("{} calls by UDP, TCP and SCTP after it", if carried { "met   " } else { "MISSED" });
+    Ok(is_flat && carried && proxy.is_running())
+}
+
+/// What the last quarter's median is of the second's.
+fn growth(resident: &Value) -> Result<f64> {
+    let looks: Vec<f64> = resident.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    let quarter = looks.len() / 4;
+    ensure!(quarter > 1, "too few looks at the proxy's memory: {resident}");
+    let (first, last) = (&looks[quarter..2 * quarter], &looks[looks.len() - quarter..]);
+    println!(
+        "resident: {:.1} MiB, then {:.1} MiB",
+        percentile(first, 50) / 1024.0,
+        percentile(last, 50) / 1024.0
+    );
+    Ok(percentile(last, 50) / percentile(first, 50))
+}
+
+/// Whether a hundred calls go through.
+fn calls(host: &Host, link: &Link, tools: &Tools, transport: &str) -> Result<bool> {
+    let (here, there) = (link.left_v4(), link.right_v4());
+    let agent = |name: &str, number: u16, words: &[&str]| -> Result<Process> {
+        let mut command = host.command(tools.programs.path("sctpify-ua"));
+        command.args(["--local", &format!("{here}:{}", 5070 + number), "--proxy", &format!("{there}:5060")]);
+        command.args(["--transport", transport, "--user", &format!("{name}@{there}"), "--log", "info"]);
+        command.args(["--rtp-port", &(4000 + 2 * number).to_string()]).args(words);
+        host.spawn(name, command)
+    };
+    let mut bob = agent("bob", 1, &[])?;
+    bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?;
+    let uri = format!("sip:bob@{there}");
+    let words = ["--no-register", "--call", &uri, "--calls", "100", "--rate", "100", "--duration", "0"];
+    let told = agent("alice", 2, &words)?.finish(LIMIT)?;
+    bob.stop();
+    Ok(told.good().is_ok())
+}
