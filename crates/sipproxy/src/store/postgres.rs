@@ -117,7 +117,7 @@ impl Session {
     fn open(config: &Config) -> Result<(Session, Connection<Socket, NoTlsStream>), Failure> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-        let (client, connection) = within(&runtime, LIMIT, config.connect(NoTls))?;
+        let (client, connection) = within(&runtime, async { config.connect(NoTls).await.map_err(text) })?;
         Ok((Session { runtime, client }, connection))
     }
 
@@ -128,33 +128,44 @@ impl Session {
         Ok(session)
     }
 
-    fn query(&self, statement: &Statement, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
-        within(&self.runtime, LIMIT, self.client.query(statement, values))
+    /// Waits for this with its limit.
+    fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        within(&self.runtime, work)
     }
 
     fn execute(&self, statements: &str) -> Result<(), Failure> {
-        within(&self.runtime, LIMIT, self.client.batch_execute(statements))
+        self.within(execute(&self.client, statements))
+    }
+
+    fn query(&self, statement: &Statement, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
+        self.within(query(&self.client, statement, values))
     }
 
     fn prepare(&self, statement: &str) -> Result<Statement, Failure> {
-        within(&self.runtime, LIMIT, self.client.prepare(statement))
+        self.within(async { self.client.prepare(statement).await.map_err(text) })
     }
 
     fn one<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, statement: &str) -> Result<T, Failure> {
-        let row = within(&self.runtime, LIMIT, self.client.query_one(statement, &[]))?;
+        let row = self.within(async { self.client.query_one(statement, &[]).await.map_err(text) })?;
         row.try_get(0).map_err(text)
     }
 }
 
-fn within<T>(
-    runtime: &Runtime,
-    limit: Duration,
-    work: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, Failure> {
-    match runtime.block_on(async { timeout(limit, work).await }) {
-        Ok(done) => done.map_err(text),
-        Err(_) => Err(format!("no answer in {} s", limit.as_secs())),
-    }
+fn within<T>(runtime: &Runtime, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let done = runtime.block_on(async { timeout(LIMIT, work).await });
+    done.unwrap_or_else(|_| Err(format!("no answer in {} s", LIMIT.as_secs())))
+}
+
+async fn execute(client: &Client, statements: &str) -> Result<(), Failure> {
+    client.batch_execute(statements).await.map_err(text)
+}
+
+async fn query(
+    client: &Client,
+    statement: &Statement,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, Failure> {
+    client.query(statement, values).await.map_err(text)
 }
 
 impl Backend for Postgres {
@@ -166,16 +177,9 @@ impl Backend for Postgres {
         }
         let [read, insert, update, delete, note, beat] =
             [READ, INSERT, UPDATE, DELETE, USE, BEAT].map(|statement| session.prepare(statement));
-        Ok(Box::new(PostgresCommands {
-            read: read?,
-            insert: insert?,
-            update: update?,
-            delete: delete?,
-            note: note?,
-            beat: beat?,
-            session,
-            beats: 0,
-        }))
+        let statements =
+            Statements { read: read?, insert: insert?, update: update?, delete: delete?, note: note? };
+        Ok(Box::new(PostgresCommands { session, statements, beat: beat?, beats: 0 }))
     }
 
     fn listen(&self) -> Result<Box<dyn News>, Failure> {
@@ -201,54 +205,71 @@ impl Backend for Postgres {
 
 struct PostgresCommands {
     session: Session,
+    statements: Statements,
+    beat: Statement,
+    beats: u32,
+}
+
+/// Those of [`Command`].
+struct Statements {
     read: Statement,
     insert: Statement,
     update: Statement,
     delete: Statement,
     note: Statement,
-    beat: Statement,
-    beats: u32,
 }
 
-impl PostgresCommands {
-    fn do_one(&self, command: &Command) -> Result<Reply, Failure> {
+impl Statements {
+    /// Does all in one transaction.
+    async fn run(&self, client: &Client, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
+        let mut order: Vec<usize> = (0..commands.len()).collect();
+        order.sort_by_key(|&at| key_of(&commands[at]));
+        // One statement is one by itself.
+        let is_transaction = commands.len() > 1;
+        if is_transaction {
+            execute(client, "BEGIN").await?;
+        }
+        let mut replies: Vec<(usize, Reply)> = Vec::with_capacity(commands.len());
+        for at in order {
+            replies.push((at, self.run_one(client, &commands[at]).await?));
+        }
+        if is_transaction {
+            execute(client, "COMMIT").await?;
+        }
+        replies.sort_by_key(|(at, _)| *at);
+        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+    }
+
+    async fn run_one(&self, client: &Client, command: &Command) -> Result<Reply, Failure> {
         match command {
-            Command::Read { key } => self.record(key),
-            Command::Replace { key, version, text, is_gone, expires_ms } => {
-                match self.replace(key, *version, text, *is_gone, *expires_ms)? {
-                    Some(version) => Ok(Reply::Replaced(version)),
-                    None => self.record(key),
-                }
-            }
+            Command::Read { key } => self.record(client, key).await,
+            Command::Replace { key, .. } => match self.replace(client, command).await? {
+                Some(version) => Ok(Reply::Replaced(version)),
+                None => self.record(client, key).await,
+            },
             Command::Use { nonce, count, expires_ms } => {
-                let rows =
-                    self.session.query(&self.note, &[nonce, &i64::from(*count), &signed(*expires_ms)])?;
+                let values: [&(dyn ToSql + Sync); 3] = [nonce, &i64::from(*count), &signed(*expires_ms)];
+                let rows = query(client, &self.note, &values).await?;
                 Ok(Reply::IsFirst(!rows.is_empty()))
             }
         }
     }
 
-    fn record(&self, key: &str) -> Result<Reply, Failure> {
-        let rows = self.session.query(&self.read, &[&key])?;
+    async fn record(&self, client: &Client, key: &str) -> Result<Reply, Failure> {
+        let rows = query(client, &self.read, &[&key]).await?;
         rows.first().map(record_of).transpose().map(Reply::Is)
     }
 
     /// The new version if there was the expected one.
-    fn replace(
-        &self,
-        key: &str,
-        version: u64,
-        record: &str,
-        is_gone: bool,
-        expires_ms: u64,
-    ) -> Result<Option<u64>, Failure> {
-        let told = if record.len() > TOLD_MAX { format!("!{key}") } else { record.to_owned() };
-        let (version, expires) = (signed(version), signed(expires_ms));
-        let rows = match (is_gone, version) {
-            (true, _) => self.session.query(&self.delete, &[&key, &CHANNEL, &told, &version])?,
-            (false, 0) => self.session.query(&self.insert, &[&key, &expires, &record, &CHANNEL, &told])?,
+    async fn replace(&self, client: &Client, command: &Command) -> Result<Option<u64>, Failure> {
+        let Command::Replace { key, version, text, is_gone, expires_ms } = command else { return Ok(None) };
+        let told = if text.len() > TOLD_MAX { format!("!{key}") } else { text.clone() };
+        let (version, expires) = (signed(*version), signed(*expires_ms));
+        let rows = match (*is_gone, version) {
+            (true, _) => query(client, &self.delete, &[key, &CHANNEL, &told, &version]).await?,
+            (false, 0) => query(client, &self.insert, &[key, &expires, text, &CHANNEL, &told]).await?,
             (false, _) => {
-                self.session.query(&self.update, &[&key, &expires, &record, &CHANNEL, &told, &version])?
+                query(client, &self.update, &[key, &expires, text, &CHANNEL, &told, &version]).await?
             }
         };
         rows.first().map(|row| number(row, 0)).transpose()
@@ -257,21 +278,7 @@ impl PostgresCommands {
 
 impl Commands for PostgresCommands {
     fn run(&mut self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
-        let mut order: Vec<usize> = (0..commands.len()).collect();
-        order.sort_by_key(|&at| key_of(&commands[at]));
-        let is_transaction = commands.len() > 1;
-        if is_transaction {
-            self.session.execute("BEGIN")?;
-        }
-        let mut replies: Vec<(usize, Reply)> = Vec::with_capacity(commands.len());
-        for at in order {
-            replies.push((at, self.do_one(&commands[at])?));
-        }
-        if is_transaction {
-            self.session.execute("COMMIT")?;
-        }
-        replies.sort_by_key(|(at, _)| *at);
-        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+        self.session.within(self.statements.run(&self.session.client, commands))
     }
 
     fn beat(&mut self, who: &str) -> Result<u64, Failure> {
