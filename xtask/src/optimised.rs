@@ -56,7 +56,7 @@ pub(crate) fn lab() -> Result<PathBuf> {
 
 /// Builds the lab and all that it measures; gives the directory they are in.
 pub(crate) fn lab_and_programs() -> Result<PathBuf> {
-    built(&["lab", "sctpifyd", "cli", "linkemu", "testbed", "peer", "sipproxy"])
+    built(&["lab", "sctpifyd", "cli", "linkemu", "testbed", "peer", "router", "sipproxy"])
 }
 
 /// Builds the plain SCTP program on our stack; gives its path.

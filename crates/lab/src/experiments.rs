@@ -34,6 +34,7 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/sba-lies.toml"), made::<sba::lies::Lies>),
     (include_str!("../experiments/sba-messages.toml"), made::<sba::messages::Messages>),
     (include_str!("../experiments/sba-occupancy.toml"), made::<sba::occupancy::Occupancy>),
+    (include_str!("../experiments/sba-router.toml"), made::<sba::real::Router>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
     (include_str!("../experiments/sip-failover.toml"), made::<sip::failover::Failover>),

@@ -22,9 +22,9 @@ pub enum PolicyName {
     HtbSeed,
     /// The flow served least goes first, exact flows, with memory (1,000 packets)
     Ltf,
-    /// Nine tenths of the link go to who was served least lately, the rest as ltf
+    /// Nine tenths of the link go to who was served least lately, the rest as ltf (2,000 packets)
     Las,
-    /// Nine tenths go to who has least left by its own word, audited; the rest as ltf
+    /// Nine tenths go to who has least left by its own word, audited; the rest as ltf (2,000 packets)
     Finish,
 }
 
@@ -43,10 +43,9 @@ impl PolicyName {
         // As `tc` has it: a limit that is given is one for slots, too.
         let slots = packets.map_or(sfq.slots, |packets| packets.min(sfq.slots));
         let sfq = SfqConfig { packets: packets.unwrap_or(sfq.packets), depth, slots, ..sfq };
-        let served = |finish| {
-            let default = ServedConfig::default();
+        let served = |default: ServedConfig| {
             let packets = packets.unwrap_or(default.packets);
-            Policy::Served(ServedConfig { packets, finish, ..default })
+            Policy::Served(ServedConfig { packets, ..default })
         };
         match self {
             PolicyName::Fifo => Policy::Fifo(sfq.packets),
@@ -62,9 +61,9 @@ impl PolicyName {
                     ..default
                 })
             }
-            PolicyName::Ltf => served(None),
-            PolicyName::Las => served(Some(Finish::LEAST_SERVED)),
-            PolicyName::Finish => served(Some(Finish::AUDITED)),
+            PolicyName::Ltf => served(ServedConfig::default()),
+            PolicyName::Las => served(ServedConfig::finishing(Finish::LEAST_SERVED)),
+            PolicyName::Finish => served(ServedConfig::finishing(Finish::AUDITED)),
         }
     }
 }

@@ -25,11 +25,13 @@ pub(crate) struct State<T> {
     /// The largest claim lately, which fades too.
     pub(crate) claim_max: f64,
     pub(crate) faded_at: Time,
-    /// What is left by its own word, and when it said so.
-    pub(crate) claim: Option<(u64, Time)>,
+    /// What is left: what its sender said that it has, and what waited here, less what was served since; and when the sender said so.
+    pub(crate) left: Option<(u64, Time)>,
     /// Whether it said that something waits to be sent.
     pub(crate) is_starved: bool,
-    idle_since: Time,
+    pub(crate) idle_since: Time,
+    /// Since when it has something to send, with pauses no longer than a sender's word counts.
+    pub(crate) busy_since: Time,
     /// Its key in the orders.
     order: Option<Order>,
 }
@@ -38,7 +40,7 @@ pub(crate) struct State<T> {
 #[derive(Clone, Copy, Debug)]
 struct Order {
     served: u64,
-    with_queue: u64,
+    burden: u64,
     key: u64,
 }
 
@@ -51,7 +53,7 @@ pub(crate) struct Flows<T> {
     names: BTreeMap<Flow, Id>,
     idle: BTreeSet<(Time, Id)>,
     by_served: BTreeSet<(u64, Id)>,
-    by_served_and_queued: BTreeSet<(u64, Id)>,
+    by_burden: BTreeSet<(u64, Id)>,
     by_key: BTreeSet<(u64, Id)>,
 }
 
@@ -64,7 +66,7 @@ impl<T> Flows<T> {
             names: BTreeMap::new(),
             idle: BTreeSet::new(),
             by_served: BTreeSet::new(),
-            by_served_and_queued: BTreeSet::new(),
+            by_burden: BTreeSet::new(),
             by_key: BTreeSet::new(),
         }
     }
@@ -85,9 +87,10 @@ impl<T> Flows<T> {
             attained: 0.0,
             claim_max: 0.0,
             faded_at: now,
-            claim: None,
+            left: None,
             is_starved: false,
             idle_since: now,
+            busy_since: now,
             order: None,
         };
         let id = match self.free.pop() {
@@ -129,18 +132,14 @@ impl<T> Flows<T> {
         &mut self.table[id]
     }
 
-    /// The flow has changed: it goes to its place, with `key` in the order of keys.
-    pub(crate) fn settle(&mut self, now: Time, id: Id, key: u64) {
+    /// The flow has changed: it goes to its places, by `key` among those to be served, and by `burden` among those to lose packets.
+    pub(crate) fn settle(&mut self, now: Time, id: Id, key: u64, burden: u64) {
         let state = &mut self.table[id];
-        let order = (!state.packets.is_empty()).then(|| Order {
-            served: state.served,
-            with_queue: state.served + state.bytes as u64,
-            key,
-        });
+        let order = (!state.packets.is_empty()).then_some(Order { served: state.served, burden, key });
         match std::mem::replace(&mut state.order, order) {
             Some(was) => {
                 self.by_served.remove(&(was.served, id));
-                self.by_served_and_queued.remove(&(was.with_queue, id));
+                self.by_burden.remove(&(was.burden, id));
                 self.by_key.remove(&(was.key, id));
             }
             None => {
@@ -150,7 +149,7 @@ impl<T> Flows<T> {
         match order {
             Some(is) => {
                 self.by_served.insert((is.served, id));
-                self.by_served_and_queued.insert((is.with_queue, id));
+                self.by_burden.insert((is.burden, id));
                 self.by_key.insert((is.key, id));
             }
             None => {
@@ -165,9 +164,9 @@ impl<T> Flows<T> {
         self.by_served.first().map(|it| it.1)
     }
 
-    /// The flow with packets of which most was served and waits.
-    pub(crate) fn most_served_and_queued(&self) -> Option<Id> {
-        self.by_served_and_queued.last().map(|it| it.1)
+    /// The flow with packets of the greatest burden.
+    pub(crate) fn heaviest(&self) -> Option<Id> {
+        self.by_burden.last().map(|it| it.1)
     }
 
     /// The flow with packets of the least key, and that.

@@ -4,9 +4,12 @@
 //! one of which most was served and waits; a flow that comes back after a pause is given a bounded credit, no more. Packets
 //! without DATA have a queue of their own, served first up to a rate: an association can be set up over a full link.
 //!
-//! With [`Finish`], most of the link goes to the flow with the least left to send by its own word. The word is audited: who was
-//! served much more than it ever claimed counts by what it was served; who claims much is not preferred at all; and the rest of
-//! the link stays fair. So a lie gains nothing that silence would not.
+//! With [`Finish`], most of the link goes to the flow with the least left to send: what waits at its sender by its own word, and what waits
+//! here. What is served is subtracted, so a word in every eighth packet is as good as one in each. The longer a flow has had
+//! something left, the less that counts, down to a half: who has most would wait behind newcomers for ever. When all is full,
+//! the flow of which most waits loses its last packet. The word is audited: who was served much more than it ever claimed counts
+//! by what it was served; who claims much is not preferred at all; and the rest of the link stays fair. So a lie gains
+//! nothing that silence would not.
 //!
 //! It refuses weights: no claim makes a flow's fair part larger. O(log flows) a packet. Begin at [`Served::new`].
 
@@ -52,6 +55,13 @@ pub struct ServedConfig {
     pub finish: Option<Finish>,
 }
 
+impl ServedConfig {
+    /// With a preference, and with room for a file of 400 kB of each flow that has to wait for its turn.
+    pub fn finishing(finish: Finish) -> ServedConfig {
+        ServedConfig { packets: 2000, per_flow: 300, finish: Some(finish), ..ServedConfig::default() }
+    }
+}
+
 impl Default for ServedConfig {
     /// 1,000 packets, 64 of a flow, and no preference.
     fn default() -> Self {
@@ -75,6 +85,8 @@ pub struct Finish {
     pub favour: Favour,
     /// How fast what was served is forgotten: to a third in this time.
     pub memory: Duration,
+    /// Bytes by which less counts as left for each second that a flow has had some; half of it counts always.
+    pub aging: u64,
 }
 
 /// Whom [`Finish`] prefers.
@@ -95,16 +107,17 @@ pub enum Favour {
 }
 
 impl Finish {
-    /// The audited form: nine tenths, four times, 2 MB.
+    /// The audited form: nine tenths, four times, 2 MB, 100 kB less each second.
     pub const AUDITED: Finish = Finish {
         share: 900,
         favour: Favour::Audited { trust: 4.0, cap: 2_000_000 },
         memory: Duration::from_secs(60),
+        aging: 100_000,
     };
 
     /// Least attained service: what can be had without anybody's word.
     pub const LEAST_SERVED: Finish =
-        Finish { share: 900, favour: Favour::LeastServed, memory: Duration::from_secs(20) };
+        Finish { share: 900, favour: Favour::LeastServed, memory: Duration::from_secs(20), aging: 0 };
 
     /// How much is left of what was served so long ago.
     fn fading(&self, passed: Duration) -> f64 {
@@ -112,15 +125,17 @@ impl Finish {
     }
 
     /// The lower, the sooner it is served.
-    fn key<T>(&self, state: &State<T>) -> u64 {
+    fn key<T>(&self, now: Time, state: &State<T>) -> u64 {
         let attained = state.attained as u64;
-        let Some((claim, _)) = state.claim else { return attained };
+        let Some((left, _)) = state.left else { return attained };
+        let credit = self.aging as f64 * now.since(state.busy_since).as_secs_f64();
+        let left = left.saturating_sub(credit as u64).max(left / 2);
         match self.favour {
             Favour::LeastServed => attained,
-            Favour::LeastClaimed => claim,
+            Favour::LeastClaimed => left,
             Favour::Audited { trust, .. } => {
                 let is_credible = state.attained <= trust * state.claim_max + TOLERANCE;
-                if is_credible { claim } else { claim.max(attained) }
+                if is_credible { left } else { left.max(attained) }
             }
         }
     }
@@ -133,7 +148,7 @@ impl Finish {
     }
 }
 
-/// Bytes left by a sender's word, with this packet's; and whether something waits.
+/// Bytes that the sender has by its word, with this packet's; and whether something waits there.
 fn claim_of(said: Said, length: usize) -> (u64, bool) {
     let by_percent = u64::from(said.occupancy) * BUFFER / 100;
     let backlog = said.backlog.map_or(by_percent, u64::from);
@@ -185,13 +200,16 @@ impl<T> Served<T> {
         if let Some(said) = packet.view.said {
             let (claim, is_starved) = claim_of(said, packet.length);
             state.claim_max = state.claim_max.max(claim as f64);
-            state.claim = Some((claim, now));
+            state.left = Some((claim + state.bytes as u64, now));
             state.is_starved = is_starved;
-        } else if state.claim.is_some_and(|(_, at)| now.since(at) > CLAIM_LIFETIME) {
-            state.claim = None;
+        } else if state.left.is_some_and(|(_, at)| now.since(at) > CLAIM_LIFETIME) {
+            state.left = None;
             state.is_starved = false;
         }
         if state.packets.is_empty() {
+            if now.since(state.idle_since) > CLAIM_LIFETIME {
+                state.busy_since = now;
+            }
             let credit = if state.is_starved { CREDIT } else { LITTLE_CREDIT };
             state.served = state.served.max(self.level.saturating_sub(credit));
         }
@@ -199,13 +217,19 @@ impl<T> Served<T> {
     }
 
     fn settle(&mut self, now: Time, id: Id) {
-        let key = self.config.finish.map_or(0, |finish| finish.key(self.flows.get(id)));
-        self.flows.settle(now, id, key);
+        let state = self.flows.get(id);
+        let waiting = state.bytes as u64;
+        let (key, burden) = match self.config.finish {
+            // Who was served most may be about to end: its last packets would come a timeout later.
+            Some(finish) => (finish.key(now, state), waiting),
+            None => (0, state.served + waiting),
+        };
+        self.flows.settle(now, id, key, burden);
     }
 
-    /// The flow of which most was served and waits loses its last packet.
+    /// The flow of which most was served and waits loses its last packet; where some are preferred, that of which most waits.
     fn drop_one(&mut self, now: Time) {
-        let Some(id) = self.flows.most_served_and_queued() else { return };
+        let Some(id) = self.flows.heaviest() else { return };
         let state = self.flows.get_mut(id);
         if let Some(packet) = state.packets.pop_back() {
             state.bytes -= packet.length;
@@ -245,6 +269,9 @@ impl<T> Served<T> {
         let packet = state.packets.pop_front()?;
         state.bytes -= packet.length;
         state.served += packet.length as u64;
+        if let Some((left, _)) = &mut state.left {
+            *left = left.saturating_sub(packet.length as u64);
+        }
         if let Some(finish) = finish {
             let factor = finish.fading(now.since(state.faded_at));
             state.claim_max *= factor;

@@ -11,7 +11,7 @@ fn fair() -> Served<u32> {
 
 fn finishing(favour: Favour) -> Served<u32> {
     let finish = Finish { favour, ..Finish::AUDITED };
-    Served::new(ServedConfig { finish: Some(finish), ..ServedConfig::default() })
+    Served::new(ServedConfig::finishing(finish))
 }
 
 fn claims(backlog: u32) -> Said {
@@ -56,6 +56,60 @@ fn when_full_the_flow_that_had_and_has_most_loses_its_last_packet() {
     }
     assert_eq!(drained(&mut queue), [10, 20, 30, 11]);
     assert_eq!(queue.counters().dropped, 1);
+}
+
+#[test]
+fn when_full_and_some_are_preferred_the_longest_queue_loses_its_last_packet() {
+    let mut queue = Served::new(ServedConfig { packets: 4, ..ServedConfig::finishing(Finish::AUDITED) });
+    for n in 0..20 {
+        queue.enqueue(MS(n), says(data(0, 1, 1500), claims(500_000)));
+        queue.dequeue(MS(n));
+    }
+    for (n, flow) in [(10, 1), (11, 1), (20, 2), (21, 2), (22, 2)] {
+        queue.enqueue(MS(20), says(data(n, flow, 1500), claims(5000)));
+    }
+    let mut left = drained(&mut queue);
+    left.sort_unstable();
+    assert_eq!(left, [10, 11, 20, 21], "the first was served more, but the second has more here");
+}
+
+#[test]
+fn what_waits_here_is_left_too() {
+    let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
+    // The first has 30 packets here and nothing at its sender, the second 20,000 bytes there, and says so once.
+    (0..30).for_each(|n| queue.enqueue(MS(0), says(data(n, 1, 1500), claims(0))));
+    queue.enqueue(MS(0), says(data(100, 2, 1500), claims(20_000)));
+    (101..110).for_each(|n| queue.enqueue(MS(0), data(n, 2, 1500)));
+    let order = drained(&mut queue);
+    let of_first = order[..12].iter().filter(|n| **n < 100).count();
+    assert!(of_first <= 2, "the second has less left: {order:?}");
+}
+
+#[test]
+fn what_is_served_is_not_left_any_more_although_it_is_not_said_again() {
+    let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
+    queue.enqueue(MS(0), says(data(100, 1, 1500), claims(50_000)));
+    (101..134).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1500)));
+    (0..24).for_each(|_| _ = queue.dequeue(MS(0)));
+    (200..210).for_each(|n| queue.enqueue(MS(1), says(data(n, 2, 1500), claims(25_000))));
+    let order = drained(&mut queue);
+    let of_first = order[..10].iter().filter(|n| **n < 200).count();
+    assert!(of_first >= 8, "15,500 bytes are left, the newcomer has 25,000: {order:?}");
+}
+
+#[test]
+fn who_has_waited_long_goes_before_a_newcomer_with_a_little_less_but_not_before_one_with_half() {
+    for (newcomer, is_first) in [(90_000, false), (40_000, true)] {
+        let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
+        for ms in 0..40 {
+            queue.enqueue(MS(ms * 100), says(data(1, 1, 1500), claims(100_000)));
+        }
+        (0..9).for_each(|_| queue.enqueue(MS(4000), says(data(2, 2, 1500), claims(newcomer))));
+        // The fair part serves the newcomer as often as the other.
+        let order: Vec<_> = (0..9).filter_map(|_| queue.dequeue(MS(4000))).map(|it| it.body).collect();
+        let ahead = order.iter().filter(|n| **n == 2).count();
+        assert_eq!(ahead >= 8, is_first, "{newcomer}: {order:?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The experiments of send-buffer advertisement: what routers make of it, in virtual time, with our engine at all ends.
+//! The experiments of send-buffer advertisement: what routers make of it, in virtual time, with our engine at all ends; and [`real`], with
+//! the programs themselves.
 //!
 //! Here is what they share: the policies by the names that manifests give them, the bottleneck, and sums over flows. What is not in any of them:
 //! hosts' own work, links other than the bottleneck, and what [`sim::dumbbell`] names.
@@ -9,6 +10,7 @@ pub(super) mod cost;
 pub(super) mod lies;
 pub(super) mod messages;
 pub(super) mod occupancy;
+pub(super) mod real;
 
 use crate::experiment::{Planned, Point};
 use anyhow::{Context, Result};
@@ -31,6 +33,10 @@ const BACKLOG: SendBufferConfig = SendBufferConfig {
     chunk_type: sctp::ChunkType(150),
 };
 
+/// The same in every eighth packet, in the first of a burst, and where it changed much: what is served in between, routers subtract.
+const SPARSE_BACKLOG: SendBufferConfig =
+    SendBufferConfig { cadence: SendBufferCadence::Economical, ..BACKLOG };
+
 /// What a router does, and what senders tell it.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
@@ -45,7 +51,7 @@ impl Setup {
         let quiet = |policy| Setup { policy, advertisement: None, ecn: false };
         let served = ServedConfig { packets, ..ServedConfig::default() };
         let finish = |finish, advertisement| Setup {
-            policy: Policy::Served(ServedConfig { finish: Some(finish), ..served }),
+            policy: Policy::Served(ServedConfig::finishing(finish)),
             advertisement,
             ecn: false,
         };
@@ -74,9 +80,9 @@ impl Setup {
                 ..quiet(Policy::Served(ServedConfig { packets: 127, ..served }))
             },
             "least attained, no advertisement" => finish(Finish::LEAST_SERVED, None),
-            "finish" => finish(Finish::AUDITED, Some(BACKLOG)),
+            "finish" => finish(Finish::AUDITED, Some(SPARSE_BACKLOG)),
             "finish, unaudited" => {
-                finish(Finish { favour: Favour::LeastClaimed, ..Finish::AUDITED }, Some(BACKLOG))
+                finish(Finish { favour: Favour::LeastClaimed, ..Finish::AUDITED }, Some(SPARSE_BACKLOG))
             }
             _ => anyhow::bail!("there is no policy {name:?}"),
         };

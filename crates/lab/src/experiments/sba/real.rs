@@ -1,0 +1,140 @@
+//! `sba-router`: the seed's tables in real time and smaller: unmodified programs over the shim, through `sctpify-router run`.
+
+use super::{Sum, kbit_per_s};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::ttcp;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::net::IpAddr;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair};
+use testbed::{Lab, Link, Process};
+
+const PANEL: &str = "rates";
+/// The first flow's port; the others' follow.
+const FIRST_PORT: u16 = 5101;
+/// What a program writes at once.
+const WRITE_BYTES: &str = "65536";
+/// What a cell takes besides its load, in seconds; and how long it may.
+const OVERHEAD_S: f64 = 4.0;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Router {
+    repetitions: u32,
+    /// Of the link, in bit/s.
+    rate: u64,
+    /// How long each receiver reads, from its first byte on, in seconds; from when on it counts, which is when all have begun.
+    seconds: f64,
+    after: f64,
+    flows: Vec<u16>,
+    /// The router's policies, by its own names.
+    series: Vec<String>,
+}
+
+impl Experiment for Router {
+    fn points(&self) -> Vec<Planned> {
+        let point = |flows: u16, series: &String| Planned {
+            point: Point::new(PANEL, series, f64::from(flows)),
+            repetitions: self.repetitions,
+            seconds: self.seconds + OVERHEAD_S,
+        };
+        let of_flows =
+            |&flows| self.series.iter().map(move |series| point(flows, series)).collect::<Vec<_>>();
+        self.flows.iter().flat_map(of_flows).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let flows = cell.point.x as u16;
+        let hosts = Hosts::new(place, &cell.point.series, self.rate, flows)?;
+        let rates = hosts.rates(self.seconds, self.after, flows)?;
+        hosts.ensure_rode(flows)?;
+        let all = Sum::of(&rates)?;
+        Ok(Measures::from([
+            ("mean_kbit".to_owned(), all.mean),
+            ("deviation_kbit".to_owned(), all.deviation),
+            ("cv".to_owned(), all.deviation / all.mean),
+            ("jain".to_owned(), all.jain),
+            ("used".to_owned(), all.mean * all.count * 1000.0 / self.rate as f64),
+        ]))
+    }
+}
+
+/// What senders and receivers of a port are told.
+fn common(port: &str) -> [&str; 6] {
+    ["-s", "-l", WRITE_BYTES, "-p", port, "--json"]
+}
+
+/// Two hosts with daemons, and the router between them.
+struct Hosts {
+    daemons: Daemons,
+    _router: Process,
+    link: Link,
+    pair: Pair,
+    _lab: Lab,
+}
+
+impl Hosts {
+    fn new(place: &Place, policy: &str, rate: u64, flows: u16) -> Result<Hosts> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let middle = lab.host("middle")?;
+        let link = testbed::delay::gap(&pair.alpha, &pair.beta, 1, &middle)?;
+        let mut command = middle.command(place.tools.programs.path("sctpify-router"));
+        let rate = format!("{rate}bit");
+        command.args(["run", "left", "right", "--rate", &rate, "--policy", policy]);
+        let mut router = middle.spawn("router", command)?;
+        router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
+        // Many set-ups at once over a slow link take longer than a race usually lasts.
+        let daemons = pair.start_daemons_with(
+            &place.tools,
+            "carriers = \"udp\"\nrace_timer_ms = 3000\ninit_rtx_max = 5\n",
+        )?;
+        // What advertises has an association of its own, which is a flow to the router.
+        let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
+        for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
+            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", "economical"];
+            daemon.shimrules(&rule)?.good()?;
+        }
+        Ok(Hosts { daemons, _router: router, link, pair, _lab: lab })
+    }
+
+    /// What each flow's receiver read, in kbit/s.
+    fn rates(&self, seconds: f64, after: f64, flows: u16) -> Result<Vec<f64>> {
+        let (alpha, beta) = (&self.pair.alpha, &self.pair.beta);
+        let ports: Vec<String> = (FIRST_PORT..FIRST_PORT + flows).map(|port| port.to_string()).collect();
+        let to = IpAddr::V4(self.link.right_v4()).to_string();
+        let long = (seconds + PATIENCE.as_secs_f64()).to_string();
+        let [seconds_word, after_word] = [seconds, after].map(|it| it.to_string());
+
+        let receive = |port: &String| {
+            let limits = ["-r", "--for", &seconds_word, "--after", &after_word];
+            ttcp::listening(beta, ttcp::command(beta, &[&common(port)[..], &limits].concat())?)
+        };
+        let receivers = ports.iter().map(receive).collect::<Result<Vec<_>>>()?;
+        let send = |port: &String| {
+            let words = [&common(port)[..], &["-t", &to, "--for", &long]].concat();
+            alpha.spawn("sender", ttcp::command(alpha, &words)?)
+        };
+        let senders = ports.iter().map(send).collect::<Result<Vec<_>>>()?;
+        let rates = receivers.into_iter().map(|receiver| {
+            let told = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
+            let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+            // Not by the time until its last byte: a flow that stands at the end would look faster.
+            Ok(kbit_per_s(report.bytes, seconds - after))
+        });
+        let rates = rates.collect();
+        senders.into_iter().for_each(Process::stop);
+        rates
+    }
+
+    /// All connections were associations, or the router saw other flows than it should.
+    fn ensure_rode(&self, flows: u16) -> Result<()> {
+        let rode = self.daemons.connects_sctp()?;
+        let why = || self.daemons.recent_fallbacks().unwrap_or_default();
+        ensure!(rode == u64::from(flows), "{rode} of {flows} connections rode SCTP: {}", why());
+        Ok(())
+    }
+}
