@@ -23,7 +23,7 @@ mod frame;
 mod learned;
 mod man;
 mod page;
-mod page_request;
+mod part;
 mod reason;
 mod request;
 mod resolver;
@@ -44,7 +44,8 @@ pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request,
 pub use frame::{has_hung_up, read_body, write_line, write_request, write_response};
 pub use learned::{LearnedRow, LearnedState, load_learned, save_learned};
 pub use man::write_command_pages;
-pub use page::{MetricsText, Page, PageAnswer};
+pub use page::{MetricsText, Page, PageAnswer, PageRequest};
+pub use part::{LISTED_MAX, LOOKED_AT_MAX, Part, Taken};
 pub use reason::{FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
 pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, name_servers, with_name_server};

@@ -125,6 +125,9 @@ pub struct ShowArgs {
     /// How often to show it with --every; for ever unless set
     #[arg(long, value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
+    /// With --every: a page with them, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
+    #[arg(long, value_name = "PORT", requires = "every")]
+    pub metrics_port: Option<u16>,
 }
 
 /// How packets are looked at.
@@ -213,7 +216,7 @@ pub struct RunArgs {
     /// Where the hashes begin; a random number unless set
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Numbers for Prometheus at this port of 127.0.0.1
+    /// A page, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
     #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
     /// What is to be found in packets
@@ -249,7 +252,7 @@ pub struct FlowsArgs {
     /// Flows in a table at most, the fastest first
     #[arg(long, value_name = "FLOWS", default_value_t = 20)]
     pub top: usize,
-    /// Numbers for Prometheus at this port of 127.0.0.1
+    /// A page, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
     #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
     /// What is to be found in packets

@@ -10,7 +10,7 @@ mod args;
 mod error;
 mod flows;
 mod look;
-mod metrics;
+mod page;
 mod policy;
 mod run;
 mod signals;

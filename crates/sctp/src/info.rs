@@ -46,6 +46,35 @@ pub enum PathState {
     Inactive,
 }
 
+impl StateName {
+    /// In RFC 9260's words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StateName::CookieWait => "COOKIE-WAIT",
+            StateName::CookieEchoed => "COOKIE-ECHOED",
+            StateName::Accepting => "ACCEPTING",
+            StateName::Established => "ESTABLISHED",
+            StateName::ShutdownPending => "SHUTDOWN-PENDING",
+            StateName::ShutdownSent => "SHUTDOWN-SENT",
+            StateName::ShutdownReceived => "SHUTDOWN-RECEIVED",
+            StateName::ShutdownAckSent => "SHUTDOWN-ACK-SENT",
+            StateName::Closed => "CLOSED",
+        }
+    }
+}
+
+impl PathState {
+    /// As reports have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PathState::Unconfirmed => "unconfirmed",
+            PathState::Active => "active",
+            PathState::PotentiallyFailed => "potentially_failed",
+            PathState::Inactive => "inactive",
+        }
+    }
+}
+
 /// One path of an association.
 #[derive(Clone, Debug)]
 pub struct PathInfo {

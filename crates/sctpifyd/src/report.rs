@@ -11,7 +11,7 @@ use control::{
 };
 use relay::Peer;
 use rules::{Because, Chain, Decision};
-use sctp::{AssociationId, AssociationInfo, PathInfo, StateName};
+use sctp::{AssociationId, AssociationInfo, PathInfo};
 
 use crate::clock::today;
 use crate::confinement;
@@ -110,7 +110,7 @@ impl Shard {
         Association {
             id: id.0,
             shared_by,
-            state: state_text(info.state).to_owned(),
+            state: info.state.as_str().to_owned(),
             shim: shim_of_association(role),
             local_port: info.local_port,
             peer_port: info.remote_port,
@@ -352,18 +352,4 @@ fn via(carrier: Carrier) -> Via {
 
 fn seconds(duration: Duration) -> u64 {
     duration.as_secs()
-}
-
-fn state_text(state: StateName) -> &'static str {
-    match state {
-        StateName::CookieWait => "COOKIE-WAIT",
-        StateName::CookieEchoed => "COOKIE-ECHOED",
-        StateName::Accepting => "ACCEPTING",
-        StateName::Established => "ESTABLISHED",
-        StateName::ShutdownPending => "SHUTDOWN-PENDING",
-        StateName::ShutdownSent => "SHUTDOWN-SENT",
-        StateName::ShutdownReceived => "SHUTDOWN-RECEIVED",
-        StateName::ShutdownAckSent => "SHUTDOWN-ACK-SENT",
-        StateName::Closed => "CLOSED",
-    }
 }

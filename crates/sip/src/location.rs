@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use base::Time;
 
@@ -131,7 +132,14 @@ impl Location {
 
     /// All users with their bindings, in the users' order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[Binding])> {
-        self.users.iter().map(|(name, user)| (name.as_str(), &user.bindings[..]))
+        self.after(None)
+    }
+
+    /// The same of those that follow a user.
+    pub fn after(&self, user: Option<&str>) -> impl Iterator<Item = (&str, &[Binding])> {
+        let from = user.map_or(Bound::Unbounded, Bound::Excluded);
+        let users = self.users.range::<str, _>((from, Bound::Unbounded));
+        users.map(|(name, user)| (name.as_str(), &user.bindings[..]))
     }
 
     fn known(&self, user: &str) -> &[Binding] {

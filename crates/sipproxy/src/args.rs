@@ -50,6 +50,8 @@ pub enum Command {
     Contacts(Ask),
     /// Show calls and subscriptions
     Dialogs(Ask),
+    /// Show connections, and associations with their paths
+    Connections(Ask),
     /// Show messages as they pass, until interrupted
     ///
     /// Only root and the proxy's own user may. Text has no Authorization values; a pcapng file, for Wireshark, has

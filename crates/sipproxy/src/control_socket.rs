@@ -201,6 +201,7 @@ pub(crate) fn ask(path: &Path, question: &Question) -> Result<(Answer, BufReader
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use control::Part;
     use mio::{Events, Poll};
 
     use super::*;
@@ -217,13 +218,13 @@ mod tests {
         std::thread::spawn(move || socket.run());
         let asking = std::thread::spawn({
             let path = path.clone();
-            move || ask(&path, &Question::Contacts).map(|(answer, _)| answer)
+            move || ask(&path, &Question::Contacts(Part::default())).map(|(answer, _)| answer)
         });
         let mut ready = Events::with_capacity(1);
         poll.poll(&mut ready, Some(CLIENT_LIMIT)).unwrap();
         assert_eq!(ready.iter().next().map(mio::event::Event::token), Some(QUESTIONS));
-        let Ok(Asked::Look(Question::Contacts, back)) = asked.recv() else { panic!("another question") };
-        let some = Answer::Contacts { contacts: Vec::new(), left_out: 2 };
+        let Ok(Asked::Look(Question::Contacts(_), back)) = asked.recv() else { panic!("another question") };
+        let some = Answer::Contacts { contacts: Vec::new(), left_out: 2, next: None };
         back.send(some.clone()).unwrap();
         assert_eq!(asking.join().unwrap().unwrap(), some);
         assert!(ControlSocket::open(&path, desk).is_err(), "a live one was replaced");

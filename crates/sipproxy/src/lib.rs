@@ -12,6 +12,7 @@ mod config;
 mod control_socket;
 mod error;
 mod hep;
+mod lists;
 mod page;
 mod report;
 mod resolver;
@@ -28,6 +29,7 @@ pub use store::Sqlite;
 pub use ua::{UaArgs, run as run_ua};
 
 use clap::CommandFactory;
+use control::Part;
 
 use words::{Question, Wanted};
 
@@ -65,8 +67,9 @@ fn write_man_pages(dir: &std::path::Path) -> std::io::Result<()> {
 fn show(command: &Command) -> Result<(), SipError> {
     let (question, how) = match command {
         Command::Status(how) => (Question::Status, how),
-        Command::Contacts(how) => (Question::Contacts, how),
-        Command::Dialogs(how) => (Question::Dialogs, how),
+        Command::Contacts(how) => (Question::Contacts(Part::default()), how),
+        Command::Dialogs(how) => (Question::Dialogs(Part::default()), how),
+        Command::Connections(how) => (Question::Connections(Part::default()), how),
         Command::Trace(how) => return follow(how),
     };
     let (answer, _) = control_socket::ask(&how.place.control, &question)?;

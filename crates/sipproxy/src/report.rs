@@ -2,12 +2,13 @@
 
 use base::Time;
 use control::MetricsText;
-use sip::Hop;
 use sip::proxy::Proxy;
 
 use crate::config::Config;
+use crate::lists;
 use crate::store::{Shared, Store};
-use crate::words::{Answer, Contact, Dialog, LISTED_MAX, Question, Status};
+use crate::transport::Plugin;
+use crate::words::{Answer, Question, Status};
 
 /// How the store does.
 pub(crate) struct StoreReport {
@@ -30,27 +31,39 @@ impl StoreReport {
     }
 }
 
-/// Answers a question that only looks; `connections` are those of each listener.
+/// Answers a question that only looks; there is a plug-in for each listener.
 pub(crate) fn answer(
     question: &Question,
     now: Time,
     proxy: &Proxy,
     config: &Config,
-    connections: Vec<usize>,
+    plugins: &[Box<dyn Plugin>],
     store: StoreReport,
 ) -> Answer {
     match question {
-        Question::Status => Answer::Status(Box::new(status(now, proxy, config, connections, store))),
-        Question::Contacts => contacts(now, proxy),
-        Question::Dialogs => dialogs(now, proxy),
-        Question::Trace(_) => Answer::Refused { reason: "a trace is no list".to_owned() },
+        Question::Status => Answer::Status(Box::new(status(now, proxy, config, plugins, store))),
+        Question::Contacts(part) => lists::contacts(now, proxy, part),
+        Question::Dialogs(part) => lists::dialogs(now, proxy, part).unwrap_or_else(refused),
+        Question::Connections(part) => lists::connections(plugins, config, part).unwrap_or_else(refused),
+        Question::Trace(_) => refused("a trace is no list".to_owned()),
     }
 }
 
-fn status(now: Time, proxy: &Proxy, config: &Config, connections: Vec<usize>, store: StoreReport) -> Status {
+fn refused(reason: String) -> Answer {
+    Answer::Refused { reason }
+}
+
+fn status(
+    now: Time,
+    proxy: &Proxy,
+    config: &Config,
+    plugins: &[Box<dyn Plugin>],
+    store: StoreReport,
+) -> Status {
     let (counters, transactions) = (proxy.counters(), proxy.transactions());
     let listeners = config.proxy.listeners.iter();
     Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_s: now.as_millis() / 1000,
         listeners: listeners.map(|l| format!("{} {}", l.transport.as_lower_str(), l.address)).collect(),
         users: proxy.location().users(),
@@ -69,45 +82,13 @@ fn status(now: Time, proxy: &Proxy, config: &Config, connections: Vec<usize>, st
         invites: counters.invites,
         responses: counters.responses,
         dialogs: proxy.dialog_count(),
-        connections,
+        connections: plugins.iter().map(|plugin| plugin.connections()).collect(),
         store: store.text,
         store_up: store.server.map(|(is_up, _)| is_up),
         store_failures: store.server.map_or(0, |(_, failures)| failures),
         store_waiting: proxy.waiting_for_store(),
         unanswered: counters.unanswered,
     }
-}
-
-fn contacts(now: Time, proxy: &Proxy) -> Answer {
-    let all = proxy.location().iter().flat_map(|(user, bindings)| bindings.iter().map(move |b| (user, b)));
-    let mut live = all.filter(|(_, binding)| binding.expires > now);
-    let listed = live.by_ref().take(LISTED_MAX).map(|(user, binding)| Contact {
-        user: user.to_owned(),
-        uri: String::from_utf8_lossy(&binding.uri).into_owned(),
-        expires_s: binding.expires.since(now).as_secs(),
-        transport: binding.flow.transport.as_lower_str().to_owned(),
-        source: binding.flow.address.to_string(),
-    });
-    let contacts = listed.collect();
-    Answer::Contacts { contacts, left_out: live.count() }
-}
-
-fn dialogs(now: Time, proxy: &Proxy) -> Answer {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let side = |hop: &Hop| format!("{} {}", hop.transport.as_lower_str(), hop.address);
-    let listed = proxy.dialogs().take(LISTED_MAX).map(|dialog| Dialog {
-        kind: if dialog.is_call { "call" } else { "subscription" }.to_owned(),
-        state: if dialog.answered.is_some() { "confirmed" } else { "early" }.to_owned(),
-        age_s: now.since(dialog.answered.unwrap_or(dialog.began)).as_secs(),
-        from: text(&dialog.from),
-        to: text(&dialog.to),
-        call_id: text(&dialog.call_id),
-        caller: side(&dialog.caller),
-        callees: dialog.callees.iter().map(side).collect(),
-    });
-    let dialogs: Vec<_> = listed.collect();
-    let left_out = proxy.dialog_count() - dialogs.len();
-    Answer::Dialogs { dialogs, left_out }
 }
 
 /// The numbers for Prometheus.

@@ -190,10 +190,9 @@ impl Server {
         while let Ok(asked) = self.questions.try_recv() {
             match asked {
                 Asked::Look(question, back) => {
-                    let connections = self.plugins.iter().map(|plugin| plugin.connections()).collect();
                     let store = report::StoreReport::of(&self.config, &self.store);
                     let answer =
-                        report::answer(&question, now, &self.proxy, &self.config, connections, store);
+                        report::answer(&question, now, &self.proxy, &self.config, &self.plugins, store);
                     let _ = back.try_send(answer);
                 }
                 Asked::Listen(back) => _ = back.try_send(self.taps.open()),

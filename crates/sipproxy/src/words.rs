@@ -2,10 +2,10 @@
 //!
 //! Invariant: answers can grow by fields, and readers pass over what they do not know. Begin with [`Question`].
 
-use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
-/// Contacts or dialogs in one answer at most.
-pub(crate) const LISTED_MAX: usize = 100_000;
+use control::Part;
+use serde::{Deserialize, Serialize};
 
 /// What can be asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -14,9 +14,11 @@ pub(crate) enum Question {
     /// Numbers.
     Status,
     /// Who is registered where.
-    Contacts,
+    Contacts(Part),
     /// Which calls and subscriptions there are.
-    Dialogs,
+    Dialogs(Part),
+    /// Which connections and associations there are.
+    Connections(Part),
     /// Messages as they pass; what follows the answer is text or a pcapng file, until the one who asks hangs up.
     Trace(Wanted),
 }
@@ -47,15 +49,31 @@ pub(crate) enum Answer {
     Contacts {
         /// In the users' order.
         contacts: Vec<Contact>,
-        /// Contacts beyond [`LISTED_MAX`], which are not listed.
+        /// Contacts beyond [`control::LISTED_MAX`], which are not listed.
         left_out: usize,
+        /// Where the next part begins, if this is a part and not the last.
+        #[serde(default)]
+        next: Option<String>,
     },
     /// To [`Question::Dialogs`].
     Dialogs {
-        /// Those that were silent longest first.
+        /// Those that were heard of last first.
         dialogs: Vec<Dialog>,
-        /// Dialogs beyond [`LISTED_MAX`], which are not listed.
+        /// Dialogs beyond [`control::LISTED_MAX`], which are not listed.
         left_out: usize,
+        /// Where the next part begins, if this is a part and not the last.
+        #[serde(default)]
+        next: Option<String>,
+    },
+    /// To [`Question::Connections`].
+    Connections {
+        /// Those of each listener, the oldest first.
+        connections: Vec<Connection>,
+        /// Connections beyond [`control::LISTED_MAX`], which are not listed.
+        left_out: usize,
+        /// Where the next part begins, if this is a part and not the last.
+        #[serde(default)]
+        next: Option<String>,
     },
     /// To [`Question::Trace`]: it follows.
     Tracing,
@@ -69,6 +87,9 @@ pub(crate) enum Answer {
 /// What goes on.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Status {
+    /// The proxy's version.
+    #[serde(default)]
+    pub(crate) version: String,
     /// Seconds since the start.
     pub(crate) uptime_s: u64,
     /// Transport and address of each listener.
@@ -162,6 +183,72 @@ pub(crate) struct Contact {
     pub(crate) source: String,
 }
 
+/// One connection or association.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Connection {
+    /// What it carries messages by.
+    pub(crate) transport: String,
+    /// Our listener's address.
+    pub(crate) local: String,
+    /// The peer's address; of an association that which it began with.
+    pub(crate) peer: String,
+    /// `connecting`, then `connected`; of an association RFC 9260's name.
+    pub(crate) state: String,
+    /// Bytes that wait to be sent.
+    pub(crate) waiting_bytes: usize,
+    /// Paths of an association, the oldest first.
+    pub(crate) paths: Vec<Path>,
+}
+
+/// One path of an association.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Path {
+    /// Our address; none while the kernel chooses it.
+    pub(crate) local: Option<IpAddr>,
+    /// The peer's address.
+    pub(crate) remote: IpAddr,
+    /// `sctp`, or `sctp-udp` in UDP.
+    pub(crate) carrier: String,
+    /// `unconfirmed`, `active`, `potentially_failed` or `inactive`.
+    pub(crate) state: String,
+    /// Whether it is the primary path.
+    pub(crate) primary: bool,
+    /// Whether new data goes by it.
+    pub(crate) in_use: bool,
+    /// Smoothed round-trip time in microseconds, once measured.
+    pub(crate) srtt_us: Option<u64>,
+    /// Bytes of messages that left by it first.
+    pub(crate) data_sent_bytes: u64,
+    /// DATA chunks sent again.
+    pub(crate) retransmissions: u64,
+    /// Times that no acknowledgement came at all.
+    pub(crate) timeouts: u64,
+}
+
+impl Path {
+    fn to_text(&self) -> String {
+        let Path { local, remote, carrier, retransmissions, timeouts, .. } = self;
+        let local = local.map_or_else(|| "any".to_owned(), |local| local.to_string());
+        let rtt =
+            self.srtt_us.map_or_else(|| "-".to_owned(), |us| format!("{}.{} ms", us / 1000, us % 1000 / 100));
+        let marks = [(self.primary, ", primary"), (self.in_use, ", in use")];
+        let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, text)| *text).collect();
+        format!(
+            "  {local} to {remote} ({carrier}): {}{marks}, {rtt}, {} bytes, {retransmissions} sent again, {timeouts} time-outs\n",
+            self.state.replace('_', " "),
+            self.data_sent_bytes
+        )
+    }
+}
+
+impl Connection {
+    fn to_text(&self) -> String {
+        let Connection { transport, local, peer, state, waiting_bytes, paths } = self;
+        let paths: String = paths.iter().map(Path::to_text).collect();
+        format!("{transport} {local} {peer} {state}, {waiting_bytes} bytes wait\n{paths}")
+    }
+}
+
 impl Answer {
     /// For people: a line for each number or contact.
     pub(crate) fn to_text(&self) -> String {
@@ -177,14 +264,14 @@ impl Answer {
                 });
                 lines.collect()
             }
-            Answer::Contacts { contacts, left_out } => {
+            Answer::Contacts { contacts, left_out, .. } => {
                 let line = |c: &Contact| {
                     let Contact { user, uri, expires_s, transport, source } = c;
                     format!("{user} {uri} {transport} {source} {expires_s} s\n")
                 };
                 contacts.iter().map(line).collect::<String>() + &more(*left_out)
             }
-            Answer::Dialogs { dialogs, left_out } => {
+            Answer::Dialogs { dialogs, left_out, .. } => {
                 let line = |d: &Dialog| {
                     let Dialog { kind, state, age_s, from, to, call_id, caller, callees } = d;
                     let callees = callees.join(", ");
@@ -193,6 +280,9 @@ impl Answer {
                     )
                 };
                 dialogs.iter().map(line).collect::<String>() + &more(*left_out)
+            }
+            Answer::Connections { connections, left_out, .. } => {
+                connections.iter().map(Connection::to_text).collect::<String>() + &more(*left_out)
             }
             Answer::Tracing => String::new(),
             Answer::Refused { reason } => format!("{reason}\n"),
@@ -223,7 +313,7 @@ mod tests {
             source: "192.0.2.2:5060".to_owned(),
         };
         assert_eq!(
-            Answer::Contacts { contacts: vec![contact], left_out: 2 }.to_text(),
+            Answer::Contacts { contacts: vec![contact], left_out: 2, next: None }.to_text(),
             "bob@example.com sip:bob@192.0.2.2 udp 192.0.2.2:5060 60 s\nand 2 more\n"
         );
         let dialog = Dialog {
@@ -237,8 +327,33 @@ mod tests {
             callees: vec!["tcp 192.0.2.2:5060".to_owned()],
         };
         assert_eq!(
-            Answer::Dialogs { dialogs: vec![dialog], left_out: 0 }.to_text(),
+            Answer::Dialogs { dialogs: vec![dialog], left_out: 0, next: None }.to_text(),
             "call early 3 s: <sip:a@a> (udp 192.0.2.1:5060) to <sip:b@b> (tcp 192.0.2.2:5060) Call-ID c\n"
+        );
+        let path = Path {
+            local: None,
+            remote: [192, 0, 2, 2].into(),
+            carrier: "sctp".to_owned(),
+            state: "potentially_failed".to_owned(),
+            primary: true,
+            in_use: false,
+            srtt_us: Some(20_345),
+            data_sent_bytes: 9,
+            retransmissions: 2,
+            timeouts: 1,
+        };
+        let connection = Connection {
+            transport: "sctp".to_owned(),
+            local: "192.0.2.1:5060".to_owned(),
+            peer: "192.0.2.2:5060".to_owned(),
+            state: "ESTABLISHED".to_owned(),
+            waiting_bytes: 0,
+            paths: vec![path],
+        };
+        assert_eq!(
+            Answer::Connections { connections: vec![connection], left_out: 0, next: None }.to_text(),
+            "sctp 192.0.2.1:5060 192.0.2.2:5060 ESTABLISHED, 0 bytes wait\n  any to 192.0.2.2 (sctp): potentially failed, primary, \
+             20.3 ms, 9 bytes, 2 sent again, 1 time-outs\n"
         );
         let status =
             Status { calls: 7, listeners: vec!["udp 192.0.2.1:5060".to_owned()], ..Status::default() };

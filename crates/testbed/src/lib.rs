@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod c_programs;
 pub mod capture;
 pub mod cpu;
@@ -26,6 +27,7 @@ pub mod process;
 pub mod programs;
 pub mod skip;
 
+pub use browser::Browser;
 pub use capture::{Capture, Seen};
 pub use daemon::{Daemon, Programs};
 pub use delay::{DelayedLink, Emulator};

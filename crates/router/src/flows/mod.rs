@@ -14,19 +14,22 @@ use std::time::Duration;
 use base::Time;
 use bridge::packet::Layout;
 use bridge::{Naps, clock, finish};
-use control::PageAnswer;
+use control::{PageAnswer, Part};
 use netio::{FRAMES_PER_CALL, FrameSocket};
 
 use crate::args::FlowsArgs;
 use crate::error::RouterError;
 use crate::look::Look;
-use crate::{metrics, signals};
+use crate::{page, signals};
 use book::Book;
 
 pub use book::{FlowRow, Verdict};
 
 /// Receive calls of one interface before the others have their turn.
 const RECEIVES_PER_TURN: usize = 8;
+
+/// The flows of the last look, which the page reads.
+type Shared = Arc<Mutex<Arc<[FlowRow]>>>;
 
 /// Listens until a signal ends it, or so many tables were shown.
 ///
@@ -36,7 +39,7 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
     let stop = signals::stop()?;
     let places = std::iter::once(&args.first).chain(&args.others);
     let mut sockets = places.map(|place| place.listen()).collect::<Result<Vec<FrameSocket>, _>>()?;
-    let shared: Arc<Mutex<Vec<FlowRow>>> = Arc::default();
+    let shared = Shared::default();
     serve(args.metrics_port, &shared)?;
     let (mut book, mut naps) = (Book::default(), Naps::default());
     let pause = Duration::from_secs(u64::from(args.every));
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
         let rows = book.tick(clock::now());
         table::print(&rows, args.top, json, out)?;
         out.flush()?;
-        *shared.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = rows.into();
         left = left.saturating_sub(u32::from(args.count.is_some()));
     }
     Ok(())
@@ -90,14 +93,18 @@ fn listen(sockets: &mut [FrameSocket], book: &mut Book, look: &Look) -> Result<(
     Ok(())
 }
 
-/// `/metrics` and `/flows.json`.
-fn serve(port: Option<u16>, shared: &Arc<Mutex<Vec<FlowRow>>>) -> Result<(), RouterError> {
+/// The page, `/metrics` and `/flows.json`.
+fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterError> {
     let shared = shared.clone();
-    metrics::serve(port, "/metrics and /flows.json", move |path| {
+    let names = "/, /metrics and /flows.json (?search=TEXT&count=NUMBER&after=NEXT)";
+    page::serve(port, names, page::FLOWS, move |request| {
         let rows = || shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match path {
+        match request.path() {
             "/metrics" => Some(PageAnswer::metrics(table::metrics(&rows()))),
-            "/flows.json" => Some(PageAnswer::file("application/json", table::json(&rows()).to_string())),
+            "/flows.json" => Some(match Part::of(request).and_then(|part| table::part(&rows(), &part)) {
+                Ok(told) => PageAnswer::file("application/json", told.to_string()),
+                Err(problem) => PageAnswer::text("400 Bad Request", problem),
+            }),
             _ => None,
         }
     })

@@ -1,9 +1,11 @@
 //! Flows as a table, as JSON and as numbers for Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::net::IpAddr;
 
-use control::MetricsText;
+use control::{MetricsText, Part};
 
 use super::book::{FlowRow, Verdict};
 
@@ -12,6 +14,33 @@ const SERIES_MAX: usize = 512;
 
 pub(super) fn json(rows: &[FlowRow]) -> serde_json::Value {
     serde_json::json!({"schema": 1, "flows": rows})
+}
+
+/// Part of them, or all where nothing is said, with how many there are of each verdict.
+///
+/// # Errors
+/// When the part begins nowhere, with what would be right.
+pub(super) fn part(rows: &[FlowRow], part: &Part) -> Result<serde_json::Value, String> {
+    let before = part.number_after()?.map_or(Ok(0), usize::try_from).unwrap_or(usize::MAX);
+    let following = rows.iter().enumerate().skip(before);
+    let taken = part.take(following.map(|(n, row)| ((n + 1).to_string(), vec![row])), |row| {
+        let end = |address: IpAddr, port: u16| format!("{address} port {port}");
+        vec![end(row.from, row.from_port), end(row.to, row.to_port), row.verdict.word().to_owned()]
+    });
+    let mut told = json(&[]);
+    told["flows"] = serde_json::json!(taken.rows);
+    told["next"] = taken.next.into();
+    told["known"] = rows.len().into();
+    let limited_by: BTreeMap<&str, usize> =
+        counts(rows).map(|(verdict, count)| (verdict.word(), count)).collect();
+    told["limited_by"] = serde_json::json!(limited_by);
+    Ok(told)
+}
+
+/// How many flows there are of each verdict.
+fn counts(rows: &[FlowRow]) -> impl Iterator<Item = (Verdict, usize)> {
+    let all = [Verdict::Application, Verdict::Network, Verdict::Receiver, Verdict::Unknown];
+    all.into_iter().map(|verdict| (verdict, rows.iter().filter(|row| row.verdict == verdict).count()))
 }
 
 /// `top` flows as a table, or all as a line of JSON.
@@ -50,8 +79,7 @@ pub(super) fn print(rows: &[FlowRow], top: usize, is_json: bool, out: &mut dyn W
 pub(super) fn metrics(rows: &[FlowRow]) -> MetricsText {
     let mut out = MetricsText::default();
     out.head("sctpify_flows", "gauge", "Flows seen lately, by what keeps them from sending more.");
-    for verdict in [Verdict::Application, Verdict::Network, Verdict::Receiver, Verdict::Unknown] {
-        let count = rows.iter().filter(|row| row.verdict == verdict).count();
+    for (verdict, count) in counts(rows) {
         out.series("sctpify_flows", &[("limited_by", &verdict.word())], count);
     }
     let mut family = |name: &str, help, value: &dyn Fn(&FlowRow) -> Option<f64>| {
@@ -83,9 +111,8 @@ pub(super) fn metrics(rows: &[FlowRow]) -> MetricsText {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_table_and_the_metrics_tell_rate_backlog_and_verdict() {
-        let row = FlowRow {
+    fn flow() -> FlowRow {
+        FlowRow {
             from: "10.0.0.1".parse().unwrap(),
             from_port: 7,
             to: "10.0.0.2".parse().unwrap(),
@@ -95,7 +122,32 @@ mod tests {
             occupancy: Some(40),
             backlog: None,
             verdict: Verdict::Network,
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_flows_tells_of_all_how_many_are_limited_by_what() {
+        let rows: Vec<FlowRow> = (0..9).map(|n| FlowRow { from_port: 100 + n, ..flow() }).collect();
+        let asked = |search: Option<&str>, after: Option<&str>, count| {
+            let [search, after] = [search, after].map(|text| text.map(str::to_owned));
+            part(&rows, &Part { search, after, count }).unwrap()
         };
+        let ports = |told: &serde_json::Value| -> Vec<u64> {
+            told["flows"].as_array().unwrap().iter().map(|row| row["from_port"].as_u64().unwrap()).collect()
+        };
+        let first = asked(None, None, Some(4));
+        assert_eq!((ports(&first), &first["next"]), (vec![100, 101, 102, 103], &"4".into()));
+        assert_eq!((&first["known"], &first["limited_by"]["network"]), (&9.into(), &9.into()));
+        let last = asked(None, Some("4"), Some(9));
+        assert_eq!((ports(&last), &last["next"]), (vec![104, 105, 106, 107, 108], &serde_json::Value::Null));
+        assert_eq!(ports(&asked(Some("PORT 107"), None, None)), [107]);
+        assert!(ports(&asked(None, Some("18446744073709551615"), Some(1))).is_empty());
+        assert!(part(&rows, &Part { after: Some("x".to_owned()), ..Part::default() }).is_err());
+    }
+
+    #[test]
+    fn a_table_and_the_metrics_tell_rate_backlog_and_verdict() {
+        let row = flow();
         let mut out = Vec::new();
         print(&[row.clone(), row.clone()], 1, false, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -1,4 +1,4 @@
-//! The counters for Prometheus, on 127.0.0.1 alone.
+//! The counters on a page and for Prometheus, on 127.0.0.1 alone.
 
 use std::sync::PoisonError;
 
@@ -7,14 +7,14 @@ use control::{MetricsText, PageAnswer};
 use super::Shared;
 use super::report::{DirectionReport, RunReport};
 use crate::error::RouterError;
-use crate::metrics;
+use crate::page;
 
-/// Serves `/metrics` and `/report.json` in a thread, if there is a port.
+/// Serves the page, `/metrics` and `/report.json` in a thread, if there is a port.
 pub(super) fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterError> {
     let shared = shared.clone();
-    metrics::serve(port, "/metrics and /report.json", move |path| {
+    page::serve(port, "/, /metrics and /report.json", page::QUEUES, move |request| {
         let report = || shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match path {
+        match request.path() {
             "/metrics" => Some(PageAnswer::metrics(write(&report()))),
             "/report.json" => Some(PageAnswer::file("application/json", report().json().to_string())),
             _ => None,

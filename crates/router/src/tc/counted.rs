@@ -1,11 +1,9 @@
-//! What passed through each class, as tables for people and as JSON.
+//! What passed through each class, as `tc` prints it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::time::Duration;
 
 use crate::tc::kernel::Found;
-use crate::tc::plan::{DEFAULT, HASHED, MAJOR, WHOLE, first_hashed, tens};
+use crate::tc::plan::{HASHED, MAJOR, first_hashed, tens};
 
 /// What a class has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,68 +88,10 @@ pub(crate) fn of(found: &Found) -> BTreeMap<u32, Counted> {
     tens().map(|(minor, _)| whole(minor)).collect()
 }
 
-/// What a class is for.
-fn occupancy(minor: u32) -> String {
-    match minor {
-        DEFAULT => "none said".to_owned(),
-        0x100 => "90-100 %".to_owned(),
-        WHOLE => "all".to_owned(),
-        minor => format!("{}-{} %", (minor / 0x10 - 1) * 10, (minor / 0x10 - 1) * 10 + 9),
-    }
-}
-
-/// A table, or a line of JSON; with rates since the last time.
-pub(crate) fn print(
-    now: &BTreeMap<u32, Counted>,
-    last: Option<(&BTreeMap<u32, Counted>, Duration)>,
-    json: bool,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let passing = |minor: &u32, class: &Counted| {
-        let (last, pause) = last?;
-        let bytes = class.bytes.saturating_sub(last.get(minor)?.bytes);
-        Some(8.0 * bytes as f64 / pause.as_secs_f64().max(1e-9))
-    };
-    if json {
-        let classes: Vec<_> = now
-            .iter()
-            .map(|(minor, class)| {
-                serde_json::json!({
-                    "class": format!("{MAJOR:x}:{minor:x}"), "occupancy": occupancy(*minor),
-                    "rate_bit_s": class.rate, "ceil_bit_s": class.ceil, "packets": class.packets,
-                    "bytes": class.bytes, "dropped": class.dropped, "waiting": class.waiting,
-                    "passing_bit_s": passing(minor, class),
-                })
-            })
-            .collect();
-        return writeln!(out, "{}", serde_json::json!({"schema": 1, "classes": classes}));
-    }
-    writeln!(
-        out,
-        "{:<8}  {:<9}  {:>10}  {:>12}  {:>15}  {:>9}  {:>7}  {:>11}",
-        "CLASS", "OCCUPANCY", "GUARANTEED", "PACKETS", "BYTES", "DROPPED", "WAITING", "PASSING"
-    )?;
-    for (minor, class) in now {
-        let rate = passing(minor, class).map_or("-".to_owned(), |rate| format!("{:.2} Mb/s", rate / 1e6));
-        writeln!(
-            out,
-            "{:<8}  {:<9}  {:>10}  {:>12}  {:>15}  {:>9}  {:>7}  {:>11}",
-            format!("{MAJOR:x}:{minor:x}"),
-            occupancy(*minor),
-            netem::rate_text(class.rate),
-            class.packets,
-            class.bytes,
-            class.dropped,
-            class.waiting,
-            rate
-        )?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tc::plan::WHOLE;
 
     const TOLD: &str = "class htb 5ba:10 parent 5ba:fff leaf 5010: prio 1 rate 1785Kbit ceil 100Mbit burst 1599b cburst 1600b \n \
         Sent 86 bytes 2 pkt (dropped 3, overlimits 0 requeues 0) \n backlog 12Kb 8p requeues 0\n lended: 1 borrowed: 0 giants: 0\n\
@@ -172,17 +112,5 @@ mod tests {
         assert_eq!(classes[&0x10], class);
         assert_eq!((classes[&WHOLE].parent, classes[&WHOLE].packets), (0, 1));
         assert_eq!(parse("class htb 1:10 root rate 1Mbit\n Sent 1 bytes 1 pkt (dropped 0,"), BTreeMap::new());
-    }
-
-    #[test]
-    fn a_table_names_the_occupancy_of_each_class_and_its_rate_since_the_last_time() {
-        let now = parse(TOLD);
-        let mut before = now.clone();
-        before.get_mut(&0x10).unwrap().bytes = 0;
-        let mut out = Vec::new();
-        print(&now, Some((&before, Duration::from_micros(86))), false, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("0-9 %") && text.contains("1785kbit") && text.contains("8.00 Mb/s"), "{text}");
-        assert_eq!([0x100, 0x90, 1].map(occupancy), ["90-100 %", "80-89 %", "none said"]);
     }
 }

@@ -1,22 +1,30 @@
 //! The kernel's classes: made, shown, checked and removed by `tc`.
 //!
 //! [`plan`] says what there is to be, and writes the commands; [`program`] has the classifiers as classic BPF; [`kernel`] runs
-//! `tc` and reads what is there; [`counted`] makes tables of it; [`check`] compares. Changes nothing but a root queueing discipline with our handle.
+//! `tc` and reads what is there; [`counted`] understands what was counted, [`table`] shows it; [`check`] compares. Changes nothing but a root queueing discipline with our handle.
 
 mod check;
 mod counted;
 mod kernel;
 mod plan;
 mod program;
+mod table;
 
 use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use control::PageAnswer;
 
 use crate::args::{ShowArgs, TcCommand};
 use crate::error::RouterError;
+use crate::page;
 
 pub use counted::Counted;
 pub use plan::Plan;
+
+/// What was counted last, which the page reads.
+type Shared = Arc<Mutex<Vec<table::Row>>>;
 
 /// Does what the command line says.
 pub(crate) fn run(command: &TcCommand, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
@@ -42,18 +50,39 @@ pub(crate) fn run(command: &TcCommand, json: bool, out: &mut dyn Write) -> Resul
 /// The table of classes, once or again and again.
 fn show(args: &ShowArgs, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
     let mut last = counted::of(&kernel::read(&args.interface)?);
-    counted::print(&last, None, json, out)?;
-    let Some(pause) = args.every.map(|seconds| Duration::from_secs(u64::from(seconds))) else {
-        return Ok(());
-    };
+    let rows = table::rows(&last, None);
+    table::print(&rows, json, out)?;
+    let Some(every_s) = args.every else { return Ok(()) };
+    let shared: Shared = Arc::new(Mutex::new(rows));
+    serve(args.metrics_port, &args.interface, every_s, &shared)?;
+    let pause = Duration::from_secs(u64::from(every_s));
     let mut left = args.count.map_or(u32::MAX, |count| count - 1);
     while left > 0 {
+        out.flush()?;
         std::thread::sleep(pause);
         let now = counted::of(&kernel::read(&args.interface)?);
-        counted::print(&now, Some((&last, pause)), json, out)?;
-        out.flush()?;
+        let rows = table::rows(&now, Some((&last, pause)));
+        table::print(&rows, json, out)?;
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = rows;
         last = now;
         left = left.saturating_sub(u32::from(args.count.is_some()));
     }
     Ok(())
+}
+
+/// The page, `/metrics` and `/classes.json`.
+fn serve(port: Option<u16>, interface: &str, every_s: u32, shared: &Shared) -> Result<(), RouterError> {
+    let (interface, shared) = (interface.to_owned(), shared.clone());
+    page::serve(port, "/, /metrics and /classes.json", page::CLASSES, move |request| {
+        let rows = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match request.path() {
+            "/metrics" => Some(PageAnswer::metrics(table::metrics(&interface, &rows))),
+            "/classes.json" => {
+                let mut told = table::json(&rows);
+                (told["interface"], told["every_s"]) = (interface.as_str().into(), every_s.into());
+                Some(PageAnswer::file("application/json", told.to_string()))
+            }
+            _ => None,
+        }
+    })
 }

@@ -6,5 +6,6 @@ mod classes;
 mod ends;
 mod flows;
 mod guest;
+mod pages;
 mod running;
 mod world;

@@ -5,7 +5,7 @@
 mod metrics;
 
 use anyhow::{Context, Result};
-use control::{Page, PageAnswer, Request, Response};
+use control::{Page, PageAnswer, PageRequest, Request, Response};
 
 use crate::control_server::Desk;
 
@@ -24,14 +24,13 @@ pub(crate) fn bind(port: u16) -> Result<Option<Page>> {
 
 /// Serves until the process ends.
 pub(crate) fn run(page: Page, desk: Desk) {
-    page.run(NAMES, move |path| answer(&desk, path));
+    page.run(NAMES, move |request| answer(&desk, request));
 }
 
-fn answer(desk: &Desk, path: &str) -> Option<PageAnswer> {
-    Some(match path {
-        "/" => PageAnswer::file("text/html; charset=utf-8", include_str!("page.html")),
-        "/page.css" => PageAnswer::file("text/css; charset=utf-8", include_str!("page.css")),
-        "/page.js" => PageAnswer::file("text/javascript; charset=utf-8", include_str!("page.js")),
+fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
+    Some(match request.path() {
+        "/" => PageAnswer::html("sctpify", "daemon", include_str!("main.html")),
+        "/page.js" => PageAnswer::script(include_str!("page.js")),
         "/status.json" => json(&desk.look(Request::Status)),
         "/rules.json" => json(&desk.look(Request::RulesList { chain: None, policy: None })),
         "/metrics" => match desk.look(Request::Status) {

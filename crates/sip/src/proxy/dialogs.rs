@@ -97,6 +97,13 @@ pub struct Dialog {
     number: u64,
 }
 
+impl Dialog {
+    /// Its place among the others: greater than that of all that were heard of before it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Dialogs {
@@ -156,9 +163,10 @@ impl Dialogs {
 }
 
 impl Proxy {
-    /// Dialogs that are known, the one that was silent longest first.
-    pub fn dialogs(&self) -> impl Iterator<Item = &Dialog> {
-        self.dialogs.order.values().filter_map(|leg| self.dialogs.known.get(leg))
+    /// Dialogs that are known, the one heard of last first; those that follow the one of a number ([`Dialog::number`]), if given.
+    pub fn dialogs(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
+        let order = self.dialogs.order.range(..after.unwrap_or(u64::MAX)).rev();
+        order.filter_map(|(_, leg)| self.dialogs.known.get(leg))
     }
 
     /// How many there are.

@@ -15,6 +15,7 @@ mod udp_errors;
 use std::io;
 use std::net::SocketAddr;
 
+use ::sctp::PathInfo;
 use base::Time;
 use bytes::Bytes;
 use mio::{Registry, Token};
@@ -137,8 +138,28 @@ pub(crate) trait Plugin {
     /// Connections or associations that there are.
     fn connections(&self) -> usize;
 
+    /// Those with a greater number than this, in the order of their numbers.
+    fn seen(&self, _after: usize) -> Box<dyn Iterator<Item = Seen> + '_> {
+        Box::new(std::iter::empty())
+    }
+
     /// When to call [`Plugin::handle_timeout`]; at once while more is to be read than one turn takes.
     fn next_timeout(&self) -> Time;
+}
+
+/// What can be seen of a connection or association.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Its number.
+    pub(crate) number: usize,
+    /// The peer's address; of an association that which it began with.
+    pub(crate) peer: SocketAddr,
+    /// `connecting`, then `connected`; of an association RFC 9260's name.
+    pub(crate) state: &'static str,
+    /// Bytes that wait to be sent.
+    pub(crate) waiting_bytes: usize,
+    /// Paths of an association.
+    pub(crate) paths: Vec<PathInfo>,
 }
 
 /// Bounds on what a plug-in keeps.

@@ -12,13 +12,14 @@ use base::{Route, Time};
 use bytes::Bytes;
 use mio::Registry;
 use sctp::{
-    AbortCause, AssociationId, CloseReason, Connect, Event, Message, Ppid, SendError, SendOptions, StreamId,
+    AbortCause, AssociationId, CloseReason, Connect, Event, Message, Ppid, SendError, SendOptions, StateName,
+    StreamId,
 };
 use sip::proxy::Outgoing;
 use sip::{Hop, Transport};
 
 use super::sctp_host::{SctpHost, association_config, init_route};
-use super::{Inbox, Place, Plugin};
+use super::{Inbox, Place, Plugin, Seen};
 use crate::config::{SctpConfig, SctpOrder};
 
 /// The listener with its associations.
@@ -293,6 +294,22 @@ impl Plugin for Sctp {
 
     fn connections(&self) -> usize {
         self.associations.len()
+    }
+
+    fn seen(&self, after: usize) -> Box<dyn Iterator<Item = Seen> + '_> {
+        let seen = |(&number, association): (&usize, &Association)| {
+            let info = self.host.engine.info(association.id);
+            let state = info.as_ref().map_or(StateName::Closed, |info| info.state);
+            let buffered = info.as_ref().map_or(0, |info| info.send_buffered);
+            Seen {
+                number,
+                peer: association.peer,
+                state: state.as_str(),
+                waiting_bytes: association.unsent_bytes + buffered,
+                paths: info.map(|info| info.paths).unwrap_or_default(),
+            }
+        };
+        Box::new(self.associations.range(after + 1..).map(seen))
     }
 
     fn next_timeout(&self) -> Time {

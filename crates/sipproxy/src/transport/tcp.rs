@@ -19,7 +19,7 @@ use sip::{Framer, Hop, Limits, Transport};
 
 use super::stream::Stream;
 use super::tls::TlsContext;
-use super::{Inbox, Place, Plugin};
+use super::{Inbox, Place, Plugin, Seen};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -363,6 +363,17 @@ impl Plugin for Tcp {
 
     fn connections(&self) -> usize {
         self.connections.len()
+    }
+
+    fn seen(&self, after: usize) -> Box<dyn Iterator<Item = Seen> + '_> {
+        let seen = |(&number, connection): (&usize, &Connection)| Seen {
+            number,
+            peer: connection.peer.0,
+            state: if connection.is_connecting { "connecting" } else { "connected" },
+            waiting_bytes: connection.unsent_bytes,
+            paths: Vec::new(),
+        };
+        Box::new(self.connections.range(after + 1..).map(seen))
     }
 
     fn next_timeout(&self) -> Time {

@@ -6,6 +6,7 @@ mod agent;
 mod association;
 mod framed;
 mod kernel;
+mod live_page;
 mod names;
 mod operations;
 mod phones;

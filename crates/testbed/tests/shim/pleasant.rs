@@ -2,11 +2,10 @@
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
-use std::path::Path;
+use testbed::Browser;
 use testbed::process::wait_for;
 
 const PAGE: &str = "page_port = 9897\n";
-const CHROMIUM: &str = "/usr/bin/chromium";
 
 fn curl(world: &World, args: &[&str]) -> String {
     let words = [&["-s", "-i", "--max-time", "10"], args].concat();
@@ -53,29 +52,16 @@ fn the_page_refuses_other_names_other_methods_and_other_hosts() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_browser_draws_the_lanes_of_a_live_connection() {
-    if !Path::new(CHROMIUM).exists() {
-        return testbed::skip("there is no Chromium (scripts/setup.sh --transparency)");
-    }
     let world = World::with(PAGE, true);
     let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
     let send = world.client(BULK, &["send", &world.target(), "60", "65536"]);
     let _sender = world.alpha.spawn("sender", send).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
-    let picture = world.lab.dir().join("page.png");
-    let common = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000"];
-    let size = "--window-size=390,844";
-    let profile = format!("--user-data-dir={}", world.lab.dir().join("chromium").display());
-    let shot = format!("--screenshot={}", picture.display());
-    let browse = |what: &str| {
-        let words = [&common[..], &[size, &profile, what, "http://127.0.0.1:9897/"]].concat();
-        world.alpha.run("chromium", world.client(CHROMIUM, &words), LIMIT).unwrap().good().unwrap().stdout
-    };
-    let drawn = browse("--dump-dom");
+    let Some(browser) = Browser::find(&world.alpha).unwrap() else { return };
+    let drawn = browser.drawn("http://127.0.0.1:9897/").unwrap();
     assert!(drawn.contains("class=\"lane active in_use\""), "{drawn}");
     assert!(drawn.contains("remote enable"), "{drawn}");
-    browse(&shot);
-    let bytes = std::fs::read(&picture).unwrap();
-    assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{} bytes", bytes.len());
+    browser.picture("http://127.0.0.1:9897/").unwrap();
 }
 
 #[test]

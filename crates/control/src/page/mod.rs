@@ -4,15 +4,24 @@
 //! sent here on purpose does, so that no page from elsewhere can have its own name lead here (DNS rebinding). Nothing is
 //! loaded from anywhere else. Invariant: no more than [`SERVED_MAX`] requests are served at once, each within [`CLIENT_LIMIT`].
 //! Begin with [`Page::run`]; [`MetricsText`] writes numbers as Prometheus reads them.
+//!
+//! What pages of all programs have in common is served beside what each has of its own: `page.css`, and in `common.js` asking, drawing again
+//! and again, tables, lanes, and lists that are shown part by part. [`PageAnswer::html`] has the page around what is a program's own, and
+//! names `page.js`, which that program has.
 
-use std::fmt::{Display, Write as _};
+mod metrics;
+mod request;
+
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::page_request::{self as request, HEAD_MAX, Refused};
+pub use metrics::MetricsText;
+pub use request::PageRequest;
+use request::{HEAD_MAX, Refused};
 
 /// Requests served at once at most.
 const SERVED_MAX: usize = 16;
@@ -38,12 +47,12 @@ impl Page {
         Ok(Page { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, port))?, port })
     }
 
-    /// Serves until the process ends. `answer` is told the path that was asked for, and says `None` where there is nothing of that
-    /// name; `names` says what there is.
+    /// Serves until the process ends. `answer` is told what was asked for, and says `None` where there is nothing of that name; `names`
+    /// says what there is.
     pub fn run(
         self,
         names: &'static str,
-        answer: impl Fn(&str) -> Option<PageAnswer> + Clone + Send + 'static,
+        answer: impl Fn(&PageRequest<'_>) -> Option<PageAnswer> + Clone + Send + 'static,
     ) {
         let served = Arc::new(AtomicUsize::new(0));
         for stream in self.listener.incoming() {
@@ -90,6 +99,22 @@ impl PageAnswer {
         PageAnswer { status: "200 OK", kind, body: body.into() }
     }
 
+    /// The page of a program: `main` is what `page.js` fills with what it asks `whom` for.
+    pub fn html(program: &str, whom: &str, main: &str) -> PageAnswer {
+        let text = include_str!("page.html").replace("{program}", program).replace("{whom}", whom);
+        PageAnswer::file("text/html; charset=utf-8", text.replace("{main}", main))
+    }
+
+    /// Its script.
+    pub fn script(text: &'static str) -> PageAnswer {
+        PageAnswer::file("text/javascript; charset=utf-8", text)
+    }
+
+    /// Its style.
+    fn css(text: &'static str) -> PageAnswer {
+        PageAnswer::file("text/css; charset=utf-8", text)
+    }
+
     /// A page of metrics.
     pub fn metrics(text: MetricsText) -> PageAnswer {
         PageAnswer::file("text/plain; version=0.0.4", text.0)
@@ -103,7 +128,7 @@ impl PageAnswer {
 }
 
 fn serve(
-    answer: &impl Fn(&str) -> Option<PageAnswer>,
+    answer: &impl Fn(&PageRequest<'_>) -> Option<PageAnswer>,
     names: &str,
     port: u16,
     mut stream: TcpStream,
@@ -111,8 +136,9 @@ fn serve(
     stream.set_read_timeout(Some(CLIENT_LIMIT))?;
     stream.set_write_timeout(Some(CLIENT_LIMIT))?;
     let head = read_head(&mut stream)?;
-    let answer = match request::path(&head, port) {
-        Ok(path) => answer(path)
+    let answer = match PageRequest::read(&head, port) {
+        Ok(request) => common(request.path())
+            .or_else(|| answer(&request))
             .unwrap_or_else(|| PageAnswer::text("404 Not Found", format_args!("there are {names}"))),
         Err(refused) => PageAnswer::text(Refused::status(refused), refused),
     };
@@ -127,6 +153,15 @@ fn serve(
     stream.write_all(&body)
 }
 
+/// What all pages load.
+fn common(path: &str) -> Option<PageAnswer> {
+    Some(match path {
+        "/page.css" => PageAnswer::css(include_str!("page.css")),
+        "/common.js" => PageAnswer::script(include_str!("common.js")),
+        _ => return None,
+    })
+}
+
 /// What comes before the empty line, or as much as is read at most.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
@@ -138,29 +173,4 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
         }
     }
     Ok(head)
-}
-
-/// Numbers for Prometheus, in its text format 0.0.4.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct MetricsText(pub String);
-
-impl MetricsText {
-    /// What comes before the series of a family.
-    pub fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// A family of one series.
-    pub fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.head(name, kind, help);
-        let _ = writeln!(self.0, "{name} {value}");
-    }
-
-    /// A series; values of labels have no quotes, backslashes or line ends.
-    pub fn series(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
-        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
-    }
 }

@@ -1,11 +1,11 @@
 //! The head of a request: who asks for what, and whether that is answered.
 
 /// Bytes of a request's head at most.
-pub(crate) const HEAD_MAX: usize = 8 * 1024;
+pub(super) const HEAD_MAX: usize = 8 * 1024;
 
 /// Why a request is not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refused {
+pub(super) enum Refused {
     /// It is not HTTP, or longer than [`HEAD_MAX`].
     NotHttp,
     /// It wants more than to look.
@@ -15,7 +15,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    pub(crate) fn status(self) -> &'static str {
+    pub(super) fn status(self) -> &'static str {
         match self {
             Refused::NotHttp => "400 Bad Request",
             Refused::NotGet => "405 Method Not Allowed",
@@ -34,8 +34,36 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// What is asked for, without its query, if it may be answered by the page on `port`.
-pub(crate) fn path(head: &[u8], port: u16) -> Result<&str, Refused> {
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRequest<'a> {
+    path: &'a str,
+    query: &'a str,
+}
+
+impl<'a> PageRequest<'a> {
+    /// What a head asks for, if it may be answered by the page on `port`.
+    pub(super) fn read(head: &'a [u8], port: u16) -> Result<PageRequest<'a>, Refused> {
+        let target = target(head, port)?;
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        Ok(PageRequest { path, query })
+    }
+
+    /// The name of what is asked for, `/` and so on.
+    pub fn path(&self) -> &'a str {
+        self.path
+    }
+
+    /// What the query says of `name` first (`?name=value&...`), if it says anything.
+    pub fn value(&self, name: &str) -> Option<String> {
+        let mut pairs = form_urlencoded::parse(self.query.as_bytes());
+        let (_, value) = pairs.find(|(known, _)| known == name)?;
+        Some(value.into_owned()).filter(|value| !value.is_empty())
+    }
+}
+
+/// The target of a request that may be answered by the page on `port`.
+fn target(head: &[u8], port: u16) -> Result<&str, Refused> {
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refused::NotHttp)?;
     let text = std::str::from_utf8(&head[..end]).map_err(|_| Refused::NotHttp)?;
     let mut lines = text.split("\r\n");
@@ -54,7 +82,7 @@ pub(crate) fn path(head: &[u8], port: u16) -> Result<&str, Refused> {
     let named = lines.filter_map(|line| line.split_once(':'));
     let mut hosts = named.filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.trim());
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) if is_ours(host, port) => Ok(target.split('?').next().unwrap_or(target)),
+        (Some(host), None) if is_ours(host, port) => Ok(target),
         _ => Err(Refused::OtherHost),
     }
 }
@@ -69,7 +97,8 @@ mod tests {
     use super::*;
 
     fn asked(line: &str, host: &str) -> Result<String, Refused> {
-        path(format!("{line}\r\n{host}Accept: */*\r\n\r\n").as_bytes(), 9897).map(str::to_owned)
+        let head = format!("{line}\r\n{host}Accept: */*\r\n\r\n");
+        PageRequest::read(head.as_bytes(), 9897).map(|request| request.path().to_owned())
     }
 
     #[test]
@@ -96,8 +125,19 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_or_no_http_is_refused() {
-        assert_eq!(path(b"GET / HTTP/1.1\r\nHost: localhost:9897\r\n", 9897), Err(Refused::NotHttp));
+        assert_eq!(
+            PageRequest::read(b"GET / HTTP/1.1\r\nHost: localhost:9897\r\n", 9897),
+            Err(Refused::NotHttp)
+        );
         assert_eq!(asked("hello", "Host: localhost:9897\r\n"), Err(Refused::NotHttp));
-        assert_eq!(path(b"\xff\xfe\r\n\r\n", 9897), Err(Refused::NotHttp));
+        assert_eq!(PageRequest::read(b"\xff\xfe\r\n\r\n", 9897), Err(Refused::NotHttp));
+    }
+    #[test]
+    fn values_of_the_query_are_decoded_and_an_empty_one_is_none() {
+        let head = b"GET /list.json?search=a%20%3Cb%3E%26+c&after=&count=7&count=8 HTTP/1.1\r\nHost: localhost:9897\r\n\r\n";
+        let request = PageRequest::read(head, 9897).unwrap();
+        let values = ["search", "after", "count", "other"].map(|name| request.value(name));
+        assert_eq!(request.path(), "/list.json");
+        assert_eq!(values, [Some("a <b>& c".into()), None, Some("7".into()), None]);
     }
 }

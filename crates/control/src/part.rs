@@ -1,0 +1,165 @@
+//! Lists that are told part by part, as pages show them: what is searched, where a part begins, how long it is.
+//!
+//! Whoever lists does little else meanwhile, so a part is found by looking at [`LOOKED_AT_MAX`] entries at most, and tells where the next one
+//! begins. Texts of a part are cut at [`TEXT_MAX`] bytes: strangers may have written them. Begin with [`Part::take`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::page::PageRequest;
+
+/// Rows in one answer at most.
+pub const LISTED_MAX: usize = 100_000;
+/// Entries that are looked at for a part of a list.
+pub const LOOKED_AT_MAX: usize = 5000;
+/// The longest text of a part, in bytes.
+const TEXT_MAX: usize = 256;
+
+/// Which part of a list is wanted; all of it where nothing is said.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// Only what has this in it, in capital letters or not.
+    #[serde(default)]
+    pub search: Option<String>,
+    /// Only what follows: [`Taken::next`] of an earlier part.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// About so many, and no more than [`LOOKED_AT_MAX`] entries are looked at to find them.
+    #[serde(default)]
+    pub count: Option<usize>,
+}
+
+/// What was taken of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken<T> {
+    /// What is wanted.
+    pub rows: Vec<T>,
+    /// Of a whole list, the rows beyond [`LISTED_MAX`].
+    pub left_out: usize,
+    /// Where the next part begins, if this is a part and not the last.
+    pub next: Option<String>,
+}
+
+impl Part {
+    /// What a query asks for: `?search=TEXT&count=NUMBER&after=NEXT`.
+    ///
+    /// # Errors
+    /// When the count is no number, with what would be right.
+    pub fn of(request: &PageRequest<'_>) -> Result<Part, String> {
+        let number =
+            |text: String| text.parse().map_err(|_| "count: say a number, such as count=50".to_owned());
+        let count = request.value("count").map(number).transpose()?;
+        Ok(Part { search: request.value("search"), after: request.value("after"), count })
+    }
+
+    /// The number that it begins after, in lists whose places are numbers.
+    ///
+    /// # Errors
+    /// When `after` is no number, with what would be right.
+    pub fn number_after(&self) -> Result<Option<u64>, String> {
+        let Some(after) = &self.after else { return Ok(None) };
+        let problem = || {
+            format!(
+                "after: `{}` is no place in this list: say what `next` was in an answer",
+                after.escape_debug()
+            )
+        };
+        after.parse().map(Some).map_err(|_| problem())
+    }
+
+    /// Text as far as it is shown.
+    pub fn text(&self, bytes: &[u8]) -> String {
+        match bytes.get(..TEXT_MAX) {
+            Some(begin) if self.count.is_some() && bytes.len() > TEXT_MAX => {
+                String::from_utf8_lossy(begin).into_owned() + "…"
+            }
+            _ => String::from_utf8_lossy(bytes).into_owned(),
+        }
+    }
+
+    /// Takes the part: `all` are the entries that follow `after`, each with what stands for it there and its rows; `texts` are those of a row
+    /// that a search goes through. The rows of an entry stay together.
+    pub fn take<T>(
+        &self,
+        all: impl Iterator<Item = (String, Vec<T>)>,
+        texts: impl Fn(&T) -> Vec<String>,
+    ) -> Taken<T> {
+        let search = self.search.as_ref().map(|search| search.to_ascii_lowercase());
+        let is_wanted = |row: &T| {
+            let Some(search) = &search else { return true };
+            texts(row).iter().any(|text| text.to_ascii_lowercase().contains(search.as_str()))
+        };
+        let count = self.count.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX);
+        let look_at = if self.count.is_some() { LOOKED_AT_MAX } else { usize::MAX };
+        let mut taken = Taken { rows: Vec::new(), left_out: 0, next: None };
+        let mut all = all.enumerate().peekable();
+        while let Some((before, (place, rows))) = all.next() {
+            taken.rows.extend(rows.into_iter().filter(is_wanted));
+            if taken.rows.len() >= count || before + 1 >= look_at {
+                taken.next = all.peek().map(|_| place);
+                break;
+            }
+        }
+        if self.count.is_none() {
+            let beyond = taken.rows.split_off(taken.rows.len().min(count)).len();
+            let rest = all.map(|(_, (_, rows))| rows.iter().filter(|row| is_wanted(row)).count());
+            (taken.left_out, taken.next) = (beyond + rest.sum::<usize>(), None);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many entries of one row each, by their numbers.
+    fn entries(count: usize) -> impl Iterator<Item = (String, Vec<usize>)> {
+        (1..=count).map(|n| (n.to_string(), vec![n]))
+    }
+
+    fn part(search: &str, count: Option<usize>) -> Part {
+        Part { search: Some(search.to_owned()).filter(|text| !text.is_empty()), after: None, count }
+    }
+
+    fn text(row: &usize) -> Vec<String> {
+        vec!["row".to_owned(), format!("No{row}.")]
+    }
+
+    #[test]
+    fn a_part_is_as_long_as_was_asked_for_and_tells_where_the_next_begins() {
+        let taken = part("", Some(3)).take(entries(4), text);
+        assert_eq!((taken.rows, taken.next.as_deref(), taken.left_out), (vec![1, 2, 3], Some("3"), 0));
+        let last = part("", Some(3)).take(entries(3), text);
+        assert_eq!((last.rows, last.next), (vec![1, 2, 3], None));
+    }
+
+    #[test]
+    fn a_search_takes_no_heed_of_capital_letters_and_rests_after_so_many_entries() {
+        let found = part("nO2", Some(3)).take(entries(25), text);
+        assert_eq!((found.rows, found.next), (vec![2, 20, 21], Some("21".to_owned())));
+        let none = part("other", Some(3)).take(entries(2 * LOOKED_AT_MAX), text);
+        assert_eq!((none.rows, none.next), (Vec::new(), Some(LOOKED_AT_MAX.to_string())));
+    }
+
+    #[test]
+    fn a_whole_list_tells_how_many_it_leaves_out() {
+        let taken = part("", None).take(entries(LISTED_MAX + 7), text);
+        assert_eq!((taken.rows.len(), taken.left_out, taken.next), (LISTED_MAX, 7, None));
+        let few = part("no7", None).take(entries(LISTED_MAX), text);
+        assert_eq!((few.rows[..2].to_vec(), few.left_out, few.next), (vec![7, 70], 0, None));
+    }
+
+    #[test]
+    fn long_texts_are_cut_in_parts_alone() {
+        let long = [b'x'; TEXT_MAX + 1];
+        assert_eq!(part("", Some(1)).text(&long).len(), TEXT_MAX + "…".len());
+        assert_eq!(part("", Some(1)).text(&long[1..]).len(), TEXT_MAX);
+        assert_eq!(part("", None).text(&long).len(), TEXT_MAX + 1);
+    }
+
+    #[test]
+    fn a_place_that_no_answer_told_is_refused() {
+        let part = Part { after: Some("<b>".to_owned()), ..Part::default() };
+        assert!(part.number_after().unwrap_err().starts_with("after: `<b>` is no place"));
+    }
+}

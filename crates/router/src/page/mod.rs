@@ -1,0 +1,35 @@
+//! Pages for people and Prometheus, on 127.0.0.1 alone, in a thread of their own ([`control::Page`] serves them).
+//!
+//! All commands have one page, which each fills by a script of its own.
+
+use control::{Page, PageAnswer, PageRequest};
+
+use crate::error::RouterError;
+
+/// What draws the kernel's classes.
+pub(crate) const CLASSES: &str = include_str!("classes.js");
+/// What draws flows.
+pub(crate) const FLOWS: &str = include_str!("flows.js");
+/// What draws our own queues.
+pub(crate) const QUEUES: &str = include_str!("queues.js");
+
+/// Serves a page with this script, and what `answer` has beside it, until the process ends; nothing without a port.
+///
+/// # Errors
+/// When the port is taken.
+pub(crate) fn serve(
+    port: Option<u16>,
+    names: &'static str,
+    script: &'static str,
+    answer: impl Fn(&PageRequest<'_>) -> Option<PageAnswer> + Clone + Send + 'static,
+) -> Result<(), RouterError> {
+    let Some(port) = port else { return Ok(()) };
+    let page = Page::bind(port).map_err(|source| RouterError::Port { port, source })?;
+    let answer = move |request: &PageRequest<'_>| match request.path() {
+        "/" => Some(PageAnswer::html("sctpify-router", "router", include_str!("main.html"))),
+        "/page.js" => Some(PageAnswer::script(script)),
+        _ => answer(request),
+    };
+    std::thread::spawn(move || page.run(names, answer));
+    Ok(())
+}

@@ -1,0 +1,29 @@
+"use strict";
+// Our own queues, one for each direction, each second: drawn with the pieces of common.js.
+
+place("what").textContent = "Queues";
+
+const COUNTERS = ["offered", "sent", "sent_bytes", "dropped", "marked"];
+const rates = [new Rates(), new Rates()];
+
+function box(it, i) {
+  const now = rates[i].of(Object.fromEntries(COUNTERS.map((name) => [name, it[name]])));
+  const passing = now ? 8 * now.sent_bytes : 0;
+  const most = it.rate_bit_s || Math.max(1, passing);
+  const a_second = (name) => (now ? now[name].toFixed(1) : "–");
+  const rows = [
+    ["came", a_second("offered"), it.offered], ["sent", a_second("sent"), it.sent], ["dropped", a_second("dropped"), it.dropped],
+    ["of them without data", "", it.dropped_control], ["marked", a_second("marked"), it.marked], ["wait", "", it.waiting],
+    ["lost before the queue", "", it.missed], ["refused by the interface", "", it.refused], ["of an unknown kind", "", it.unfinishable],
+  ];
+  return make("div", { class: "box" },
+    make("div", {}, it.from + " → " + it.to + ", " + it.policy + ", " + (it.rate_bit_s ? bits(it.rate_bit_s) : "unlimited")),
+    make("div", {}, bits(passing), make("meter", { min: 0, max: most, value: passing })),
+    table(["Packets", "A second", "In all"], rows, ""));
+}
+
+live("the router", async () => {
+  const told = await ask("report.json");
+  place("rows").replaceChildren(...told.directions.map(box));
+  return "up " + lasting(Math.round(told.uptime_s));
+});

@@ -1,0 +1,140 @@
+//! What passed through each class: a table for people, JSON, and numbers for Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use control::MetricsText;
+use serde::Serialize;
+
+use crate::tc::counted::Counted;
+use crate::tc::plan::{DEFAULT, MAJOR, WHOLE};
+
+/// One class.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Row {
+    /// Its number, as `tc` has it.
+    class: String,
+    /// What it is for.
+    occupancy: String,
+    /// What it is sure of, and the most that it may have.
+    rate_bit_s: u64,
+    ceil_bit_s: u64,
+    packets: u64,
+    bytes: u64,
+    dropped: u64,
+    waiting: u64,
+    /// Its rate since the time before; none the first time.
+    passing_bit_s: Option<f64>,
+}
+
+/// What a class is for.
+fn occupancy(minor: u32) -> String {
+    match minor {
+        DEFAULT => "none said".to_owned(),
+        0x100 => "90-100 %".to_owned(),
+        WHOLE => "all".to_owned(),
+        minor => format!("{}-{} %", (minor / 0x10 - 1) * 10, (minor / 0x10 - 1) * 10 + 9),
+    }
+}
+
+/// All classes, with rates since the last time.
+pub(crate) fn rows(
+    now: &BTreeMap<u32, Counted>,
+    last: Option<(&BTreeMap<u32, Counted>, Duration)>,
+) -> Vec<Row> {
+    let passing = |minor: &u32, class: &Counted| {
+        let (last, pause) = last?;
+        let bytes = class.bytes.saturating_sub(last.get(minor)?.bytes);
+        Some(8.0 * bytes as f64 / pause.as_secs_f64().max(1e-9))
+    };
+    let row = |(minor, class): (&u32, &Counted)| Row {
+        class: format!("{MAJOR:x}:{minor:x}"),
+        occupancy: occupancy(*minor),
+        rate_bit_s: class.rate,
+        ceil_bit_s: class.ceil,
+        packets: class.packets,
+        bytes: class.bytes,
+        dropped: class.dropped,
+        waiting: class.waiting,
+        passing_bit_s: passing(minor, class),
+    };
+    now.iter().map(row).collect()
+}
+
+pub(crate) fn json(rows: &[Row]) -> serde_json::Value {
+    serde_json::json!({"schema": 1, "classes": rows})
+}
+
+/// A table, or a line of JSON.
+pub(crate) fn print(rows: &[Row], is_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if is_json {
+        return writeln!(out, "{}", json(rows));
+    }
+    writeln!(
+        out,
+        "{:<8}  {:<9}  {:>10}  {:>12}  {:>15}  {:>9}  {:>7}  {:>11}",
+        "CLASS", "OCCUPANCY", "GUARANTEED", "PACKETS", "BYTES", "DROPPED", "WAITING", "PASSING"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "{:<8}  {:<9}  {:>10}  {:>12}  {:>15}  {:>9}  {:>7}  {:>11}",
+            row.class,
+            row.occupancy,
+            netem::rate_text(row.rate_bit_s),
+            row.packets,
+            row.bytes,
+            row.dropped,
+            row.waiting,
+            row.passing_bit_s.map_or("-".to_owned(), |rate| format!("{:.2} Mb/s", rate / 1e6))
+        )?;
+    }
+    Ok(())
+}
+
+/// The page of metrics.
+pub(crate) fn metrics(interface: &str, rows: &[Row]) -> MetricsText {
+    let mut out = MetricsText::default();
+    let mut family = |name: &str, kind, help, value: &dyn Fn(&Row) -> u64| {
+        out.head(name, kind, help);
+        for row in rows {
+            let labels: [(&str, &dyn Display); 3] =
+                [("interface", &interface), ("class", &row.class), ("occupancy", &row.occupancy)];
+            out.series(name, &labels, value(row));
+        }
+    };
+    family("sctpify_tc_packets_total", "counter", "Packets that went on.", &|row| row.packets);
+    family("sctpify_tc_bytes_total", "counter", "Bytes that went on, with their link headers.", &|row| {
+        row.bytes
+    });
+    family("sctpify_tc_dropped_packets_total", "counter", "Packets dropped.", &|row| row.dropped);
+    family("sctpify_tc_waiting_packets", "gauge", "Packets that wait.", &|row| row.waiting);
+    family("sctpify_tc_guaranteed_bits_per_second", "gauge", "What the class is sure of.", &|row| {
+        row.rate_bit_s
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_and_the_metrics_name_the_occupancy_of_each_class_and_its_counts() {
+        let class = Counted { rate: 1_785_000, bytes: 86, packets: 2, dropped: 3, ..Counted::default() };
+        let [now, before] =
+            [class, Counted { bytes: 0, ..class }].map(|class| BTreeMap::from([(0x10, class)]));
+        let rows = rows(&now, Some((&before, Duration::from_micros(86))));
+        let mut out = Vec::new();
+        print(&rows, false, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("0-9 %") && text.contains("1785kbit") && text.contains("8.00 Mb/s"), "{text}");
+        assert_eq!([0x100, 0x90, 1].map(occupancy), ["90-100 %", "80-89 %", "none said"]);
+        let metrics = metrics("eth1", &rows).0;
+        let series =
+            "sctpify_tc_dropped_packets_total{interface=\"eth1\",class=\"5ba:10\",occupancy=\"0-9 %\"} 3\n";
+        assert!(metrics.contains(series), "{metrics}");
+    }
+}

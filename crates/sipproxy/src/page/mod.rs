@@ -1,0 +1,50 @@
+//! What goes on, for people, Prometheus and other programs, on 127.0.0.1 alone: [`control::Page`] serves it and says who may look.
+
+use std::io;
+
+use control::{Page, PageAnswer, PageRequest, Part};
+
+use crate::control_socket::Desk;
+use crate::report;
+use crate::words::{Answer, Question};
+
+/// What there is.
+const NAMES: &str = "/, /metrics, /status.json, and /contacts.json, /dialogs.json and /connections.json (?search=TEXT&count=NUMBER&after=NEXT)";
+
+/// Serves until the process ends.
+pub(crate) fn run(page: Page, desk: Desk) {
+    page.run(NAMES, move |request| answer(&desk, request));
+}
+
+fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
+    let list = |question: fn(Part) -> Question| match Part::of(request) {
+        Ok(part) => json(desk.look(question(part))),
+        Err(problem) => PageAnswer::text("400 Bad Request", problem),
+    };
+    Some(match request.path() {
+        "/" => PageAnswer::html("sctpify-sip", "proxy", include_str!("main.html")),
+        "/page.js" => PageAnswer::script(include_str!("page.js")),
+        "/metrics" => match desk.look(Question::Status) {
+            Ok(Answer::Status(status)) => PageAnswer::metrics(report::metrics(&status)),
+            _ => PageAnswer::text("503 Service Unavailable", "the proxy is stopping or overloaded"),
+        },
+        "/status.json" => json(desk.look(Question::Status)),
+        "/contacts.json" => list(Question::Contacts),
+        "/dialogs.json" => list(Question::Dialogs),
+        "/connections.json" => list(Question::Connections),
+        _ => return None,
+    })
+}
+
+/// The same line as on the control socket.
+fn json(answer: io::Result<Answer>) -> PageAnswer {
+    let answer = match answer {
+        Ok(Answer::Refused { reason }) => return PageAnswer::text("400 Bad Request", reason),
+        answer => answer,
+    };
+    let mut body = Vec::new();
+    match answer.map_err(control::FrameError::from).and_then(|a| control::write_line(&mut body, &a)) {
+        Ok(()) => PageAnswer::file("application/json", body),
+        Err(error) => PageAnswer::text("503 Service Unavailable", error),
+    }
+}
