@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAMS: [&str; 5] = ["sctpifyd", "sctpify", "shimrules", "linkemu", "sctpify-router"];
-/// The same, with a manual page but no completions, for those who run SIP.
+/// The same, for those who run SIP.
 const SIP_PROGRAMS: [&str; 2] = ["sctpify-sip", "sctpify-ua"];
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Each shell with the directory and the form of the name of its completions.
@@ -85,9 +85,10 @@ fn fill(tree: &Path, bins: &Path) -> Result<()> {
     }
     copy(&packaging.join("lintian-overrides"), &tree.join("usr/share/lintian/overrides/sctpify"), 0o644)?;
     documents(&tree.join("usr/share/doc/sctpify"))?;
-    let sctpify = bins.join("sctpify");
-    manual_pages(tree, &sctpify, &bins.join("sctpify-sip"))?;
-    completions(tree, &sctpify)
+    let (sctpify, sip) = (bins.join("sctpify"), bins.join("sctpify-sip"));
+    manual_pages(tree, &sctpify, &sip)?;
+    completions(tree, &sctpify, "completions", &PROGRAMS)?;
+    completions(tree, &sip, "--completions", &SIP_PROGRAMS)
 }
 
 /// What every package has, in Debian's forms, beside our own.
@@ -152,10 +153,11 @@ fn manual_pages(tree: &Path, sctpify: &Path, sip: &Path) -> Result<()> {
     Ok(())
 }
 
-fn completions(tree: &Path, sctpify: &Path) -> Result<()> {
+/// The completions of these programs, as `teller` tells when it is asked so.
+fn completions(tree: &Path, teller: &Path, question: &str, programs: &[&str]) -> Result<()> {
     for (shell, dir, before, after) in SHELLS {
-        for program in PROGRAMS {
-            let text = output(Command::new(sctpify).args(["completions", shell, "--for", program]))?;
+        for program in programs {
+            let text = output(Command::new(teller).args([question, shell, "--for", program]))?;
             let file = tree.join(dir).join(format!("{before}{program}{after}"));
             write(&file, &text, 0o644)?;
         }

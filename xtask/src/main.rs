@@ -102,11 +102,16 @@ fn main() -> ExitCode {
 
 /// `./x man`: the programs know their own pages.
 fn man(_: &[String]) -> anyhow::Result<Outcome> {
-    let mut command =
-        tools::cargo(&["run", "--quiet", "--package", "cli", "--bin", "sctpify", "--", "man", "target/man"]);
-    let good = tools::succeeds(&mut command)?;
-    println!("{}", if good { "manual pages: target/man" } else { "the manual pages were not written" });
-    Ok(if good { Outcome::Good } else { Outcome::Bad })
+    let tellers = [("cli", "sctpify", "man"), ("sipproxy", "sctpify-sip", "--man")];
+    for (package, program, question) in tellers {
+        let words = ["run", "--quiet", "--package", package, "--bin", program, "--", question, "target/man"];
+        if !tools::succeeds(&mut tools::cargo(&words))? {
+            println!("the manual pages of {program} and its fellows were not written");
+            return Ok(Outcome::Bad);
+        }
+    }
+    println!("manual pages: target/man");
+    Ok(Outcome::Good)
 }
 
 fn help() -> ExitCode {

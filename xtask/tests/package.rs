@@ -87,22 +87,30 @@ fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_f
 #[ignore = "needs the programs built, and Debian's tools"]
 fn completions_load_in_bash_zsh_and_fish() {
     let package = &*PACKAGE;
-    let bash = package.path("usr/share/bash-completion/completions/sctpify");
-    let words =
-        "COMP_WORDS=(sctpify cap) COMP_CWORD=1; _sctpify sctpify cap sctpify; echo \"${COMPREPLY[@]}\"";
-    let script = format!(". {} && {words}", bash.display());
-    assert_eq!(good(Command::new("bash").args(["--norc", "-c", &script])), "capture\n");
-    let zsh = package.path("usr/share/zsh/vendor-completions");
-    let script = format!(
-        "fpath=({} $fpath); autoload -Uz compinit; compinit -u -D; echo $_comps[sctpify] $_comps[shimrules]; \
-         autoload -Uz +X _sctpify",
-        zsh.display()
-    );
-    assert_eq!(good(Command::new("zsh").args(["-f", "-c", &script])), "_sctpify _shimrules\n");
-    let fish = package.path("usr/share/fish/vendor_completions.d/sctpify.fish");
-    let script = format!("source {}; complete -C 'sctpify cap'", fish.display());
-    let told = good(Command::new("fish").args(["--no-config", "-c", &script]));
-    assert!(told.starts_with("capture\t"), "{told}");
+    // A program, the beginning of a word, and what it becomes.
+    for (program, begin, whole) in [
+        ("sctpify", "cap", "capture"),
+        ("sctpify-sip", "conn", "connections"),
+        ("sctpify-ua", "--transp", "--transport"),
+        ("sctpify-router", "flo", "flows"),
+        ("linkemu", "ad", "add"),
+    ] {
+        let bash = package.path("usr/share/bash-completion/completions").join(program);
+        let words =
+            format!("COMP_WORDS=({program} {begin}) COMP_CWORD=1; _{program} {program} {begin} {program}");
+        let script = format!(". {}; {words}; echo \"${{COMPREPLY[@]}}\"", bash.display());
+        assert_eq!(good(Command::new("bash").args(["--norc", "-c", &script])), format!("{whole}\n"));
+        let zsh = package.path("usr/share/zsh/vendor-completions");
+        let script = format!(
+            "fpath=({} $fpath); autoload -Uz compinit; compinit -u -D; echo $_comps[{program}]; autoload -Uz +X _{program}",
+            zsh.display()
+        );
+        assert_eq!(good(Command::new("zsh").args(["-f", "-c", &script])), format!("_{program}\n"));
+        let fish = package.path("usr/share/fish/vendor_completions.d").join(format!("{program}.fish"));
+        let script = format!("source {}; complete -C '{program} {begin}'", fish.display());
+        let told = good(Command::new("fish").args(["--no-config", "-c", &script]));
+        assert!(told.starts_with(&format!("{whole}\t")), "{told}");
+    }
 }
 
 #[test]

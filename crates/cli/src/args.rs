@@ -157,7 +157,7 @@ pub enum Command {
     Completions {
         /// The shell
         shell: Shell,
-        /// The program: sctpify, shimrules, sctpifyd or linkemu
+        /// The program: sctpify, shimrules, sctpifyd, linkemu or sctpify-router
         #[arg(long = "for", value_name = "PROGRAM", default_value = "sctpify")]
         program: String,
     },

@@ -19,13 +19,7 @@ use crate::{CliError, Sctpify, Shimrules};
 /// # Errors
 /// When there is no such program, or the output cannot be written.
 pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(), CliError> {
-    let mut command = programs().into_iter().find(|c| c.get_name() == program).ok_or_else(|| {
-        CliError::Usage(format!(
-            "there is no program `{program}`: say sctpify, shimrules, sctpifyd, linkemu or sctpify-router"
-        ))
-    })?;
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut command, program, &mut text);
+    let text = control::completions(shell, &mut programs(), program).map_err(CliError::Usage)?;
     Ok(out.write_all(&text)?)
 }
 

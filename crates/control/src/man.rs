@@ -1,10 +1,11 @@
-//! Manual pages of a program and its commands, from the definition of its command line.
+//! Manual pages and completions of programs, from the definitions of their command lines.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use clap::Command;
+use clap_complete::Shell;
 use clap_mangen::Man;
 
 /// Writes NAME.8 and a page for each command that is shown, to a directory that is there. The command must be built.
@@ -18,4 +19,18 @@ pub fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
     fs::write(dir.join(format!("{name}.8")), page)?;
     let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
     shown.into_iter().try_for_each(|c| write_command_pages(dir, c))
+}
+
+/// The completions for a shell of the one of these programs that has this name.
+///
+/// # Errors
+/// When none has, with the names that there are.
+pub fn completions(shell: Shell, programs: &mut [Command], name: &str) -> Result<Vec<u8>, String> {
+    let Some(found) = programs.iter().position(|program| program.get_name() == name) else {
+        let names: Vec<&str> = programs.iter().map(Command::get_name).collect();
+        return Err(format!("there is no program `{name}`: say {}", names.join(" or ")));
+    };
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut programs[found], name, &mut text);
+    Ok(text)
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// A stateful SIP proxy and registrar over UDP, TCP, TLS and SCTP
 ///
@@ -35,6 +36,20 @@ pub struct SipArgs {
     /// Write the manual pages of this program, its commands and sctpify-ua to a directory
     #[arg(long, hide = true, value_name = "DIR")]
     pub man: Option<PathBuf>,
+
+    /// Print the completions of this program, or of the one of --for, for a shell
+    #[arg(long, hide = true, value_name = "SHELL")]
+    pub completions: Option<Shell>,
+
+    /// Whose completions: sctpify-sip or sctpify-ua
+    #[arg(
+        long = "for",
+        hide = true,
+        value_name = "PROGRAM",
+        requires = "completions",
+        default_value = "sctpify-sip"
+    )]
+    pub program: String,
 
     /// Ask a running proxy instead
     #[command(subcommand)]

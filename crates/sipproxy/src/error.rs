@@ -43,6 +43,9 @@ pub enum SipError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// A program that has no completions here.
+    #[error("{0}")]
+    Program(String),
     /// TLS without what it takes.
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,

@@ -41,6 +41,10 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
     if let Some(dir) = &args.man {
         return write_man_pages(dir).map_err(SipError::system("write the manual pages"));
     }
+    if let Some(shell) = args.completions {
+        let text = control::completions(shell, &mut programs(), &args.program).map_err(SipError::Program)?;
+        return print(&text);
+    }
     if let Some(command) = &args.command {
         return show(command);
     }
@@ -54,9 +58,17 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
     server::Server::open(config, &args.config)?.run()
 }
 
+fn programs() -> [clap::Command; 2] {
+    [SipArgs::command(), UaArgs::command()]
+}
+
+fn print(text: &[u8]) -> Result<(), SipError> {
+    std::io::Write::write_all(&mut std::io::stdout(), text).map_err(SipError::system("print"))
+}
+
 fn write_man_pages(dir: &std::path::Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    for mut program in [SipArgs::command(), UaArgs::command()] {
+    for mut program in programs() {
         program.build();
         control::write_command_pages(dir, &program)?;
     }
@@ -79,7 +91,7 @@ fn show(command: &Command) -> Result<(), SipError> {
     } else {
         answer.to_text()
     };
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).map_err(SipError::system("print"))
+    print(text.as_bytes())
 }
 
 /// Copies messages from a running proxy to where they are wanted, until it stops or this program is interrupted.

@@ -376,6 +376,10 @@ fn manual_pages_and_completions_come_for_all_programs() {
         let completions = run(SCTPIFY, &nowhere(), &format!("completions bash --for {program}"));
         assert!(completions.out.contains(&format!("_{program}()")), "{program}");
     }
+    let refused = run(SCTPIFY, &nowhere(), "completions bash --for other");
+    let expected =
+        "there is no program `other`: say sctpify or shimrules or sctpifyd or linkemu or sctpify-router";
+    assert!(refused.err.contains(expected) && refused.code == 2, "{}", refused.err);
 }
 
 #[test]
