@@ -87,18 +87,25 @@ fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_f
 #[ignore = "needs the programs built, and Debian's tools"]
 fn completions_load_in_bash_zsh_and_fish() {
     let package = &*PACKAGE;
-    // A program, the beginning of a word, and what it becomes.
-    for (program, begin, whole) in [
-        ("sctpify", "cap", "capture"),
-        ("sctpify-sip", "conn", "connections"),
-        ("sctpify-ua", "--transp", "--transport"),
-        ("sctpify-router", "flo", "flows"),
-        ("linkemu", "ad", "add"),
+    // A program, a command of it, the beginning of a word, and what it becomes.
+    for (program, command, begin, whole) in [
+        ("sctpify", "", "cap", "capture"),
+        ("sctpify-sip", "", "conn", "connections"),
+        ("sctpify-sip", "trace", "--meth", "--method"),
+        ("sctpify-ua", "", "--transp", "--transport"),
+        ("sctpify-router", "", "flo", "flows"),
+        ("sctpify-router", "flows", "--metr", "--metrics-port"),
+        ("linkemu", "", "ad", "add"),
     ] {
         let bash = package.path("usr/share/bash-completion/completions").join(program);
-        let words =
-            format!("COMP_WORDS=({program} {begin}) COMP_CWORD=1; _{program} {program} {begin} {program}");
-        let script = format!(". {}; {words}; echo \"${{COMPREPLY[@]}}\"", bash.display());
+        let before = format!("{program} {command}");
+        let at = before.split_whitespace().count();
+        let script = format!(
+            ". {}; COMP_WORDS=({before} {begin}) COMP_CWORD={at}; \
+             function=$(complete -p {program} | sed 's/.* -F \\([^ ]*\\) .*/\\1/'); \
+             $function {program} {begin} {program}; echo \"${{COMPREPLY[@]}}\"",
+            bash.display()
+        );
         assert_eq!(good(Command::new("bash").args(["--norc", "-c", &script])), format!("{whole}\n"));
         let zsh = package.path("usr/share/zsh/vendor-completions");
         let script = format!(
@@ -107,7 +114,7 @@ fn completions_load_in_bash_zsh_and_fish() {
         );
         assert_eq!(good(Command::new("zsh").args(["-f", "-c", &script])), format!("_{program}\n"));
         let fish = package.path("usr/share/fish/vendor_completions.d").join(format!("{program}.fish"));
-        let script = format!("source {}; complete -C '{program} {begin}'", fish.display());
+        let script = format!("source {}; complete -C '{before} {begin}'", fish.display());
         let told = good(Command::new("fish").args(["--no-config", "-c", &script]));
         assert!(told.starts_with(&format!("{whole}\t")), "{told}");
     }

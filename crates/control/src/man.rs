@@ -32,5 +32,12 @@ pub fn completions(shell: Shell, programs: &mut [Command], name: &str) -> Result
     };
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut programs[found], name, &mut text);
-    Ok(text)
+    Ok(if shell == Shell::Bash { with_one_name(&text, name) } else { text })
+}
+
+/// clap_complete (4.6.11) names the commands of a program with a dash in two ways in what it makes for bash, so their options would not
+/// be completed.
+fn with_one_name(text: &[u8], name: &str) -> Vec<u8> {
+    let named = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
+    String::from_utf8_lossy(text).replace(&named("__subcmd__"), &named("__")).into_bytes()
 }
