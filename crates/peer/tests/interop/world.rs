@@ -242,6 +242,9 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// How long a process that was told to end may take before it is killed.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
 /// A process whose output goes to a file; killed when dropped.
 pub(crate) struct Running {
     child: Child,
@@ -296,8 +299,13 @@ impl Running {
 }
 
 impl Drop for Running {
+    /// By SIGTERM first: `timeout` passes that on to its program, which would outlive it otherwise and keep its ports.
     fn drop(&mut self) {
         // Errors mean that it has ended, which is what we want.
+        if self.is_running() {
+            let _ = output(Command::new("kill").arg(self.child.id().to_string()));
+            let _ = wait_for(END_LIMIT, || !self.is_running());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
