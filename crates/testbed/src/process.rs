@@ -48,7 +48,7 @@ impl Finished {
     /// Else, with the end of what it printed.
     pub fn good(self) -> Result<Self> {
         if !self.status.success() {
-            bail!("{} failed with {}: {}{}", self.name, self.status, tail(&self.stdout), tail(&self.stderr));
+            bail!("{} failed with {}: {}{}", self.name, self.status, ends(&self.stdout), ends(&self.stderr));
         }
         Ok(self)
     }
@@ -103,14 +103,14 @@ impl Process {
         let start = now();
         while !condition(self) {
             if !self.is_running() {
-                bail!("{} ended before {what}: {}{}", self.name, tail(&self.stdout()), tail(&self.stderr()));
+                bail!("{} ended before {what}: {}{}", self.name, ends(&self.stdout()), ends(&self.stderr()));
             }
             if start.elapsed() > limit {
                 bail!(
                     "{}: no {what} in {limit:?}: {}{}",
                     self.name,
-                    tail(&self.stdout()),
-                    tail(&self.stderr())
+                    ends(&self.stdout()),
+                    ends(&self.stderr())
                 );
             }
             std::thread::sleep(POLL);
@@ -132,8 +132,8 @@ impl Process {
                 bail!(
                     "{} took longer than {limit:?}: {}{}",
                     self.name,
-                    tail(&self.stdout()),
-                    tail(&self.stderr())
+                    ends(&self.stdout()),
+                    ends(&self.stderr())
                 );
             }
             std::thread::sleep(POLL);
@@ -202,8 +202,11 @@ fn text_of(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// The last lines of a program's output, for an error message.
-fn tail(text: &str) -> String {
+/// The first and the last lines of a program's output, for an error message: what an error says is above where it came from.
+fn ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(8)..].iter().map(|line| format!("\n    {line}")).collect()
+    let last = lines.len().saturating_sub(8).max(lines.len().min(4));
+    let first = lines.iter().take(4.min(last));
+    let gap = (last > 4).then_some(&"...");
+    first.chain(gap).chain(&lines[last..]).map(|line| format!("\n    {line}")).collect()
 }
