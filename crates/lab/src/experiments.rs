@@ -40,6 +40,7 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/sip-failover.toml"), made::<sip::failover::Failover>),
     (include_str!("../experiments/sip-hol.toml"), made::<sip::hol::Hol>),
     (include_str!("../experiments/sip-latency.toml"), made::<sip::latency::Latency>),
+    (include_str!("../experiments/sip-load.toml"), made::<sip::load::Load>),
     (include_str!("../experiments/sip-loss.toml"), made::<sip::loss::Loss>),
     (include_str!("../experiments/streams.toml"), made::<streams::Streams>),
     (

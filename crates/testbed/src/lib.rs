@@ -19,6 +19,7 @@ pub mod files;
 pub mod guest;
 pub mod host;
 pub mod janitor;
+pub mod kamailio;
 pub mod lab;
 pub mod link;
 pub mod memory;

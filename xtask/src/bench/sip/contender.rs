@@ -2,16 +2,12 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 use testbed::pair::Tools;
-use testbed::{Host, Process, cpu};
+use testbed::{Host, Process, cpu, kamailio};
 
 /// Who is called.
 pub(super) const CALLED: &str = "sip:bob@127.0.0.1";
-/// Where Debian has Kamailio's modules.
-const MODULES: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/";
 const ADDRESS: &str = "127.0.0.1";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(120);
@@ -49,25 +45,21 @@ impl Contender {
     fn program(self) -> &'static str {
         match self {
             Contender::Ours => "sctpify-sip",
-            Contender::Kamailio => "kamailio",
+            Contender::Kamailio => kamailio::PROGRAM,
         }
     }
 
     /// Starts it in a host of its own, at port 5060.
     pub(super) fn start(self, host: Host, tools: &Tools) -> Result<Running> {
-        let dir = host.dir()?;
-        let (path, text) = match self {
-            Contender::Ours => (dir.join("sip.toml"), ours()),
-            Contender::Kamailio => (dir.join("kamailio.cfg"), kamailio()),
-        };
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         let command = match self {
             Contender::Ours => {
+                let path = host.dir()?.join("sip.toml");
+                std::fs::write(&path, ours()).with_context(|| format!("cannot write {}", path.display()))?;
                 let mut command = host.command(tools.programs.path("sctpify-sip"));
                 command.args(["--log", "warn", "--config"]).arg(&path);
                 command
             }
-            Contender::Kamailio => kamailio_command(&host, &path, &dir),
+            Contender::Kamailio => kamailio::command(&host, ADDRESS)?,
         };
         let mut process = host.spawn(self.name(), command)?;
         let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
@@ -78,14 +70,6 @@ impl Contender {
     }
 }
 
-/// One worker for each transport, which stays in the foreground.
-fn kamailio_command(host: &Host, configuration: &Path, dir: &Path) -> Command {
-    let mut command = host.command("kamailio");
-    command.args(["-DD", "-E", "-m", "256", "-M", "16", "-f"]).arg(configuration);
-    command.arg("-P").arg(dir.join("kamailio.pid")).arg("-Y").arg(dir);
-    command
-}
-
 /// With the congestion control that is nearest to the host's TCP's where that is BBR: windows that believe each delay of a busy machine's
 /// scheduler to be a queue starve, as they would with CUBIC here.
 fn ours() -> String {
@@ -93,43 +77,6 @@ fn ours() -> String {
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
     let listeners = ["udp", "tcp", "sctp"].iter().map(listen).collect::<String>();
     format!("domains = [\"{ADDRESS}\"]\n{listeners}[sctp]\ncongestion = \"loss-tolerant\"\n")
-}
-
-/// Transactions, Record-Route, and a registrar in memory.
-fn kamailio() -> String {
-    let modules = ["tm", "sl", "rr", "pv", "maxfwd", "usrloc", "registrar", "textops", "siputils"];
-    let modules: String = modules.iter().map(|name| format!("loadmodule \"{name}.so\"\n")).collect();
-    format!(
-        r#"#!KAMAILIO
-debug=0
-log_stderror=yes
-children=1
-tcp_children=1
-auto_aliases=no
-dns=no
-rev_dns=no
-listen=udp:{ADDRESS}:5060
-listen=tcp:{ADDRESS}:5060
-mpath="{MODULES}"
-{modules}modparam("usrloc", "db_mode", 0)
-modparam("usrloc", "hash_size", 14)
-request_route {{
-    if (!mf_process_maxfwd_header("70")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
-    if (is_method("CANCEL")) {{ if (t_check_trans()) t_relay(); exit; }}
-    if (has_totag()) {{
-        if (loose_route()) {{ t_relay(); exit; }}
-        if (is_method("ACK")) {{ if (t_check_trans()) t_relay(); exit; }}
-        sl_send_reply("404", "Not here");
-        exit;
-    }}
-    t_check_trans();
-    if (is_method("REGISTER")) {{ save("location"); exit; }}
-    if (is_method("INVITE")) record_route();
-    if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
-    t_relay();
-}}
-"#
-    )
 }
 
 impl Running {

@@ -1,13 +1,15 @@
 //! SIP by UDP, TCP and SCTP: what the thesis on SCTP in a SIP proxy measured, and what it left open.
 //!
 //! `world` has the hosts: a proxy between two hosts of user agents ([`world::Star`]), and two proxies with a link or two between
-//! them ([`world::Joined`]). All agents are `sctpify-ua`, all proxies `sctpify-sip`.
+//! them ([`world::Joined`]); `load` has one of its own. All agents are `sctpify-ua`, all proxies `sctpify-sip`.
 
 pub(super) mod diagram;
 pub(super) mod failover;
 pub(super) mod hol;
 pub(super) mod latency;
+pub(super) mod load;
 pub(super) mod loss;
+mod search;
 mod told;
 mod world;
 

@@ -75,7 +75,7 @@ pub(super) fn stop(agent: Process) -> Result<Told> {
 }
 
 /// Starts a proxy with this configuration, which has so many listeners.
-fn proxy(place: &Place, host: &Host, configuration: &str, listeners: usize) -> Result<Process> {
+pub(super) fn proxy(place: &Place, host: &Host, configuration: &str, listeners: usize) -> Result<Process> {
     let path = host.dir()?.join("sip.toml");
     std::fs::write(&path, configuration).with_context(|| format!("cannot write {}", path.display()))?;
     let mut command = host.command(place.tools.programs.path("sctpify-sip"));
@@ -85,7 +85,7 @@ fn proxy(place: &Place, host: &Host, configuration: &str, listeners: usize) -> R
     Ok(proxy)
 }
 
-fn listen(transport: &str, address: Ipv4Addr) -> String {
+pub(super) fn listen(transport: &str, address: Ipv4Addr) -> String {
     format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n")
 }
 

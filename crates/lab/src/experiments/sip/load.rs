@@ -1,0 +1,262 @@
+//! `sip-load`: how much a proxy carries without a single failure (RFC 7502), by UDP, TCP and SCTP, beside Kamailio.
+//!
+//! Proxy and emulated agents (`sctpify-ua`) share one host and its processors. A session is an INVITE, its answer, ACK and BYE
+//! through the proxy. What takes longer than [`THRESHOLD_MS`] has failed, and so has what the agents cannot send at the rate they were told.
+
+use super::search::{Search, Trial};
+use super::told::Told;
+use super::world::{LIMIT, listen, proxy};
+use super::{TRANSPORTS, transport_of};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Host, Lab, Process, cpu, kamailio};
+
+const PANEL: &str = "sessions";
+const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Where who is called listens: the proxy's place where there is none.
+const CALLED_PORT: u16 = 5072;
+/// RFC 7501's Establishment Threshold Time; over UDP a message that was lost is repeated after as long (RFC 3261 timer A).
+const THRESHOLD_MS: f64 = 500.0;
+/// The part of a rate that must have been kept.
+const KEPT: f64 = 0.9;
+/// How much longer the last trial is: the RFC's N against its n.
+const LONG: f64 = 2.0;
+/// The least operations of a trial.
+const OPERATIONS_MIN: f64 = 20.0;
+
+/// Who is measured, as series.
+const OURS: &str = "sctpify";
+const KAMAILIO: &str = "Kamailio";
+/// Agents alone: RFC 7502 section 6.1.
+const TESTBED: &str = "no proxy";
+/// Ours, told to take so few requests that the right result is known.
+const LIMITED: &str = "limited";
+/// Requests a second that the limited one takes of one source, and so twice its sessions.
+const LIMITED_REQUESTS_PER_S: u32 = 300;
+
+/// What is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Metric {
+    /// Section 6.2.
+    Sessions,
+    /// Section 6.7.
+    Registrations,
+    /// Section 6.8.
+    Reregistrations,
+    /// Sessions that stand at once, up to a bound.
+    Capacity,
+}
+
+impl Metric {
+    /// Nobody registers where there is no registrar, and of the limited proxy only the limit is of interest.
+    fn concerns(self, series: &str) -> bool {
+        self == Metric::Sessions || !matches!(series, TESTBED | LIMITED)
+    }
+}
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Load {
+    repetitions: u32,
+    series: Vec<String>,
+    metrics: Vec<Metric>,
+    first_rate: f64,
+    granularity: f64,
+    rate_max: f64,
+    /// How long a trial sends, in seconds.
+    trial_s: f64,
+    /// Sessions that stand at once at most.
+    capacity_max: f64,
+}
+
+impl Experiment for Load {
+    fn points(&self) -> Vec<Planned> {
+        let of = |series: &String| {
+            let has = |transport: &str| transport != "sctp" || series != KAMAILIO;
+            let xs = TRANSPORTS.iter().enumerate().filter(|(_, (_, transport))| has(transport));
+            // The limit is ours, whatever carries the requests.
+            let xs = xs.filter(|(x, _)| series != LIMITED || *x == 0);
+            let planned = xs.map(|(x, _)| Planned {
+                point: Point::new(PANEL, series, x as f64),
+                repetitions: self.repetitions,
+                seconds: 20.0 * self.trial_s * self.metrics.len() as f64,
+            });
+            planned.collect::<Vec<_>>()
+        };
+        self.series.iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let series = TRANSPORTS.get(cell.point.x as usize).context("no such transport")?.0;
+        let bench = Bench::new(place, &cell.point.series, transport_of(series)?)?;
+        let search = Search { first: self.first_rate, granularity: self.granularity, most: self.rate_max };
+        let mut measures = Measures::new();
+        for metric in self.metrics.iter().filter(|metric| metric.concerns(&cell.point.series)) {
+            match metric {
+                Metric::Sessions => {
+                    let rate = search
+                        .run(|rate, trial| bench.carries_sessions(self.operations(rate, trial), rate))?;
+                    measures.insert("sessions_per_s".to_owned(), rate);
+                }
+                Metric::Registrations => {
+                    let rate =
+                        search.run(|rate, trial| bench.registers(self.operations(rate, trial), rate, 1))?;
+                    measures.insert("registrations_per_s".to_owned(), rate);
+                }
+                Metric::Reregistrations => {
+                    let rate =
+                        search.run(|rate, trial| bench.registers(self.operations(rate, trial), rate, 2))?;
+                    measures.insert("reregistrations_per_s".to_owned(), rate);
+                }
+                Metric::Capacity => measures.extend(self.capacity(&bench)?),
+            }
+        }
+        Ok(measures)
+    }
+}
+
+impl Load {
+    fn operations(&self, rate: f64, trial: Trial) -> f64 {
+        let seconds = if trial == Trial::Long { LONG * self.trial_s } else { self.trial_s };
+        (rate * seconds).round().max(OPERATIONS_MIN)
+    }
+
+    /// Sessions that stood at once, twice as many each time up to the bound, and what one took of the proxy's memory.
+    fn capacity(&self, bench: &Bench<'_>) -> Result<Measures> {
+        let (mut sessions, mut found) = ((self.capacity_max / 8.0).floor().max(1.0), Measures::new());
+        while let Some(bytes) = bench.holds(sessions)? {
+            found.insert("capacity".to_owned(), sessions);
+            found.insert("session_bytes".to_owned(), bytes);
+            if sessions >= self.capacity_max {
+                break;
+            }
+            sessions = (2.0 * sessions).min(self.capacity_max);
+        }
+        found.entry("capacity".to_owned()).or_insert(0.0);
+        Ok(found)
+    }
+}
+
+/// One host with a proxy, or none, and one who answers calls.
+struct Bench<'a> {
+    place: &'a Place,
+    host: Host,
+    transport: &'static str,
+    /// The proxy's program.
+    proxy: Option<&'static str>,
+    _running: Vec<Process>,
+    /// Last: it takes down what the others are in.
+    _lab: Lab,
+}
+
+impl<'a> Bench<'a> {
+    fn new(place: &'a Place, series: &str, transport: &'static str) -> Result<Self> {
+        let lab = Lab::new()?;
+        let host = lab.host("load")?;
+        let (program, process) = match series {
+            TESTBED => (None, None),
+            KAMAILIO => (Some(kamailio::PROGRAM), Some(start_kamailio(&host)?)),
+            _ => (Some("sctpify-sip"), Some(proxy(place, &host, &configuration(series)?, TRANSPORTS.len())?)),
+        };
+        let running = process.into_iter().collect();
+        let mut bench = Self { place, host, transport, proxy: program, _running: running, _lab: lab };
+        let register = if bench.proxy.is_some() { &[][..] } else { &["--no-register"] };
+        let words = [&["--calls-max", "20000", "--log", "info"], register].concat();
+        let mut bob = bench.agent("bob", CALLED_PORT, &words)?;
+        match bench.proxy {
+            Some(_) => bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?,
+            // It says nothing of its socket; the first calls of a trial would find none.
+            None => std::thread::sleep(Duration::from_millis(300)),
+        }
+        bench._running.push(bob);
+        Ok(bench)
+    }
+
+    fn agent(&self, name: &str, port: u16, words: &[&str]) -> Result<Process> {
+        let mut command = self.host.command(self.place.tools.programs.path("sctpify-ua"));
+        // Where there is no proxy the caller takes the called one for it.
+        let proxy = if self.proxy.is_some() || name == "bob" { 5060 } else { CALLED_PORT };
+        command.args(["--local", &format!("{ADDRESS}:{port}"), "--proxy", &format!("{ADDRESS}:{proxy}")]);
+        command.args(["--transport", self.transport, "--user", &format!("{name}@{ADDRESS}")]);
+        command.args(["--rtp-port", &(port - 1000).to_string()]).env("NO_COLOR", "1").args(words);
+        self.host.spawn(name, command)
+    }
+
+    /// One who calls so often at a rate, each time for so long.
+    fn caller(&self, calls: f64, rate: f64, duration_s: f64) -> Result<Process> {
+        let words = ["--no-register", "--call", &format!("sip:bob@{ADDRESS}"), "--calls-max", "20000"];
+        let (calls, rate, duration) = (calls.to_string(), format!("{rate:.3}"), duration_s.to_string());
+        let words = [&words[..], &["--calls", &calls, "--rate", &rate, "--duration", &duration]].concat();
+        self.agent("alice", 5071, &words)
+    }
+
+    /// Whether all of so many sessions go well at a rate.
+    fn carries_sessions(&self, calls: f64, rate: f64) -> Result<bool> {
+        let limit = LIMIT + Duration::from_secs_f64(calls / rate) + Duration::from_secs(45);
+        let told = Told::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
+        let is_whole = told.number("calls_failed")? == 0.0 && told.number("calls_completed")? == calls;
+        Ok(is_whole
+            && told.number("calls_answered/ms_max")? <= THRESHOLD_MS
+            && told.number("calls_per_s")? >= KEPT * rate)
+    }
+
+    /// Whether all of so many users are registered at a rate, so often.
+    fn registers(&self, users: f64, rate: f64, rounds: u32) -> Result<bool> {
+        let (users, rate_text, rounds_text) = (users.to_string(), format!("{rate:.3}"), rounds.to_string());
+        let words = ["--users", &users, "--rate", &rate_text, "--registrations", &rounds_text];
+        let told = Told::of(&self.agent("many", 5073, &words)?.finish(LIMIT * 3)?)?;
+        let last = if rounds > 1 { "again/0/" } else { "" };
+        let failed =
+            told.number("registrations_failed")? + told.number(&format!("{last}registrations_failed"))?;
+        Ok(failed == 0.0
+            && told.number(&format!("{last}registrations/ms_max"))? <= THRESHOLD_MS
+            && told.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
+    }
+
+    /// What a session takes of the proxy's memory in bytes, if so many can stand at once and all end well.
+    fn holds(&self, sessions: f64) -> Result<Option<f64>> {
+        // Slow enough for any of the contenders.
+        let rate = 500.0_f64.min(sessions);
+        let stand_s = sessions / rate + 1.0;
+        let before = self.memory()?;
+        let caller = self.caller(sessions, rate, stand_s)?;
+        std::thread::sleep(Duration::from_secs_f64(stand_s - 0.5));
+        let with = self.memory()?;
+        let told = Told::of(&caller.finish(LIMIT + Duration::from_secs_f64(2.0 * stand_s + 45.0))?)?;
+        let is_whole = told.number("calls_failed")? == 0.0 && told.number("calls_completed")? == sessions;
+        Ok(is_whole.then(|| (with - before) / sessions))
+    }
+
+    /// Of the proxy, in bytes.
+    fn memory(&self) -> Result<f64> {
+        let kib = self.proxy.map_or(Ok(0), |program| cpu::memory_kib(&self.host, program))?;
+        Ok(kib as f64 * 1024.0)
+    }
+}
+
+fn configuration(series: &str) -> Result<String> {
+    let listeners: String = TRANSPORTS.map(|(_, transport)| listen(transport, ADDRESS)).concat();
+    let access = match series {
+        OURS => String::new(),
+        LIMITED => format!("[access]\nrequests_per_s = {LIMITED_REQUESTS_PER_S}\nburst = 10\n"),
+        _ => anyhow::bail!("there is no series {series:?}"),
+    };
+    Ok(format!("domains = [\"{ADDRESS}\"]\n{listeners}{access}"))
+}
+
+fn start_kamailio(host: &Host) -> Result<Process> {
+    let command = kamailio::command(host, &ADDRESS.to_string())?;
+    let process = host.spawn(kamailio::PROGRAM, command);
+    let process = process.context("Kamailio is missing: scripts/setup.sh --transparency installs it")?;
+    let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
+    ensure!(wait_for(LIMIT, || listens("-Hlun") && listens("-Hltn")), "Kamailio does not listen");
+    // Its workers begin after its sockets are there.
+    std::thread::sleep(Duration::from_millis(500));
+    Ok(process)
+}
