@@ -132,6 +132,7 @@ mod tests {
         assert_eq!(asked("hello", "Host: localhost:9897\r\n"), Err(Refused::NotHttp));
         assert_eq!(PageRequest::read(b"\xff\xfe\r\n\r\n", 9897), Err(Refused::NotHttp));
     }
+
     #[test]
     fn values_of_the_query_are_decoded_and_an_empty_one_is_none() {
         let head = b"GET /list.json?search=a%20%3Cb%3E%26+c&after=&count=7&count=8 HTTP/1.1\r\nHost: localhost:9897\r\n\r\n";
