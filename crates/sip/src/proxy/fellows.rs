@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Three times nothing.
+/// Three of those times without a word, and a second for the news to come.
 const SILENCE_MAX: Duration = Duration::from_secs(7);
 /// Proxies that are known at once.
 const FELLOWS_MAX: usize = 1000;
