@@ -20,7 +20,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
     let mut tally = check::all()?;
     println!("test: building everything");
-    tally += counted(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]), Counting::Status)?;
+    let everything = ["build", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--examples"];
+    tally += counted(&mut cargo(&everything), Counting::Status)?;
     println!("test: instruction counts");
     tally += instructions::judged()?;
     println!("test: every test that needs no root");
