@@ -20,6 +20,8 @@ pub struct Host {
     pub is_up: bool,
     /// How far its clock is ahead of the world's.
     pub(crate) ahead: Duration,
+    /// Until when others have its processor.
+    pub(crate) busy_until: Time,
 }
 
 impl Host {
@@ -29,6 +31,6 @@ impl Host {
         if !self.is_up || next == Time::NEVER {
             return Time::NEVER;
         }
-        Time::ZERO + (next - Time::ZERO).saturating_sub(self.ahead)
+        (Time::ZERO + (next - Time::ZERO).saturating_sub(self.ahead)).max(self.busy_until)
     }
 }

@@ -91,12 +91,31 @@ pub enum Change {
     Jump(HostId, Duration),
     /// A host's clock falls back by this, but not behind the world's.
     FallBack(HostId, Duration),
+    /// Others have a host's processor for so long: what comes to it waits in its sockets, its timers are late, and then it takes
+    /// all at once, as a program does that was not let run.
+    Busy(HostId, Duration),
 }
 
 enum Happening {
-    Packet { to: HostId, route: Route, packet: Vec<u8>, ecn: Ecn },
-    Send { route: Route, packet: Vec<u8>, sent: Sent },
-    Icmp { to: HostId, route: Route, error: PathError, quoted: Vec<u8> },
+    Packet {
+        to: HostId,
+        route: Route,
+        packet: Vec<u8>,
+        ecn: Ecn,
+    },
+    Send {
+        route: Route,
+        packet: Vec<u8>,
+        sent: Sent,
+    },
+    Icmp {
+        to: HostId,
+        route: Route,
+        error: PathError,
+        quoted: Vec<u8>,
+    },
+    /// A host may have its processor back.
+    Wake(HostId),
     Change(Change),
 }
 
@@ -120,6 +139,8 @@ pub struct World {
     ways: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
     /// UDP ports that NATs show, by the address behind them.
     ports: BTreeMap<IpAddr, u16>,
+    /// What came to hosts that have no processor.
+    waiting: BTreeMap<HostId, Vec<Happening>>,
     rng: ChaCha12Rng,
     filter: Option<Filter>,
     trace: u64,
@@ -149,6 +170,7 @@ impl World {
             owners: BTreeMap::new(),
             ways: BTreeMap::new(),
             ports: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             rng: ChaCha12Rng::seed_from_u64(seed),
             filter: None,
             trace: 0xcbf2_9ce4_8422_2325,
@@ -175,6 +197,7 @@ impl World {
             endpoint,
             is_up: true,
             ahead: Duration::ZERO,
+            busy_until: Time::ZERO,
         });
         id
     }
@@ -285,12 +308,12 @@ impl World {
     /// A packet from nowhere reaches `to` now; `route` is the receiver's view.
     pub fn inject(&mut self, to: HostId, route: Route, packet: &[u8]) {
         self.deliver(to, route, packet, Ecn::NotEct);
+        self.work(to);
     }
 
     /// An ICMP error reaches `to` now.
     pub fn inject_path_error(&mut self, to: HostId, route: Route, error: PathError, quoted: &[u8]) {
-        let host = &mut self.hosts[to.0];
-        host.endpoint.handle_path_error(self.now + host.ahead, &route, error, quoted);
+        self.tell_error(to, route, error, quoted);
         self.work(to);
     }
 
@@ -347,9 +370,15 @@ impl World {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Packet { to, route, packet, ecn } => self.arrive(to, route, &packet, ecn),
+            Happening::Packet { to, .. } | Happening::Icmp { to, .. } if self.is_busy(to) => {
+                self.waiting.entry(to).or_default().push(happening);
+            }
+            Happening::Packet { to, .. } | Happening::Icmp { to, .. } => {
+                self.take(happening);
+                self.work(to);
+            }
             Happening::Send { route, packet, sent } => self.carry(route, packet, sent),
-            Happening::Icmp { to, route, error, quoted } => self.inject_path_error(to, route, error, &quoted),
+            Happening::Wake(host) => self.wake(host),
             Happening::Change(Change::Cut(link, direction, cut)) => {
                 self.links[link.0].set_cut(direction, cut);
             }
@@ -375,7 +404,28 @@ impl World {
                 self.hosts[host.0].is_up = up;
                 self.work(host);
             }
+            Happening::Change(Change::Busy(host, duration)) => {
+                let until = self.hosts[host.0].busy_until.max(self.now + duration);
+                self.hosts[host.0].busy_until = until;
+                self.plan(until, Happening::Wake(host));
+            }
         }
+    }
+
+    /// Whether a host has no processor, or has yet to take what came meanwhile.
+    fn is_busy(&self, host: HostId) -> bool {
+        self.now < self.hosts[host.0].busy_until || self.waiting.contains_key(&host)
+    }
+
+    /// All that waited in a host's sockets is taken before anything is answered.
+    fn wake(&mut self, host: HostId) {
+        if self.now < self.hosts[host.0].busy_until {
+            return;
+        }
+        for happening in self.waiting.remove(&host).unwrap_or_default() {
+            self.take(happening);
+        }
+        self.work(host);
     }
 
     fn plan(&mut self, at: Time, happening: Happening) {
@@ -383,20 +433,29 @@ impl World {
         self.queue.insert((at, self.sequence), happening);
     }
 
-    /// `route` is the receiver's view.
-    fn arrive(&mut self, to: HostId, route: Route, packet: &[u8], ecn: Ecn) {
-        if self.hosts[to.0].is_up {
-            self.deliver(to, route, packet, ecn);
-        } else {
-            let error = PathError::Unreachable(Unreachable::Port);
-            self.send_icmp(self.seen_by_receiver(route), error, packet);
+    /// A host takes what has come to it. Routes are the receiver's view.
+    fn take(&mut self, happening: Happening) {
+        match happening {
+            Happening::Packet { to, route, packet, ecn } if self.hosts[to.0].is_up => {
+                self.deliver(to, route, &packet, ecn);
+            }
+            Happening::Packet { route, packet, .. } => {
+                let error = PathError::Unreachable(Unreachable::Port);
+                self.send_icmp(self.seen_by_receiver(route), error, &packet);
+            }
+            Happening::Icmp { to, route, error, quoted } => self.tell_error(to, route, error, &quoted),
+            Happening::Send { .. } | Happening::Wake(_) | Happening::Change(_) => {}
         }
     }
 
     fn deliver(&mut self, to: HostId, route: Route, packet: &[u8], ecn: Ecn) {
         let host = &mut self.hosts[to.0];
         host.endpoint.handle_datagram(self.now + host.ahead, &route, ecn, packet, &mut host.app);
-        self.work(to);
+    }
+
+    fn tell_error(&mut self, to: HostId, route: Route, error: PathError, quoted: &[u8]) {
+        let host = &mut self.hosts[to.0];
+        host.endpoint.handle_path_error(self.now + host.ahead, &route, error, quoted);
     }
 
     /// Tells the sender of `packet`, which went by `route`, after one way back.
@@ -414,7 +473,7 @@ impl World {
     /// Lets program and engine of a host work until they have nothing more to say.
     fn work(&mut self, id: HostId) {
         let now = self.now + self.hosts[id.0].ahead;
-        if !self.hosts[id.0].is_up {
+        if !self.hosts[id.0].is_up || self.is_busy(id) {
             return;
         }
         let mut buf = std::mem::take(&mut self.buf);

@@ -3,7 +3,7 @@
 //! Holds a budget of bytes that fills at the path's rate. Data may leave while there is some, and a packet may overdraw
 //! it. What is released at a time is what the rate gives in a millisecond, so that trains (GSO) are long where rates are
 //! high; at low rates it is two packets, for of a longer burst a full queue drops several, and others pay for its one
-//! reaction. Begin at [`Pacer::refill`].
+//! reaction. Data that has waited for a driver who comes late leaves as if the driver had come in time. Begin at [`Pacer::refill`].
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Pacer {
         let in_quantum = u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000;
         let quantum = (QUANTUM_PACKETS * mtu).max(usize::try_from(in_quantum).unwrap_or(usize::MAX));
         self.quantum = i64::try_from(quantum).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
-        self.budget = self.budget.min(2 * self.quantum);
+        self.budget = self.budget.min(self.most(now));
     }
 
     /// From now on at this rate; one release may leave at once.
@@ -55,17 +55,30 @@ impl Pacer {
         self.budget = self.quantum;
     }
 
-    /// Time has passed. A driver that wakes late finds up to two quanta.
+    /// Time has passed. After a pause there are up to two quanta.
     pub(super) fn refill(&mut self, now: Time) {
         if self.rate == 0 || now <= self.filled_at {
             return;
         }
-        let nanos = (now - self.filled_at).as_nanos();
-        let gained = i64::try_from(u128::from(self.rate) * nanos / 1_000_000_000).unwrap_or(i64::MAX);
+        let gained = self.gained(now - self.filled_at);
         if gained > 0 {
-            self.budget = self.budget.saturating_add(gained).min(2 * self.quantum);
+            self.budget = self.budget.saturating_add(gained).min(self.most(now));
             self.filled_at = now;
         }
+    }
+
+    /// What the rate gives in a time.
+    fn gained(&self, time: Duration) -> i64 {
+        let bytes = u128::from(self.rate) * time.as_nanos() / 1_000_000_000;
+        i64::try_from(bytes).unwrap_or(i64::MAX)
+    }
+
+    /// What may be saved up: two quanta, and what data could not have that waited for a driver that comes late. Without that a busy
+    /// host would send two quanta each time it is let run, whatever its window; and as the window is then never full, it would not
+    /// grow, either.
+    fn most(&self, now: Time) -> i64 {
+        let late = self.release_at.map_or(Duration::ZERO, |at| now.since(at));
+        (2 * self.quantum).saturating_add(self.gained(late))
     }
 
     /// Whether data may leave.
@@ -93,8 +106,8 @@ impl Pacer {
     /// The wait is over if its time has come.
     pub(super) fn expire(&mut self, now: Time) {
         if self.release_at.is_some_and(|at| at <= now) {
-            self.release_at = None;
             self.refill(now);
+            self.release_at = None;
         }
     }
 }
@@ -156,6 +169,20 @@ mod tests {
         let at = pacer.release_at.unwrap();
         pacer.expire(at);
         assert!(drain(&mut pacer) >= 64);
+    }
+
+    #[test]
+    fn data_that_waited_for_a_late_driver_finds_what_it_could_have_had_and_two_quanta_the_next_time() {
+        let mut pacer = paced(1_000_000);
+        drain(&mut pacer);
+        pacer.wait(MS(1));
+        assert_eq!(pacer.release_at, Some(MS(3)));
+        // SACKs that came meanwhile tell the rate anew before the release.
+        pacer.set_rate(1_000_000, 1000, MS(23));
+        pacer.expire(MS(23));
+        assert_eq!(drain(&mut pacer), 22);
+        pacer.refill(MS(5000));
+        assert_eq!(drain(&mut pacer), 4);
     }
 
     #[test]

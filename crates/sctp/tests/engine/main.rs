@@ -8,6 +8,7 @@ mod attacks;
 mod authentication;
 mod basics;
 mod birth;
+mod busy;
 mod data;
 mod ecn;
 mod extensions;
