@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs the Debian or Ubuntu packages of scripts/packages.txt that are missing, and nothing else.
+# Installs the Debian or Ubuntu packages of scripts/packages.txt and the Python packages of scripts/packages-pip.txt that are missing,
+# and nothing else.
 #
 #   scripts/setup.sh            say what is missing, install it, or say that all is there
 #   scripts/setup.sh --quiet    the same, silent when nothing is missing
 #   scripts/setup.sh --list     only list what is missing; installs nothing
 #   scripts/setup.sh --transparency    the packages of packages-transparency.txt as well
 #
-# Idempotent. Uses apt-get alone. Servers that come with packages (nginx, sshd) are not started: a
+# Idempotent. Uses apt-get, and pip for a directory of its own. Servers that come with packages (nginx, sshd) are not started: a
 # policy-rc.d that forbids it stands for the time of the installation, unless the host has one already.
 set -eu
 here=$(dirname "$0")
@@ -15,8 +16,9 @@ lists=$here/packages.txt
 [ "$mode" != --transparency ] || lists="$lists $here/packages-transparency.txt"
 PATH=$PATH:/usr/sbin:/sbin
 
+# What these lists have and the host has not.
 missing_lines() {
-    cat $lists | grep -v '^#' | while IFS='|' read -r package probe why; do
+    cat "$@" | grep -v '^#' | while IFS='|' read -r package probe why hashes; do
         package=$(echo $package) probe=$(echo $probe) why=$(echo $why)
         [ -n "$package" ] || continue
         case $probe in
@@ -27,53 +29,74 @@ missing_lines() {
     done
 }
 
-missing=$(missing_lines)
-if [ -z "$missing" ]; then
+missing=$(missing_lines $lists)
+missing_pip=$(missing_lines "$here/packages-pip.txt")
+if [ -z "$missing$missing_pip" ]; then
     [ "$mode" = --quiet ] || [ "$mode" = --list ] || echo "setup: all packages are there"
     exit 0
 fi
 if [ "$mode" = --list ]; then
-    echo "$missing"
+    printf '%s\n' "$missing" "$missing_pip" | grep .
     exit 0
 fi
 echo "setup: missing packages:"
-echo "$missing"
+printf '%s\n' "$missing" "$missing_pip" | grep .
 if [ "$(id -u)" != 0 ]; then
     echo "setup: installing needs root: run  sudo $here/setup.sh" >&2
     exit 1
 fi
-if ! command -v apt-get >/dev/null; then
+if [ -n "$missing" ] && ! command -v apt-get >/dev/null; then
     echo "setup: no apt-get here; install by hand what the packages above provide" >&2
     exit 1
 fi
 
-policy=/usr/sbin/policy-rc.d
-if [ ! -e $policy ]; then
-    trap 'rm -f $policy' EXIT
-    trap 'exit 130' INT TERM HUP
-    printf '#!/bin/sh\nexit 101\n' >$policy
-    chmod 755 $policy
-fi
-names=$(echo "$missing" | awk '{print $1}')
-export DEBIAN_FRONTEND=noninteractive
-log=$(mktemp)
-install() {
-    apt-get install -y --no-install-recommends $names >"$log" 2>&1
-}
-echo "setup: installing by apt-get ..."
-if ! install; then
-    apt-get update >"$log" 2>&1 || true
+install_by_apt() {
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e $policy ]; then
+        trap 'rm -f $policy' EXIT
+        trap 'exit 130' INT TERM HUP
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod 755 $policy
+    fi
+    names=$(echo "$missing" | awk '{print $1}')
+    export DEBIAN_FRONTEND=noninteractive
+    log=$(mktemp)
+    install() {
+        apt-get install -y --no-install-recommends $names >"$log" 2>&1
+    }
+    echo "setup: installing by apt-get ..."
     if ! install; then
-        tail -n 20 "$log" >&2
-        echo "setup: apt-get failed; its output is in $log" >&2
+        apt-get update >"$log" 2>&1 || true
+        if ! install; then
+            tail -n 20 "$log" >&2
+            echo "setup: apt-get failed; its output is in $log" >&2
+            exit 1
+        fi
+    fi
+    rm -f "$log"
+    left=$(missing_lines $lists)
+    if [ -n "$left" ]; then
+        echo "setup: installed, but these are still not found:" >&2
+        echo "$left" >&2
         exit 1
     fi
-fi
-rm -f "$log"
-left=$(missing_lines)
-if [ -n "$left" ]; then
-    echo "setup: installed, but these are still not found:" >&2
-    echo "$left" >&2
-    exit 1
-fi
+}
+
+# Not every host can have these, and what needs them is skipped without.
+install_by_pip() {
+    log=$(mktemp)
+    echo "setup: installing by pip ..."
+    sed -n 's/^\([^#| ]*\) *|.*|\([^|]*\)$/\1 \2/p' "$here/packages-pip.txt" |
+        awk '{ for (i = 2; i <= NF; i++) $i = "--hash=sha256:" $i; print }' >"$log.requirements"
+    if ! python3 -m pip install --target /usr/local/lib/sctpify-tests --upgrade --no-deps --only-binary :all: --require-hashes \
+        --retries 1 --quiet --disable-pip-version-check --root-user-action ignore -r "$log.requirements" >"$log" 2>&1; then
+        tail -n 5 "$log" >&2
+        echo "setup: pip cannot install these: tests that need them will be skipped" >&2
+        echo "$missing_pip" >&2
+    fi
+    rm -f "$log" "$log.requirements"
+}
+
+[ -z "$missing" ] || install_by_apt
+[ -z "$missing_pip" ] || install_by_pip
 echo "setup: done"

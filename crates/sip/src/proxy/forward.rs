@@ -14,7 +14,7 @@ use crate::message::{Message, Method, Start};
 use crate::transaction::{self, Kind};
 use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
-use crate::via::Via;
+use crate::via::{Via, parse_ip};
 
 impl Proxy {
     #[allow(clippy::too_many_arguments, reason = "the parts of one client transaction")]
@@ -74,7 +74,7 @@ impl Proxy {
         copy.set(Header::new(Name::MaxForwards, &hops));
         if may_make_dialog(&known.cseq.method) {
             let is_secure = Uri::parse(request.request_uri()).is_ok_and(|uri| uri.scheme == Scheme::Sips);
-            self.record_route(&mut copy, from, target.hop, is_secure, known);
+            self.record_route(&mut copy, from, target, is_secure, known);
         }
         for route in target.routes.iter().rev() {
             copy.push_front(Header::of_bytes(Name::Route, route));
@@ -99,9 +99,17 @@ impl Proxy {
     }
 
     /// Our address on the side that the request goes to, and on the side it came from if that is another one (RFC 5658).
-    fn record_route(&self, copy: &mut Message, from: Hop, to: Hop, is_secure: bool, known: &Essentials) {
+    fn record_route(
+        &self,
+        copy: &mut Message,
+        from: Hop,
+        target: &Target,
+        is_secure: bool,
+        known: &Essentials,
+    ) {
         let mark = self.dialog_mark(known);
-        let (side_from, side_to) = (self.side(from, named_by_via(known)), self.side(to, None));
+        let side_from = self.side(from, named_by_via(known));
+        let side_to = self.side(target.hop, named_by_contact(copy, target));
         if side_from != side_to {
             copy.push_front(record_of(side_from, is_secure, &mark));
         }
@@ -109,7 +117,7 @@ impl Proxy {
     }
 
     /// Our address on a hop's side, and the transport that the peer there takes it to have. Where something translates on the way
-    /// (TCP to SCTP by a shim) that is what its Via names: it can come back by no other one.
+    /// (TCP to SCTP by a shim) that is what its Via or Contact names: it can come back by no other one.
     fn side(&self, hop: Hop, named: Option<Transport>) -> (SocketAddr, Transport) {
         let listener = self.config.listeners[hop.listener];
         let is_translated = |other: &Transport| is_bare_stream(*other) && is_bare_stream(listener.transport);
@@ -134,6 +142,14 @@ fn is_bare_stream(transport: Transport) -> bool {
 
 fn named_by_via(known: &Essentials) -> Option<Transport> {
     Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
+}
+
+/// What the Contact says that is the Request-URI now, if it is sent to that itself.
+fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
+    let has_route = copy.first(Name::Route).is_some() || !target.routes.is_empty() || target.detour.is_some();
+    let uri = Uri::parse(copy.request_uri()).ok().filter(|_| !has_route)?;
+    parse_ip(uri.host)?;
+    Transport::from_bytes(uri.transport()?)
 }
 
 fn is_outside_of_dialogs(request: &Message) -> bool {

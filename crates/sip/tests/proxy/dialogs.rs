@@ -76,6 +76,22 @@ fn who_believes_to_speak_tcp_while_a_shim_makes_sctp_of_it_is_told_of_tcp() {
     }
 }
 
+#[test]
+fn who_registered_at_tcp_while_a_shim_makes_sctp_of_it_is_called_by_a_route_of_tcp() {
+    for (named, recorded) in [(";transport=tcp", "tcp"), (";transport=sctp", "sctp"), ("", "sctp")] {
+        let mut sctp = config();
+        sctp.listeners.push(Listener { transport: Transport::Sctp, ..sctp.listeners[1] });
+        let mut world = World::new(sctp);
+        let flow = Hop { listener: 2, transport: Transport::Sctp, ..tcp(BOB, 3) };
+        world.register("bob", flow, &format!("Contact: <sip:bob@192.0.2.2:5070{named}>\n"));
+        let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+        assert_eq!(sent[1].hop.transport, Transport::Sctp);
+        let route = sent[1].value(Name::RecordRoute);
+        let expected = format!("<sip:192.0.2.100:5060;transport={recorded};lr;");
+        assert!(route.starts_with(&expected), "{named}: {route}");
+    }
+}
+
 /// Requests within dialogs may go to any address.
 fn everywhere() -> ProxyConfig {
     ProxyConfig { relay_networks: vec!["0.0.0.0/0".parse().unwrap()], ..config() }

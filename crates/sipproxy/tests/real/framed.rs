@@ -1,5 +1,7 @@
 //! Programs that know SIP on TCP only, and talk by the shim to a proxy that expects a message of SCTP for each of theirs.
 
+use std::collections::BTreeSet;
+
 use testbed::{Capture, Daemon, Lab, Link, Offloads, Programs};
 
 use crate::world::{LIMIT, Site};
@@ -30,29 +32,52 @@ impl World {
 /// Calls by SIPp on one TCP connection.
 const CALLS: u32 = 50;
 
-/// A message of SCTP with a message of SIP.
+/// A message of SCTP with a message of SIP, or a fragment of one.
 #[derive(Debug)]
-struct Message {
-    method: String,
-    /// It is both the first and the last fragment.
-    is_whole: bool,
+pub(crate) struct Message {
+    /// Of the last fragment alone.
+    pub(crate) method: String,
+    begins: bool,
+    ends: bool,
 }
 
-/// All of a capture; where a message of SCTP has not exactly one of SIP, this fails.
-fn messages(capture: Capture) -> Vec<Message> {
-    let fields = ["-e", "sctp.data_b_bit", "-e", "sctp.data_e_bit", "-e", "sip.CSeq.method"];
-    let words = [&["-Y", "sctp.chunk_type == 0", "-T", "fields", "-E", "separator=/t"], &fields[..]];
-    let told = capture.dissect(&words.concat()).unwrap();
-    let of_packet = |line: &str| {
-        let columns: Vec<Vec<&str>> = line.split('\t').map(|column| column.split(',').collect()).collect();
-        assert!(columns.iter().all(|column| column.len() == columns[0].len()), "{line}");
-        let one = |i: usize| Message {
-            method: columns[2][i].to_owned(),
-            is_whole: (columns[0][i], columns[1][i]) == ("1", "1"),
-        };
-        (0..columns[0].len()).map(one).collect::<Vec<_>>()
+impl Message {
+    /// It is both the first and the last fragment.
+    fn is_whole(&self) -> bool {
+        self.begins && self.ends
+    }
+}
+
+/// Whether each message of SIP is one of SCTP; a long one may have fragments.
+pub(crate) fn are_each_one(seen: &[Message]) -> bool {
+    let begins = seen.iter().filter(|message| message.begins).count();
+    let ends = seen.iter().filter(|message| message.ends).count();
+    begins == ends && seen.iter().all(|message| message.ends != message.method.is_empty())
+}
+
+/// All of a capture, each TSN once; where a message of SCTP has more than one of SIP, this fails.
+pub(crate) fn messages(capture: Capture) -> Vec<Message> {
+    let fields = ["sctp.data_b_bit", "sctp.data_e_bit", "sip.CSeq.method", "sctp.data_tsn_raw", "ip.src"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let words =
+        ["-Y", "sctp.chunk_type == 0", "-T", "fields", "-E", "separator=/t"].into_iter().chain(fields);
+    let told = capture.dissect(&words.collect::<Vec<_>>()).unwrap();
+    let mut seen = BTreeSet::new();
+    told.lines().flat_map(|line| messages_of(line, &mut seen)).collect()
+}
+
+/// Those of a packet that were not seen in one before.
+fn messages_of(line: &str, seen: &mut BTreeSet<(String, String)>) -> Vec<Message> {
+    let (chunks, source) = line.rsplit_once('\t').unwrap();
+    let columns: Vec<Vec<&str>> = chunks.split('\t').map(|column| column.split(',').collect()).collect();
+    assert!(columns.iter().all(|column| column.len() == columns[0].len()), "{line}");
+    let new = (0..columns[0].len()).filter(|&i| seen.insert((source.to_owned(), columns[3][i].to_owned())));
+    let one = |i: usize| Message {
+        method: columns[2][i].to_owned(),
+        begins: columns[0][i] == "1",
+        ends: columns[1][i] == "1",
     };
-    told.lines().flat_map(of_packet).collect()
+    new.map(one).collect()
 }
 
 #[test]
@@ -69,7 +94,7 @@ fn calls_on_one_tcp_connection_go_through_with_each_message_as_one_of_sctp() {
     let told = shim.sctpify(&["explain", &proxys.proxy_address()]).unwrap().stdout;
     assert!(told.contains("--framing sip"), "{told}");
     let seen = messages(capture);
-    assert!(seen.iter().all(|message| message.is_whole), "{seen:?}");
+    assert!(seen.iter().all(Message::is_whole), "{seen:?}");
     let of = |method: &str| seen.iter().filter(|message| message.method == method).count();
     assert!(of("INVITE") >= 4 * CALLS as usize && of("ACK") == CALLS as usize, "{seen:?}");
 }
@@ -94,7 +119,7 @@ fn a_native_agent_calls_by_way_of_a_proxy_that_knows_tcp() {
     agent.args(["--calls", "20", "--rate", "20", "--duration", "0"]);
     far.run("agent", agent, LIMIT).unwrap().good().unwrap();
     let seen = messages(capture);
-    assert!(seen.iter().all(|message| message.is_whole), "{seen:?}");
+    assert!(seen.iter().all(Message::is_whole), "{seen:?}");
     let answers = seen.iter().filter(|message| message.method == "INVITE").count();
     assert!(answers >= 80, "{seen:?}");
 }

@@ -10,6 +10,7 @@ mod live_page;
 mod names;
 mod operations;
 mod phones;
+mod pjsua;
 mod secure;
 mod sharing;
 mod strangers;
