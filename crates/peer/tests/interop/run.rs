@@ -1,14 +1,21 @@
-//! Runs the cells one after another and reports in the words of Rust's own test harness, which `./x test` counts.
+//! Runs the cells, in as many worlds at once as `--test-threads` says, and reports in the words of Rust's own test harness, which
+//! `./x test` counts.
 
 use crate::cell::Cell;
 use crate::world::{self, World};
 use std::process::exit;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// The flag that says how many cells run at once.
+const THREADS: &str = "--test-threads=";
 
 /// What the command line asks for, as far as we know it; cargo's other flags are passed over.
 #[derive(Default)]
 struct Wanted {
     ignored: bool,
     list: bool,
+    threads: Option<usize>,
     parts: Vec<String>,
 }
 
@@ -19,6 +26,7 @@ impl Wanted {
             match arg.as_str() {
                 "--ignored" | "--include-ignored" => wanted.ignored = true,
                 "--list" => wanted.list = true,
+                flag if flag.starts_with(THREADS) => wanted.threads = flag[THREADS.len()..].parse().ok(),
                 flag if flag.starts_with('-') => {}
                 part => wanted.parts.push(part.to_owned()),
             }
@@ -48,13 +56,27 @@ pub(crate) fn all(matrix: &[Cell]) -> i32 {
     if cells.is_empty() {
         return report(0, 0, 0);
     }
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..wanted.threads.unwrap_or(1).clamp(1, cells.len()) {
+            scope.spawn(|| run_in_a_world(&cells, &next, &failed));
+        }
+    });
+    let failed = failed.into_inner();
+    report(cells.len() - failed, failed, 0)
+}
+
+/// Runs, in a world of its own, the cells that no other world has taken.
+fn run_in_a_world(cells: &[&Cell], next: &AtomicUsize, failed: &AtomicUsize) {
     let world = World::up().unwrap_or_else(|error| {
         println!("cannot set up the guests and namespaces: {error:#}");
         exit(101);
     });
-    let failed = cells.iter().filter(|cell| !passes(cell, &world)).count();
-    drop(world);
-    report(cells.len() - failed, failed, 0)
+    while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+        if !passes(cell, &world) {
+            failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 fn passes(cell: &Cell, world: &World) -> bool {
