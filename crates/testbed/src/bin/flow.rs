@@ -1,6 +1,6 @@
 //! A plain program for failover measurements: a paced stream of bytes that are checked, and the longest silence in it.
 //!
-//!     flow receive PORT SECONDS        prints "listening", then what became of one connection
+//!     flow receive PORT SECONDS FROM   prints "listening", then what became of one connection
 //!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS   writes of SIZE bytes, so far apart, for SECONDS
 //!     flow answer PORT                 prints "listening"; answers the first byte of each connection, for ever
 //!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for one
@@ -9,8 +9,8 @@
 //! that gives TCP's NODELAY its meaning there.
 //!
 //! The receiver ends with the stream, but SECONDS after its first byte at the latest. It prints `bytes`, `gap_us` (the longest
-//! time without a byte, from the first one on; to SECONDS where no end came), `gap_at_us` (when that began), `wrong` (bytes that
-//! are not what was sent) and `end`. The sender prints `bytes` (that its kernel took), `longest_write_us` and `end`. The asker
+//! time without a byte, as far as it lies FROM seconds after the first one or later; to SECONDS where no end came), `gap_at_us` (when
+//! that began, after the first byte), `wrong` (bytes that are not what was sent) and `end`. The sender prints `bytes` (that its kernel took), `longest_write_us` and `end`. The asker
 //! prints `first_byte_us` and `end`. `end` is the last word of a line: `eof`, `late` where nothing came in time, else an error.
 //! A stream is a count, eight bytes a number. Knows nothing of sctpify.
 
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
         words.last().copied().and_then(named).inspect(|_| _ = words.pop()).unwrap_or(Protocol::TCP);
     let seconds = |word: &str| word.parse().map(Duration::from_secs_f64);
     match words[..] {
-        ["receive", port, limit] => receive(port.parse()?, seconds(limit)?, protocol),
+        ["receive", port, limit, from] => receive(port.parse()?, seconds(limit)?, seconds(from)?, protocol),
         ["send", to, time, size, pause] => {
             let pause = Duration::from_micros(pause.parse()?);
             send(to.parse()?, seconds(time)?, size.parse()?, pause, protocol)
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         ["answer", port] => answer(port.parse()?, protocol),
         ["ask", to, limit] => ask(to.parse()?, seconds(limit)?, protocol),
         _ => bail!(
-            "usage: flow receive PORT SECONDS | send ADDRESS:PORT SECONDS SIZE MICROSECONDS | answer PORT \
+            "usage: flow receive PORT SECONDS FROM | send ADDRESS:PORT SECONDS SIZE MICROSECONDS | answer PORT \
              | ask ADDRESS:PORT SECONDS, each with mptcp, sctp, or neither"
         ),
     }
@@ -136,6 +136,8 @@ struct Seen {
     count: Count,
     wrong: u64,
     first: Instant,
+    /// Silence counts from here on.
+    from: Instant,
     last: Instant,
     gap: Duration,
     gap_at: Duration,
@@ -143,23 +145,32 @@ struct Seen {
 
 impl Seen {
     fn note(&mut self, at: Instant) {
-        if at - self.last > self.gap {
-            self.gap = at - self.last;
-            self.gap_at = self.last - self.first;
+        let since = self.last.max(self.from);
+        let gap = at.saturating_duration_since(since);
+        if gap > self.gap {
+            self.gap = gap;
+            self.gap_at = since - self.first;
         }
         self.last = at;
     }
 }
 
-fn receive(port: u16, limit: Duration, protocol: Protocol) -> Result<()> {
+fn receive(port: u16, limit: Duration, from: Duration, protocol: Protocol) -> Result<()> {
     // It stays open: MPTCP's further subflows are refused where nobody listens any more.
     let listener = listen(port, protocol)?;
     let (mut stream, _) = listener.accept()?;
     let mut buffer = vec![0; READ_BYTES];
     let length = stream.read(&mut buffer)?;
     let first = now();
-    let mut seen =
-        Seen { count: Count(0), wrong: 0, first, last: first, gap: Duration::ZERO, gap_at: Duration::ZERO };
+    let mut seen = Seen {
+        count: Count(0),
+        wrong: 0,
+        first,
+        from: first + from,
+        last: first,
+        gap: Duration::ZERO,
+        gap_at: Duration::ZERO,
+    };
     seen.wrong += seen.count.differences(&buffer[..length]);
     let outcome = receive_rest(&mut stream, &mut buffer, &mut seen, limit);
     if outcome.is_err() {

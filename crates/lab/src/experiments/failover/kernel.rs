@@ -159,8 +159,8 @@ impl Victim for World<'_> {
 }
 
 impl Stage for World<'_> {
-    fn receive(&self, limit_s: f64) -> Result<Process> {
-        let words = ["receive".to_owned(), TCP_PORT.to_string(), limit_s.to_string()];
+    fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process> {
+        let words = ["receive".to_owned(), TCP_PORT.to_string(), limit_s.to_string(), from_s.to_string()];
         let mut process = self.net.spawn("receiver", self.flow(BETA, limit_s, &words))?;
         process.wait_until("listening", START_LIMIT, |process| process.stdout().contains("listening"))?;
         Ok(process)

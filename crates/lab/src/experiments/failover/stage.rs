@@ -28,8 +28,8 @@ pub(in crate::experiments) trait Victim {
 
 /// Two hosts between which a stream can be watched.
 pub(in crate::experiments) trait Stage: Victim {
-    /// Starts the receiver, which ends so many seconds after the first byte at the latest.
-    fn receive(&self, limit_s: f64) -> Result<Process>;
+    /// Starts the receiver, which ends so many seconds after the first byte at the latest, and counts silence from so many on.
+    fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process>;
 
     /// Starts the sender; its stream begins at about the time when this returns.
     fn send(&self, stream_s: f64, load: Load) -> Result<Process>;
@@ -45,8 +45,11 @@ pub(in crate::experiments) trait Stage: Victim {
 }
 
 /// A stream, a failure in its midst, and what both ends saw.
+///
+/// How a stream begins is not the failure's doing: its first windows come with a round trip of silence between them. So silence
+/// counts from half way to the failure on.
 pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) -> Result<Measures> {
-    let receiver = stage.receive(watch.stream_s + watch.drain_s)?;
+    let receiver = stage.receive(watch.stream_s + watch.drain_s, watch.fault_s / 2.0)?;
     let sender = stage.send(watch.stream_s, load)?;
     let start = now();
     std::thread::sleep(Duration::from_secs_f64(watch.fault_s).saturating_sub(start.elapsed()));

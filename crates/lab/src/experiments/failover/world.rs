@@ -193,9 +193,9 @@ impl Victim for World {
 }
 
 impl Stage for World {
-    fn receive(&self, limit_s: f64) -> Result<Process> {
-        let (port, limit) = (self.port().to_string(), limit_s.to_string());
-        let words = ["receive", &port, &limit];
+    fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process> {
+        let [port, limit, from] = [self.port().to_string(), limit_s.to_string(), from_s.to_string()];
+        let words = ["receive", &port, &limit, &from];
         self.pair.serve(&self.flow, &[&words[..], self.word().as_slice()].concat())
     }
 
