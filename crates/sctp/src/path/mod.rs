@@ -378,7 +378,8 @@ impl Path {
         }
     }
 
-    /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself, where data proves paths.
+    /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself, where data proves paths. Data that
+    /// nothing is heard of proves none.
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
     //= rfc9260#8.3-1
@@ -392,7 +393,7 @@ impl Path {
         if self.probe.is_some() || now < self.next_heartbeat {
             return None;
         }
-        if data_proves && self.t3.is_some() && self.state == PathState::Active {
+        if data_proves && self.t3.is_some() && self.state == PathState::Active && self.doubt.is_none() {
             self.schedule_heartbeat(now, timing, random);
             return None;
         }

@@ -184,6 +184,25 @@ fn a_packet_lost_on_a_path_that_works_goes_by_the_other_and_the_path_stays_in_us
 }
 
 #[test]
+fn a_doubted_path_is_asked_even_while_its_data_timer_runs() {
+    let mut t = idle(&[10, 10]);
+    speak(&mut t, 20);
+    // The doubted path works: our own question alone may show that.
+    let mut left = 1;
+    t.world.set_filter(move |record| {
+        let names = chunk_names(&record.packet);
+        let is_lost = left > 0 && names.contains("DATA");
+        left -= u32::from(is_lost);
+        let is_asked = record.route.local.to_string() == "10.0.1.2" && names == "HEARTBEAT";
+        if is_lost || is_asked { Fate::Drop } else { Fate::Pass }
+    });
+    speak(&mut t, 5);
+    let info = t.info(t.a);
+    assert_eq!((info.counters.tail_probes, switches(&t)), (1, 0));
+    assert_eq!((in_use(&t).as_str(), info.paths[0].state), ("10.0.1.1", PathState::Active));
+}
+
+#[test]
 fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
     let mut t = idle(&[10, 10]);
     speak(&mut t, 20);
