@@ -113,7 +113,7 @@ impl Association {
             self.queue_heartbeat(index, ctx);
             if let Some(probe) = self.paths.get_mut(index).poll_size_probe(ctx.now, ctx.random) {
                 let SizeProbe { size, nonce, companion } = probe;
-                self.control.push_back((index, Control::SizeProbe { nonce, size }));
+                self.control.extend(size.map(|size| (index, Control::SizeProbe { nonce, size })));
                 self.control.push_back((index, Control::Heartbeat { nonce: companion }));
             }
         }

@@ -3,7 +3,8 @@
 //!
 //! Never sends and never reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD) and, right behind it, a short
 //! HEARTBEAT, its companion: if the companion is answered and the probe is not, the probe was lost for its size or by
-//! chance, and nobody has to wait for a timer. Trials say nothing about congestion. Sizes are bytes of IP packet.
+//! chance, and nobody has to wait for a timer. Where there was silence only, a short HEARTBEAT *asks* first: in a long queue data is
+//! acknowledged before it is answered, and no probe takes room there. Trials say nothing about congestion. Sizes are bytes of IP packet.
 //! Invariants: `least` ≤ `current` ≤ `ceiling`; at most one trial is out. Begin at [`Pmtu::suspect`], [`Pmtu::poll`] and
 //! [`Pmtu::on_answer`]; ADR 0007 says why a path starts at its link's MTU.
 
@@ -69,6 +70,8 @@ struct Trial {
     /// Kept when the probe is sent again, so that a late answer counts.
     nonce: u64,
     companion: u64,
+    /// Whether the companion goes alone, and the probe only when that was answered.
+    asks: bool,
     /// When the probe is sent, or counts as lost.
     at: Time,
     is_sent: bool,
@@ -79,11 +82,25 @@ struct Trial {
     silent: u8,
 }
 
-/// What [`Pmtu::poll`] wants sent: a probe, and right behind it a short HEARTBEAT.
+impl Trial {
+    /// The size in use is doubted again while it is tried. Who only asked so far, and was not answered, asks no more.
+    fn press(&mut self, patience: u8, asks: bool, now: Time) {
+        if let Aim::Current { patience: known } = &mut self.aim {
+            *known = patience.min(*known);
+        }
+        if self.asks && !asks {
+            self.asks = false;
+            self.is_sent = false;
+            self.at = now;
+        }
+    }
+}
+
+/// What [`Pmtu::poll`] wants sent: a probe, and right behind it a short HEARTBEAT; or that alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SizeProbe {
-    /// Length of the probe's IP packet.
-    pub(crate) size: u16,
+    /// Length of the probe's IP packet; `None`: only the short one is sent.
+    pub(crate) size: Option<u16>,
     pub(crate) nonce: u64,
     pub(crate) companion: u64,
 }
@@ -173,7 +190,7 @@ impl Pmtu {
     //= rfc8899#3-21
     pub(crate) fn suspect(&mut self, many: bool, now: Time, random: &mut Random) {
         if many || now >= self.trusted_until {
-            self.doubt(MAX_PROBES, now, random);
+            self.doubt(MAX_PROBES, true, now, random);
         }
     }
 
@@ -188,16 +205,16 @@ impl Pmtu {
             return;
         }
         let is_certain = !is_trusted && self.needless == 0 && self.timeouts >= CERTAIN_TIMEOUTS;
-        self.doubt(if is_certain { 1 } else { MAX_PROBES }, now, random);
+        self.doubt(if is_certain { 1 } else { MAX_PROBES }, false, now, random);
     }
 
-    fn doubt(&mut self, patience: u8, now: Time, random: &mut Random) {
+    fn doubt(&mut self, patience: u8, asks: bool, now: Time, random: &mut Random) {
         if self.current <= self.least {
             return;
         }
         match &mut self.trial {
-            Some(Trial { aim: Aim::Current { patience: known }, .. }) => *known = patience.min(*known),
-            _ => self.begin(Aim::Current { patience }, self.current, now, random),
+            Some(trial @ Trial { aim: Aim::Current { .. }, .. }) => trial.press(patience, asks, now),
+            _ => self.begin(Aim::Current { patience }, asks, self.current, now, random),
         }
     }
 
@@ -232,7 +249,7 @@ impl Pmtu {
     pub(crate) fn poll(&mut self, now: Time, rto: Duration, random: &mut Random) -> Option<SizeProbe> {
         if self.trial.is_none() && self.next_at <= now {
             match self.candidate() {
-                Some(size) => self.begin(Aim::Larger, size, now, random),
+                Some(size) => self.begin(Aim::Larger, false, size, now, random),
                 None => self.rest(now),
             }
         }
@@ -243,8 +260,9 @@ impl Pmtu {
         //= rfc8899#3-12 5.1.1-1
         let patience = rto.max(PROBE_TIMER_MIN) * (1 << trial.silent.min(6));
         trial.at = now + patience.min(PAUSE_MAX);
-        self.probes_sent += 1;
-        Some(SizeProbe { size: trial.size, nonce: trial.nonce, companion: trial.companion })
+        let size = (!trial.asks).then_some(trial.size);
+        self.probes_sent += u64::from(size.is_some());
+        Some(SizeProbe { size, nonce: trial.nonce, companion: trial.companion })
     }
 
     /// A HEARTBEAT ACK with `nonce` came; returns whether it answers a trial.
@@ -259,8 +277,15 @@ impl Pmtu {
         if nonce != trial.companion || !trial.is_sent {
             return false;
         }
-        trial.companion_answered = true;
         let grace = srtt.map_or(GRACE_MIN, |srtt| (srtt / 4).max(GRACE_MIN));
+        if std::mem::take(&mut trial.asks) {
+            // Others arrive. Unless data is acknowledged in this moment, it is the turn of the probe.
+            trial.is_sent = false;
+            trial.silent = 0;
+            trial.at = now + grace;
+            return true;
+        }
+        trial.companion_answered = true;
         trial.at = trial.at.min(now + grace);
         true
     }
@@ -284,7 +309,7 @@ impl Pmtu {
         let Some(trial) = self.trial.as_mut().filter(|t| t.is_sent && t.at <= now) else { return };
         trial.is_sent = false;
         trial.at = now;
-        self.probes_lost += 1;
+        self.probes_lost += u64::from(!trial.asks);
         //= rfc8899#3-7
         if !trial.companion_answered {
             // Short packets are lost, too: that is no question of size.
@@ -359,7 +384,7 @@ impl Pmtu {
         }
     }
 
-    fn begin(&mut self, aim: Aim, size: u16, now: Time, random: &mut Random) {
+    fn begin(&mut self, aim: Aim, asks: bool, size: u16, now: Time, random: &mut Random) {
         //= rfc8899#4.1-2
         let (nonce, companion) = (random.u64(), random.u64());
         self.trial = Some(Trial {
@@ -367,6 +392,7 @@ impl Pmtu {
             size,
             nonce,
             companion,
+            asks,
             at: now,
             is_sent: false,
             companion_answered: false,

@@ -391,9 +391,10 @@ fn with_redundant_paths_the_death_of_one_delays_nothing() {
 fn with_redundant_paths_a_loss_on_one_delays_nothing() {
     let lossy = |rtt_ms| LinkConfig { loss: sim::Loss::Uniform(0.05), ..link(20, rtt_ms) };
     let links = [lossy(30), lossy(40)];
-    let p99 = |multipath| percentile(latencies(multipath, &links, 3000, false), 99);
-    assert!(p99(ALL) <= 30, "{} ms", p99(ALL));
-    assert!(p99(BOTH) >= 40, "{} ms without copies", p99(BOTH));
+    // Of one message in 400 both copies are lost, and those behind it wait, too: about one in 100.
+    let p98 = |multipath| percentile(latencies(multipath, &links, 3000, false), 98);
+    assert!(p98(ALL) <= 30, "{} ms", p98(ALL));
+    assert!(p98(BOTH) >= 40, "{} ms without copies", p98(BOTH));
 }
 
 #[test]

@@ -44,9 +44,9 @@ impl World {
         self.now = self.now.max(self.pmtu.next_timeout());
         self.pmtu.on_timeout(self.now);
         if let Some(probe) = self.pmtu.poll(self.now, RTT, &mut self.random) {
-            self.sent.push(probe.size);
+            self.sent.extend(probe.size);
             self.now += RTT;
-            if probe.size <= self.mtu && !lost {
+            if probe.size.is_some_and(|size| size <= self.mtu) && !lost {
                 assert!(self.pmtu.on_answer(probe.nonce, Some(RTT), self.now));
             }
             self.pmtu.on_answer(probe.companion, Some(RTT), self.now);
@@ -204,9 +204,45 @@ fn larger_sizes_are_tried_again_after_ten_minutes() {
 }
 
 #[test]
-fn a_late_answer_to_a_probe_that_was_sent_again_still_counts() {
+fn silence_that_a_queue_explains_costs_a_short_packet_and_no_probe() {
     let mut w = World::new(1500, 1500);
     w.suspect();
+    let asked = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    assert_eq!((asked.size, w.pmtu.probes_sent), (None, 0));
+    // The data waited in the same queue, before the question.
+    w.now += RTT * 10;
+    w.pmtu.on_data_acknowledged(true, Some(RTT), w.now);
+    assert!(!w.pmtu.on_answer(asked.companion, Some(RTT), w.now));
+    w.settle();
+    assert_eq!((w.pmtu.is_proven(), w.pmtu.probes_sent, w.pmtu.probes_lost), (true, 0, 0));
+}
+
+#[test]
+fn where_a_short_packet_is_answered_and_data_is_not_the_size_is_probed() {
+    let mut w = World::new(1500, 1400);
+    w.suspect();
+    let asked = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    w.now += RTT;
+    assert!(w.pmtu.on_answer(asked.companion, Some(RTT), w.now));
+    assert_eq!(w.pmtu.next_timeout(), w.now + RTT / 4, "data gets its moment");
+    w.settle();
+    assert_eq!((w.pmtu.current(), w.sent[0]), (1400, 1500));
+}
+
+#[test]
+fn a_question_that_is_lost_does_not_put_off_the_probe_that_a_timeout_asks_for() {
+    let mut w = World::new(1500, 1400);
+    w.suspect();
+    w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    w.time_out();
+    let probe = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
+    assert_eq!(probe.size, Some(1500));
+}
+
+#[test]
+fn a_late_answer_to_a_probe_that_was_sent_again_still_counts() {
+    let mut w = World::new(1500, 1500);
+    w.pmtu.on_data_timeout(false, w.now, &mut w.random);
     let first = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
     w.pmtu.on_answer(first.companion, Some(RTT), w.now + RTT);
     w.now = w.pmtu.next_timeout();
