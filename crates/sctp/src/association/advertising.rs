@@ -60,13 +60,11 @@ impl Association {
     }
 
     fn send_buffer_fill(&self, path: PathIndex) -> Fill {
-        let outstanding = self.outstanding.bytes();
-        let rwnd = self.peer_rwnd + self.outstanding.total_flight();
         Fill {
             queued: self.queue.bytes(),
-            outstanding,
+            outstanding: self.outstanding.bytes(),
             capacity: self.send_limit,
-            window: rwnd.min(self.paths.get(path).sending.cwnd()),
+            window: self.peer_rwnd.min(self.paths.get(path).sending.cwnd()),
         }
     }
 

@@ -108,7 +108,8 @@ pub(crate) struct Fill {
     pub(crate) outstanding: usize,
     /// Most bytes that may be queued or outstanding now.
     pub(crate) capacity: usize,
-    /// Bytes that may be outstanding, by the peer's window and the congestion window.
+    /// The smaller of the congestion window and what the peer's window has room for beyond what is in flight, in bytes. The patch
+    /// of 2016 compares with these two as Linux keeps them.
     pub(crate) window: usize,
 }
 

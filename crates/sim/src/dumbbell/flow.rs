@@ -169,9 +169,8 @@ impl Flow {
 
     pub(super) fn sample(&mut self, at: Time, senders: &Endpoint) {
         let Some(info) = self.sender.and_then(|id| senders.info(id)) else { return };
-        let (cwnd, flight) = info.paths.first().map_or((0, 0), |path| (path.cwnd, path.flight));
-        let window = cwnd.min(info.peer_rwnd + flight);
-        let buffered = info.send_buffered;
-        self.report.samples.push(Sample { at, buffered, held_back: buffered.saturating_sub(window) });
+        let cwnd = info.paths.first().map_or(0, |path| path.cwnd);
+        let peer_rwnd = info.peer_rwnd;
+        self.report.samples.push(Sample { at, buffered: info.send_buffered, cwnd, peer_rwnd });
     }
 }

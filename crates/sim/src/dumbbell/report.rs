@@ -47,13 +47,15 @@ pub struct FlowReport {
     pub samples: Vec<Sample>,
 }
 
-/// A sender's buffer at one moment.
+/// A sender's buffer and windows at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// When.
     pub at: Time,
     /// User bytes handed over and not acknowledged.
     pub buffered: usize,
-    /// Those of them that the congestion window and the receiver's window hold back.
-    pub held_back: usize,
+    /// Congestion window in bytes.
+    pub cwnd: usize,
+    /// What the receiver's window has room for, beyond what is in flight, in bytes.
+    pub peer_rwnd: usize,
 }

@@ -4,7 +4,7 @@ use super::Setup;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};
 use sched::Policy;
-use sctp::SendBufferConfig;
+use sctp::{AssociationConfig, SendBufferConfig};
 use serde::Deserialize;
 use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, Sample, run};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub(in crate::experiments) struct Occupancy {
     write: usize,
     low: usize,
     buffer: usize,
+    /// The receiver's window: the kernel announces half of its buffer.
+    window: usize,
     /// The token bucket's bytes, and its queue.
     burst: usize,
     packets: usize,
@@ -67,9 +69,11 @@ impl Experiment for Occupancy {
     }
 }
 
-/// By the seed's formula: what the windows hold back, of all that the kernel counts as used.
+/// By the seed's formula, of all that the kernel counts as used: what exceeds the windows, of which the receiver's is what is left of it
+/// beside all that is in flight.
 fn percent(sample: &Sample) -> f64 {
-    100.0 * sample.held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
+    let held_back = sample.buffered.saturating_sub(sample.cwnd.min(sample.peer_rwnd));
+    100.0 * held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
 }
 
 impl Occupancy {
@@ -96,7 +100,7 @@ impl Occupancy {
             rate: self.rate,
             burst: if policy == TBF { self.burst } else { 0 },
             policy: setup.policy,
-            association: setup.association(self.buffer),
+            association: AssociationConfig { receive_buffer: self.window, ..setup.association(self.buffer) },
             flows: (0..2_u32).map(flow).collect(),
             window: (Duration::from_secs(WARM_S), lasting),
             sampling: Some(STEP),
