@@ -107,12 +107,12 @@ pub enum Favour {
 }
 
 impl Finish {
-    /// The audited form: nine tenths, four times, 2 MB, 100 kB less each second.
+    /// The audited form: nine tenths, four times, 2 MB, 50 kB less each second.
     pub const AUDITED: Finish = Finish {
         share: 900,
         favour: Favour::Audited { trust: 4.0, cap: 2_000_000 },
         memory: Duration::from_secs(60),
-        aging: 100_000,
+        aging: 50_000,
     };
 
     /// Least attained service: what can be had without anybody's word.
