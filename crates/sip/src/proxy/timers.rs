@@ -2,6 +2,8 @@
 //! come too early are put in again.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
 use base::Time;
@@ -33,9 +35,26 @@ impl Proxy {
                     self.dialogs.expire(now);
                     let changes = self.location.expire_all(now);
                     self.note_expired(changes);
+                    self.shrink();
                     self.wakes.push(Reverse((now + SWEEP, Sleeper::Location)));
                 }
             }
+        }
+    }
+
+    /// Gives back what tables took for a storm that is over: each keeps a place for every entry of its worst moment, else.
+    fn shrink(&mut self) {
+        fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+            if table.len() < table.capacity() / 4 {
+                table.shrink_to(2 * table.len());
+            }
+        }
+        shrink(&mut self.servers);
+        shrink(&mut self.server_keys);
+        shrink(&mut self.clients);
+        shrink(&mut self.acks);
+        if self.wakes.len() < self.wakes.capacity() / 4 {
+            self.wakes.shrink_to(2 * self.wakes.len());
         }
     }
 
@@ -109,5 +128,34 @@ impl Proxy {
             client.wake = next;
             self.wakes.push(Reverse((next, Sleeper::Client(id))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ProxyConfig;
+    use super::*;
+
+    #[test]
+    fn after_a_storm_tables_are_as_small_as_what_is_left_and_before_they_are_left_alone() {
+        let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), [1; 32]);
+        let room = |proxy: &Proxy| {
+            [
+                proxy.servers.capacity(),
+                proxy.server_keys.capacity(),
+                proxy.clients.capacity(),
+                proxy.acks.capacity(),
+                proxy.wakes.capacity(),
+            ]
+        };
+        proxy.servers.reserve(10_000);
+        proxy.server_keys.reserve(10_000);
+        proxy.clients.reserve(10_000);
+        proxy.acks.reserve(10_000);
+        proxy.wakes.reserve(10_000);
+        proxy.handle_timeout(Time::ZERO + SWEEP / 2);
+        assert!(room(&proxy).into_iter().all(|room| room >= 10_000), "{:?}", room(&proxy));
+        proxy.handle_timeout(Time::ZERO + SWEEP);
+        assert!(room(&proxy).into_iter().all(|room| room < 100), "{:?}", room(&proxy));
     }
 }

@@ -9,6 +9,7 @@ mod doors;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -34,6 +35,11 @@ struct Args {
     /// How many messages
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
+
+    /// How many a second at most. What the proxy keeps of each for some seconds is as much at any time then, and connections that are
+    /// over do not use up all ports
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
 
     /// The proxy's process, whose memory is looked at
     #[arg(long, value_name = "PID")]
@@ -62,8 +68,10 @@ fn run(args: &Args) -> Result<()> {
         (Box::new(TcpDoor::new(args.proxy)), 0),
         (Box::new(SctpDoor::open(args.local, args.proxy)?), 0),
     ];
-    let (mut sent, mut resident) = (0, Vec::new());
+    let (began, mut sent, mut resident) = (Instant::now(), 0, Vec::new());
     for (batch, turn) in (0..args.messages.div_ceil(BATCH)).zip((0..doors.len()).cycle()) {
+        let due = Duration::from_secs_f64(sent as f64 / f64::from(args.rate));
+        std::thread::sleep(due.saturating_sub(began.elapsed()));
         let size = BATCH.min(args.messages - sent);
         let messages: Vec<Vec<u8>> = (0..size).map(|_| changed(&mut rng, &corpus)).collect();
         let (door, count) = &mut doors[turn];

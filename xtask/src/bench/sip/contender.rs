@@ -70,13 +70,12 @@ impl Contender {
     }
 }
 
-/// With the congestion control that is nearest to the host's TCP's where that is BBR: windows that believe each delay of a busy machine's
-/// scheduler to be a queue starve, as they would with CUBIC here.
+/// As it comes, with a listener for each transport.
 fn ours() -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
     let listeners = ["udp", "tcp", "sctp"].iter().map(listen).collect::<String>();
-    format!("domains = [\"{ADDRESS}\"]\n{listeners}[sctp]\ncongestion = \"loss-tolerant\"\n")
+    format!("domains = [\"{ADDRESS}\"]\n{listeners}")
 }
 
 impl Running {
