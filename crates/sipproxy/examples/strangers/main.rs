@@ -68,10 +68,12 @@ fn run(args: &Args) -> Result<()> {
         (Box::new(TcpDoor::new(args.proxy)), 0),
         (Box::new(SctpDoor::open(args.local, args.proxy)?), 0),
     ];
-    let (began, mut sent, mut resident) = (Instant::now(), 0, Vec::new());
+    let (mut sent, mut resident) = (0, Vec::new());
+    let (mut due, between) = (Instant::now(), Duration::from_secs_f64(BATCH as f64 / f64::from(args.rate)));
     for (batch, turn) in (0..args.messages.div_ceil(BATCH)).zip((0..doors.len()).cycle()) {
-        let due = Duration::from_secs_f64(sent as f64 / f64::from(args.rate));
-        std::thread::sleep(due.saturating_sub(began.elapsed()));
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        // What was not sent in time is not sent all at once afterwards.
+        due = due.max(Instant::now()) + between;
         let size = BATCH.min(args.messages - sent);
         let messages: Vec<Vec<u8>> = (0..size).map(|_| changed(&mut rng, &corpus)).collect();
         let (door, count) = &mut doors[turn];
