@@ -69,11 +69,9 @@ fn run(args: &Args) -> Result<()> {
         (Box::new(SctpDoor::open(args.local, args.proxy)?), 0),
     ];
     let (mut sent, mut resident) = (0, Vec::new());
-    let (mut due, between) = (Instant::now(), Duration::from_secs_f64(BATCH as f64 / f64::from(args.rate)));
+    let mut pace = Pace::of(args.rate);
     for (batch, turn) in (0..args.messages.div_ceil(BATCH)).zip((0..doors.len()).cycle()) {
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        // What was not sent in time is not sent all at once afterwards.
-        due = due.max(Instant::now()) + between;
+        pace.wait();
         let size = BATCH.min(args.messages - sent);
         let messages: Vec<Vec<u8>> = (0..size).map(|_| changed(&mut rng, &corpus)).collect();
         let (door, count) = &mut doors[turn];
@@ -92,6 +90,28 @@ fn run(args: &Args) -> Result<()> {
         doors.iter().map(|(door, count)| (door.name().to_owned(), json!(count))).collect();
     println!("{}", json!({ "sent": counts, "asked_again": asking.asked_again, "resident_kib": resident }));
     Ok(())
+}
+
+/// When batches may leave. What was not sent in time is not sent all at once afterwards.
+struct Pace {
+    due: Instant,
+    between: Duration,
+}
+
+impl Pace {
+    fn of(messages_per_s: u32) -> Pace {
+        Pace { due: now(), between: Duration::from_secs_f64(BATCH as f64 / f64::from(messages_per_s)) }
+    }
+
+    fn wait(&mut self) {
+        std::thread::sleep(self.due.saturating_duration_since(now()));
+        self.due = self.due.max(now()) + self.between;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a program of its own, which reads the clock")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Of a process, as the kernel has it.
