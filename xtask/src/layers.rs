@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("fuzzing", 4),
     ("differential", 4),
     ("netio", 3),
+    ("stores", 3),
     ("bridge", 3),
     ("intercept", 3),
     ("sctpifyd", 4),

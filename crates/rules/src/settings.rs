@@ -45,6 +45,8 @@ pub struct Settings {
     pub learned_hold_max_s: u32,
     /// Where several hosts share what they learned: a URL of Redis; empty for nowhere.
     pub learned_store: String,
+    /// The file with the roots that the store's certificate must come from; empty for those of the system.
+    pub learned_store_roots: String,
     /// Whether data goes by all paths at once.
     pub multipath: Multipath,
     /// The part of each path when they share by weight.
@@ -93,6 +95,7 @@ impl Default for Settings {
             learned_hold_s: 60,
             learned_hold_max_s: 3600,
             learned_store: String::new(),
+            learned_store_roots: String::new(),
             multipath: Multipath::Off,
             multipath_weights: Weights::default(),
             congestion: Congestion::Cubic,
@@ -303,12 +306,22 @@ pub const SETTINGS: &[Setting] = &[
         name: "learned_store",
         kind: Kind::Url(STORES),
         doc: "Where the hosts of a group share what they learned of destinations: a Redis server, such as \
-              redis://192.0.2.9/0 or redis+unix:///run/redis.sock; nothing means that each host learns alone. Whoever may write \
+              redis://192.0.2.9/0, rediss://redis.example/0 with TLS or redis+unix:///run/redis.sock; nothing means that each \
+              host learns alone. Whoever may write \
               there decides which destinations the hosts keep on TCP, and a password in the URL is shown to all who may ask \
               for settings. Without an answer from there each host goes on alone.",
         needs_restart: true,
         read: |s| s.learned_store.clone(),
         write: |s, v| put(&mut s.learned_store, is_store(v).then(|| v.to_owned())),
+    },
+    Setting {
+        name: "learned_store_roots",
+        kind: Kind::Path,
+        doc: "The PEM file with the roots, such as a private CA's, that the certificate of a learned_store with TLS must come \
+              from; nothing means /etc/ssl/certs/ca-certificates.crt. It is read at the start.",
+        needs_restart: true,
+        read: |s| s.learned_store_roots.clone(),
+        write: |s, v| put(&mut s.learned_store_roots, is_path(v).then(|| v.to_owned())),
     },
     Setting {
         name: "multipath",
@@ -488,7 +501,7 @@ fn hint(nearest: &Option<&'static str>) -> String {
 }
 
 /// What a URL of a store begins with.
-const STORES: &[&str] = &["redis://", "redis+unix://"];
+const STORES: &[&str] = &["redis://", "rediss://", "redis+unix://"];
 /// The longest URL, in bytes.
 const URL_BYTES_MAX: usize = 512;
 
@@ -615,7 +628,7 @@ mod tests {
     #[test]
     fn a_store_is_nothing_or_a_url_of_redis() {
         let mut settings = Settings::default();
-        for good in ["redis://192.0.2.9/0", "redis+unix:///run/redis.sock", ""] {
+        for good in ["redis://192.0.2.9/0", "rediss://r.example/0", "redis+unix:///run/redis.sock", ""] {
             assert!(settings.set("learned_store", good).is_ok() && settings.learned_store == good, "{good}");
         }
         for bad in ["192.0.2.9", "http://192.0.2.9", "redis://a b", &format!("redis://{}", "x".repeat(600))] {

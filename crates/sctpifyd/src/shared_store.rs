@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use redis::{Client, Connection};
-use rules::{LearnedEntry, LearnedTable, MAX_LEARNED, UnixMs};
+use anyhow::{Context, Error, Result, ensure};
+use rules::{LearnedEntry, LearnedTable, MAX_LEARNED, Settings, UnixMs};
+use stores::{RedisConnection, RedisServer, USUAL_ROOTS};
 
 /// The hash; its name has the version of what is in it.
 const TABLE: &str = "sctpify:learned:1";
@@ -27,8 +28,8 @@ type Key = (IpAddr, Option<u16>);
 
 /// This host's side of the shared table.
 pub(crate) struct SharedStore {
-    client: Client,
-    connection: Option<Connection>,
+    server: RedisServer,
+    connection: Option<RedisConnection>,
     /// What the store has of each destination, as far as this host knows: when it was judged.
     known: BTreeMap<Key, UnixMs>,
     /// The counter when the hash was last read.
@@ -37,10 +38,16 @@ pub(crate) struct SharedStore {
 }
 
 impl SharedStore {
-    /// For the store at `url`; nothing is connected yet.
-    pub(crate) fn new(url: &str) -> Result<SharedStore> {
-        let client = Client::open(url).context("setting learned_store: no URL of a Redis server")?;
-        Ok(SharedStore { client, connection: None, known: BTreeMap::new(), changes: None, is_failing: false })
+    /// For the store that the settings name, if any. Nothing is connected yet; the roots for TLS are read.
+    pub(crate) fn of_settings(settings: &Settings) -> Result<Option<SharedStore>> {
+        let (url, roots) = (&settings.learned_store, &settings.learned_store_roots);
+        let roots = if roots.is_empty() { USUAL_ROOTS } else { roots };
+        (!url.is_empty()).then(|| SharedStore::new(url, Path::new(roots))).transpose()
+    }
+
+    fn new(url: &str, roots: &Path) -> Result<SharedStore> {
+        let server = RedisServer::new(url, roots).map_err(Error::msg).context("setting learned_store")?;
+        Ok(SharedStore { server, connection: None, known: BTreeMap::new(), changes: None, is_failing: false })
     }
 
     /// Sends and takes in what is new. A failure is told of once, until it has passed.
@@ -59,7 +66,7 @@ impl SharedStore {
     fn try_exchange(&mut self, table: &Mutex<LearnedTable>, now: UnixMs) -> Result<()> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.connect()?,
+            None => self.server.connect(LIMIT).map_err(Error::msg).context("cannot connect")?,
         };
         self.send(&mut connection, table)?;
         self.receive(&mut connection, table, now)?;
@@ -67,15 +74,8 @@ impl SharedStore {
         Ok(())
     }
 
-    fn connect(&self) -> Result<Connection> {
-        let connection = self.client.get_connection_with_timeout(LIMIT).context("cannot connect")?;
-        connection.set_read_timeout(Some(LIMIT))?;
-        connection.set_write_timeout(Some(LIMIT))?;
-        Ok(connection)
-    }
-
     /// Sends what was judged since, and takes out what is not in the table any more.
-    fn send(&mut self, connection: &mut Connection, table: &Mutex<LearnedTable>) -> Result<()> {
+    fn send(&mut self, connection: &mut RedisConnection, table: &Mutex<LearnedTable>) -> Result<()> {
         let (new, gone) = self.differences(&lock(table));
         if new.is_empty() && gone.is_empty() {
             return Ok(());
@@ -105,7 +105,7 @@ impl SharedStore {
     /// Takes in the hash if it has changed; what others have taken out is forgotten.
     fn receive(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut RedisConnection,
         table: &Mutex<LearnedTable>,
         now: UnixMs,
     ) -> Result<()> {
@@ -159,7 +159,8 @@ mod tests {
     use std::net::SocketAddr;
     use std::process::{Child, Command, Stdio};
 
-    use rules::{Failure, LearnPolicy, Settings};
+    use redis::Client;
+    use rules::{Failure, LearnPolicy};
 
     use super::*;
 
@@ -173,10 +174,14 @@ mod tests {
 
     impl Redis {
         fn start() -> Redis {
-            let dir = tempfile::tempdir().expect("a directory");
+            Redis::start_with(tempfile::tempdir().expect("a directory"), &[])
+        }
+
+        fn start_with(dir: tempfile::TempDir, more: &[&str]) -> Redis {
             let mut command = Command::new("redis-server");
             command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
             command.arg(dir.path().join("socket")).arg("--dir").arg(dir.path()).stdout(Stdio::null());
+            command.args(more);
             let child = command.spawn().expect("redis-server, of the package of that name");
             let redis = Redis { child, dir };
             let is_up = || Client::open(redis.url()).is_ok_and(|client| client.get_connection().is_ok());
@@ -199,6 +204,10 @@ mod tests {
         }
     }
 
+    fn store(url: &str) -> SharedStore {
+        SharedStore::new(url, Path::new(USUAL_ROOTS)).expect("a URL")
+    }
+
     struct Host {
         store: SharedStore,
         table: Mutex<LearnedTable>,
@@ -206,7 +215,7 @@ mod tests {
 
     impl Host {
         fn of(url: &str) -> Host {
-            Host { store: SharedStore::new(url).expect("a URL"), table: Mutex::default() }
+            Host { store: store(url), table: Mutex::default() }
         }
 
         fn exchange(&mut self) {
@@ -287,14 +296,59 @@ mod tests {
         gone.fail(to);
         gone.exchange();
         assert!(gone.store.is_failing && gone.keeps_on_tcp(to));
-        gone.store.client = Client::open(redis.url()).expect("a URL");
+        gone.store = store(&redis.url());
         gone.exchange();
         host.exchange();
         assert!(!gone.store.is_failing && host.keeps_on_tcp(to));
     }
 
+    /// A certificate that is its own root, and its key, in files of these names.
+    fn make_certificate(dir: &Path, file: &str) {
+        let mut command = Command::new("openssl");
+        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+        command.args(["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]);
+        command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+        command.arg("-keyout").arg(dir.join(format!("{file}.key")));
+        command.arg("-out").arg(dir.join(format!("{file}.pem"))).stderr(Stdio::null());
+        assert!(command.status().expect("openssl, of the package of that name").success());
+    }
+
+    #[test]
+    #[ignore = "needs redis-server"]
+    fn a_store_is_reached_by_tls_where_its_certificate_comes_from_the_roots() {
+        let dir = tempfile::tempdir().expect("a directory");
+        ["own", "other"].iter().for_each(|file| make_certificate(dir.path(), file));
+        let file = |name: &str| dir.path().join(name);
+        let [own, key, other] = ["own.pem", "own.key", "other.pem"].map(file);
+        let port = free_port();
+        let [own_word, key_word] = [&own, &key].map(|path| path.display().to_string());
+        let words = ["--tls-port", &port, "--tls-auth-clients", "no", "--tls-cert-file", &own_word];
+        let more = ["--tls-key-file", &key_word, "--tls-ca-cert-file", &own_word];
+        let _redis = Redis::start_with(dir, &[&words[..], &more].concat());
+        let url = format!("rediss://127.0.0.1:{port}/");
+        let host = |roots: &Path| Host {
+            store: SharedStore::new(&url, roots).expect("roots"),
+            table: Mutex::default(),
+        };
+        let (mut one, mut stranger, to) = (host(&own), host(&other), destination());
+        one.fail(to);
+        one.exchange();
+        assert!(!one.store.is_failing);
+        let mut two = host(&own);
+        two.exchange();
+        assert!(two.keeps_on_tcp(to));
+        stranger.exchange();
+        assert!(stranger.store.is_failing && !stranger.keeps_on_tcp(to));
+    }
+
+    /// A port of the loopback that nobody listens at.
+    fn free_port() -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("an address").port().to_string()
+    }
+
     #[test]
     fn a_url_that_is_none_is_refused() {
-        assert!(SharedStore::new("nonsense").is_err());
+        assert!(SharedStore::new("nonsense", Path::new(USUAL_ROOTS)).is_err());
     }
 }

@@ -53,8 +53,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
     let page = page::bind(rules.settings().page_port)?;
     let desk = server.desk();
-    let (keeper, url) = (learned.clone(), rules.settings().learned_store);
-    let shared = (!url.is_empty()).then(|| SharedStore::new(&url)).transpose()?;
+    let (keeper, shared) = (learned.clone(), SharedStore::of_settings(&rules.settings())?);
     let names = Names::of_host();
     shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
     spawn("control", move || server.run())?;

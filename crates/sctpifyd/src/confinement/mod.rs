@@ -30,7 +30,7 @@ pub(crate) struct Confinement {
 impl Confinement {
     /// For the process that does the work.
     pub(crate) fn of_worker(settings: &Settings, args: &DaemonArgs) -> Confinement {
-        let asks_names = settings.learned_store.starts_with("redis://");
+        let asks_names = ["redis://", "rediss://"].iter().any(|tcp| settings.learned_store.starts_with(tcp));
         Confinement {
             capabilities: settings
                 .confine_capabilities

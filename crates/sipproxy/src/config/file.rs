@@ -12,10 +12,11 @@ use sip::digest::Algorithm;
 use sip::proxy::{Access, Authentication, Listener, NextHop, ProxyConfig};
 use sip::transaction::Timers;
 use sip::{Network, Transport};
+use stores::USUAL_ROOTS;
 
 use super::{Config, SctpConfig};
 use crate::store::StorePlace;
-use crate::transport::{TlsContext, TlsFiles, USUAL_ROOTS};
+use crate::transport::{TlsContext, TlsFiles};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +27,7 @@ pub(super) struct File {
     #[serde(default)]
     next_hop: Vec<Way>,
     store: Option<String>,
+    store_roots: Option<PathBuf>,
     control: Option<PathBuf>,
     #[serde(default)]
     page_port: u16,
@@ -289,8 +291,15 @@ impl File {
             dialog_secret: self.dialog_key.as_deref().map(dialog_key).transpose()?,
             shared: None,
         };
-        let store = self.store.as_deref().map(StorePlace::parse).transpose();
+        let has_roots = self.store_roots.is_some();
+        let roots = self.store_roots.unwrap_or_else(usual_roots);
+        let store = self.store.as_deref().map(|text| StorePlace::parse(text, &roots)).transpose();
         let store = store.map_err(|problem| ("store", problem))?;
+        if has_roots && !store.as_ref().is_some_and(StorePlace::has_tls) {
+            let problem =
+                "is for a store with TLS: say rediss:// in store, or sslmode=verify-full behind postgres://";
+            return Err(("store_roots", problem.to_owned()));
+        }
         if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StorePlace::is_shared) {
             let problem = "is missing: proxies that share a store need one, the same in all: `openssl rand -hex 32` makes some";
             return Err(("dialog_key", problem.to_owned()));

@@ -39,6 +39,14 @@ fn an_error_names_file_key_and_remedy() {
             "`ws` is no transport: say udp, tcp, tls or sctp",
         ),
         ("[[listen]]\naddress = \"0.0.0.0:5060\"", "listen.address: 0.0.0.0:5060 cannot be told to others"),
+        (
+            "domains = [\"a\"]\nstore = \"/x.db\"\nstore_roots = \"/x.pem\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "store_roots: is for a store with TLS: say rediss://",
+        ),
+        (
+            "domains = [\"a\"]\nstore = \"rediss://r.example/\"\nstore_roots = \"/none.pem\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "store: /none.pem: no certificates",
+        ),
         ("[registration]\nmin_s = 9\ndefault_s = 8", "registration: must have 0 < min_s <= default_s"),
         ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
         ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),

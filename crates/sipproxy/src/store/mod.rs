@@ -5,6 +5,7 @@
 
 mod backend;
 mod postgres;
+mod postgres_tls;
 mod record;
 mod redis;
 mod shared;
@@ -28,9 +29,17 @@ pub(crate) enum StorePlace {
     /// A file of this host.
     File(PathBuf),
     /// A Redis server.
-    Redis(SecretUrl),
+    Redis(ServerPlace),
     /// A PostgreSQL server.
-    Postgres(SecretUrl),
+    Postgres(ServerPlace),
+}
+
+/// Where a server is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ServerPlace {
+    url: SecretUrl,
+    /// The file with the roots that its certificate must come from, where the URL says TLS.
+    roots: PathBuf,
 }
 
 /// A URL that may have a password: it is shown without.
@@ -63,27 +72,40 @@ impl fmt::Display for StorePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StorePlace::File(path) => write!(f, "{}", path.display()),
-            StorePlace::Redis(url) | StorePlace::Postgres(url) => write!(f, "{url}"),
+            StorePlace::Redis(server) | StorePlace::Postgres(server) => write!(f, "{}", server.url),
         }
     }
 }
 
 impl StorePlace {
-    /// From what the configuration says.
+    /// From what the configuration says; `roots` is the file with the roots for TLS.
     ///
     /// # Errors
     /// For a URL of something else: what would be right.
-    pub(crate) fn parse(text: &str) -> Result<StorePlace, String> {
-        let url = || SecretUrl(text.to_owned());
+    pub(crate) fn parse(text: &str, roots: &Path) -> Result<StorePlace, String> {
+        let server = ServerPlace { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
         match text.split_once("://").map(|(scheme, _)| scheme) {
             None if text.is_empty() => Err("is empty: name a file, or leave it out".to_owned()),
             None => Ok(StorePlace::File(text.into())),
-            Some("redis" | "redis+unix") => redis::check(&url()).map(|()| StorePlace::Redis(url())),
-            Some("postgres" | "postgresql") => postgres::check(&url()).map(|()| StorePlace::Postgres(url())),
+            Some("redis" | "rediss" | "redis+unix") => {
+                redis::check(&server).map(|()| StorePlace::Redis(server))
+            }
+            Some("postgres" | "postgresql") => {
+                postgres::check(&server).map(|()| StorePlace::Postgres(server))
+            }
             Some(scheme) => Err(format!(
-                "`{scheme}` is no store: name a file, redis://HOST:PORT/DB, redis+unix:///SOCKET or \
+                "`{scheme}` is no store: name a file, redis://HOST:PORT/DB, rediss:// for TLS, redis+unix:///SOCKET or \
                  postgres://HOST:PORT/DATABASE"
             )),
+        }
+    }
+
+    /// Whether it is asked by TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        match self {
+            StorePlace::File(_) => false,
+            StorePlace::Redis(server) => redis::has_tls(server),
+            StorePlace::Postgres(server) => postgres::has_tls(server),
         }
     }
 
@@ -171,16 +193,20 @@ fn failed_file(path: &Path) -> impl FnOnce(rusqlite::Error) -> SipError {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<StorePlace, String> {
+        StorePlace::parse(text, Path::new("/nowhere/roots.pem"))
+    }
+
     #[test]
     fn a_store_is_a_file_or_a_url_that_is_shown_without_its_secrets() {
-        assert_eq!(StorePlace::parse("/var/x.db"), Ok(StorePlace::File("/var/x.db".into())));
+        assert_eq!(parse("/var/x.db"), Ok(StorePlace::File("/var/x.db".into())));
         for (text, shown) in [
             ("redis://:geheim@192.0.2.1:6379/2", "redis://192.0.2.1:6379/2"),
             ("redis://u:ge@heim@192.0.2.1/", "redis://192.0.2.1/"),
             ("postgres://u:geheim@192.0.2.1/sip?sslmode=disable", "postgres://192.0.2.1/sip"),
             ("redis+unix:///run/redis.sock?pass=geheim", "redis+unix:///run/redis.sock"),
         ] {
-            let place = StorePlace::parse(text).unwrap();
+            let place = parse(text).unwrap();
             assert_eq!((place.to_string().as_str(), place.is_shared()), (shown, true));
             assert!(!format!("{place:?}").contains("heim"), "{place:?}");
         }
@@ -188,11 +214,28 @@ mod tests {
 
     #[test]
     fn what_is_no_store_is_refused_without_showing_it() {
-        for text in ["", "mysql://u:geheim@h/", "redis://geheim@:x:y", "postgres://u:geheim@h:x/"] {
-            let error = StorePlace::parse(text).unwrap_err();
-            assert!(!error.contains("geheim"), "{error}");
+        for (text, why) in [
+            ("", "is empty"),
+            ("mysql://u:geheim@h/", "is no store"),
+            ("redis://geheim@:x:y", "is no URL of Redis"),
+            ("rediss://:geheim@h/#insecure", "has `#`"),
+            ("postgres://u:geheim@h:x/", "is no URL of PostgreSQL"),
+            ("postgres://u:geheim@h/sip?sslmode=prefer", "sslmode must be"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(!error.contains("geheim") && error.contains(why), "{error}");
         }
-        let error = StorePlace::parse("postgres://u:geheim@h/sip?sslmode=require").unwrap_err();
-        assert!(error.contains("asks for TLS"), "{error}");
+    }
+
+    #[test]
+    fn tls_needs_its_roots_and_nothing_else_reads_them() {
+        for text in [
+            "rediss://:geheim@192.0.2.1/2",
+            "postgres://u:geheim@h/sip?sslmode=require",
+            "postgresql://u:geheim@h/sip?application_name=x&sslmode=verify-full",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with("/nowhere/roots.pem: "), "{error}");
+        }
     }
 }

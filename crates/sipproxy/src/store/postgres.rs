@@ -13,12 +13,11 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, NoTls, Row, Socket, Statement, tls::NoTlsStream,
-};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Row, Socket, Statement};
 
-use super::SecretUrl;
+use super::ServerPlace;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
+use super::postgres_tls::{Tls, TlsSocket};
 
 /// Where news go; the number is the format's.
 const CHANNEL: &str = "sctpify_sip_1";
@@ -74,29 +73,55 @@ const FORGET: &str = "
     DELETE FROM sctpify_sip_user WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000;
     DELETE FROM sctpify_sip_nonce WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000";
 
-/// Whether a URL is one of PostgreSQL, and asks for nothing that is not there.
-pub(super) fn check(url: &SecretUrl) -> Result<(), String> {
-    Postgres::new(url).map(drop)
+/// Whether a URL is one of PostgreSQL, asks for nothing that is not there, and its roots can be read.
+pub(super) fn check(place: &ServerPlace) -> Result<(), String> {
+    Postgres::new(place).map(drop)
+}
+
+pub(super) fn has_tls(place: &ServerPlace) -> bool {
+    take_ssl_mode(place.url.as_str()).is_ok_and(|(_, mode)| mode == SslMode::Require)
 }
 
 /// A PostgreSQL server.
 pub(super) struct Postgres {
     config: Config,
+    tls: Tls,
 }
 
 impl Postgres {
-    pub(super) fn new(url: &SecretUrl) -> Result<Postgres, String> {
+    pub(super) fn new(place: &ServerPlace) -> Result<Postgres, String> {
+        let (url, mode) = take_ssl_mode(place.url.as_str())?;
         // What the library says of it might have a part of it.
         let wrong = |_| "is no URL of PostgreSQL: say postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
-        let mut config: Config = url.as_str().parse().map_err(wrong)?;
-        if config.get_ssl_mode() == SslMode::Require {
+        let mut config: Config = url.parse().map_err(wrong)?;
+        config.ssl_mode(mode).connect_timeout(LIMIT).application_name("sctpify-sip");
+        let tls = match mode {
+            SslMode::Disable => Tls::none(),
+            _ => Tls::with_roots(&place.roots)?,
+        };
+        Ok(Postgres { config, tls })
+    }
+}
+
+/// The URL without its `sslmode`, and what it says. The library has no `verify-full`; a certificate is always judged as that has it.
+fn take_ssl_mode(url: &str) -> Result<(String, SslMode), String> {
+    const KEY: &str = "sslmode=";
+    let Some(at) = url.rmatch_indices(KEY).map(|(at, _)| at).find(|at| url[..*at].ends_with(['?', '&']))
+    else {
+        return Ok((url.to_owned(), SslMode::Disable));
+    };
+    let (head, value) = (&url[..at], &url[at + KEY.len()..]);
+    let (value, tail) = value.split_once('&').unwrap_or((value, ""));
+    let mode = match value {
+        "disable" => SslMode::Disable,
+        "require" | "verify-full" => SslMode::Require,
+        _ => {
             return Err(
-                "asks for TLS, which is not there for PostgreSQL: use a tunnel or a Unix socket".to_owned()
+                "sslmode must be disable, or require or verify-full, which are the same here".to_owned()
             );
         }
-        config.ssl_mode(SslMode::Disable).connect_timeout(LIMIT).application_name("sctpify-sip");
-        Ok(Postgres { config })
-    }
+    };
+    Ok((format!("{head}{tail}"), mode))
 }
 
 fn text(error: tokio_postgres::Error) -> Failure {
@@ -114,16 +139,17 @@ struct Session {
 }
 
 impl Session {
-    fn open(config: &Config) -> Result<(Session, Connection<Socket, NoTlsStream>), Failure> {
+    fn open(server: &Postgres) -> Result<(Session, Connection<Socket, TlsSocket>), Failure> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-        let (client, connection) = within(&runtime, async { config.connect(NoTls).await.map_err(text) })?;
+        let connect = async { server.config.connect(server.tls.clone()).await.map_err(text) };
+        let (client, connection) = within(&runtime, connect)?;
         Ok((Session { runtime, client }, connection))
     }
 
     /// One that is only asked.
-    fn open_quiet(config: &Config) -> Result<Session, Failure> {
-        let (session, connection) = Session::open(config)?;
+    fn open_quiet(server: &Postgres) -> Result<Session, Failure> {
+        let (session, connection) = Session::open(server)?;
         session.runtime.spawn(async move { drop(connection.await) });
         Ok(session)
     }
@@ -170,7 +196,7 @@ async fn query(
 
 impl Backend for Postgres {
     fn connect(&self) -> Result<Box<dyn Commands>, Failure> {
-        let session = Session::open_quiet(&self.config)?;
+        let session = Session::open_quiet(self)?;
         // Who may use tables may not always make some.
         if !session.one::<bool>(HAS_SCHEMA)? {
             session.execute(SCHEMA)?;
@@ -183,7 +209,7 @@ impl Backend for Postgres {
     }
 
     fn listen(&self) -> Result<Box<dyn News>, Failure> {
-        let (session, mut connection) = Session::open(&self.config)?;
+        let (session, mut connection) = Session::open(self)?;
         let (tell, news) = channel(NEWS_MAX);
         session.runtime.spawn(async move {
             while let Some(Ok(message)) =
@@ -197,7 +223,7 @@ impl Backend for Postgres {
             }
         });
         session.execute(&format!("LISTEN {CHANNEL}"))?;
-        let records = Session::open_quiet(&self.config)?;
+        let records = Session::open_quiet(self)?;
         let (read, pages) = (records.prepare(READ)?, records.prepare(PAGES)?);
         Ok(Box::new(PostgresNews { session, news, records, read, pages }))
     }

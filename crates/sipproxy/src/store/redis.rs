@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use redis::{Client, Connection, Value};
+use redis::Value;
+use stores::{RedisConnection, RedisServer};
 
-use super::SecretUrl;
+use super::ServerPlace;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 
 /// Before the key of each user; the number is the format's.
@@ -39,31 +40,30 @@ if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1]) then return 
 redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
 return 1";
 
-/// Whether a URL is one of Redis.
-pub(super) fn check(url: &SecretUrl) -> Result<(), String> {
-    Redis::new(url).map(drop)
+/// Whether a URL is one of Redis, and its roots can be read.
+pub(super) fn check(place: &ServerPlace) -> Result<(), String> {
+    Redis::new(place).map(drop)
+}
+
+pub(super) fn has_tls(place: &ServerPlace) -> bool {
+    place.url.as_str().starts_with("rediss://")
 }
 
 /// A Redis server.
 pub(super) struct Redis {
-    client: Client,
+    server: RedisServer,
     channel: String,
 }
 
 impl Redis {
-    pub(super) fn new(url: &SecretUrl) -> Result<Redis, String> {
-        // What the library says of it might have a part of it.
-        let wrong = |_| "is no URL of Redis: say redis://USER:PASSWORD@HOST:PORT/DB".to_owned();
-        let client = Client::open(url.as_str()).map_err(wrong)?;
-        let channel = format!("{CHANNEL}{}", client.get_connection_info().redis_settings().db());
-        Ok(Redis { client, channel })
+    pub(super) fn new(place: &ServerPlace) -> Result<Redis, String> {
+        let server = RedisServer::new(place.url.as_str(), &place.roots)?;
+        let channel = format!("{CHANNEL}{}", server.db());
+        Ok(Redis { server, channel })
     }
 
-    fn open(&self) -> Result<Connection, Failure> {
-        let connection = self.client.get_connection_with_timeout(LIMIT).map_err(text)?;
-        connection.set_read_timeout(Some(LIMIT)).map_err(text)?;
-        connection.set_write_timeout(Some(LIMIT)).map_err(text)?;
-        Ok(connection)
+    fn open(&self) -> Result<RedisConnection, Failure> {
+        self.server.connect(LIMIT)
     }
 }
 
@@ -83,15 +83,14 @@ impl Backend for Redis {
 
     fn listen(&self) -> Result<Box<dyn News>, Failure> {
         let (mut news, records) = (self.open()?, self.open()?);
-        let subscribe = redis::cmd("SUBSCRIBE").arg(&self.channel).get_packed_command();
-        news.send_packed_command(&subscribe).map_err(text)?;
-        news.recv_response().map_err(text)?;
+        news.send(redis::cmd("SUBSCRIBE").arg(&self.channel)).map_err(text)?;
+        news.receive().map_err(text)?;
         Ok(Box::new(RedisNews { news, records }))
     }
 }
 
 struct RedisCommands {
-    connection: Connection,
+    connection: RedisConnection,
     /// The hashes that the server knows [`REPLACE`] and [`USE`] by.
     replace: String,
     note: String,
@@ -173,9 +172,9 @@ fn reply_of(command: &Command, value: Value) -> Result<Reply, Failure> {
 }
 
 struct RedisNews {
-    news: Connection,
+    news: RedisConnection,
     /// One that listens can do nothing else.
-    records: Connection,
+    records: RedisConnection,
 }
 
 impl News for RedisNews {
@@ -202,8 +201,8 @@ impl News for RedisNews {
     }
 
     fn next(&mut self, limit: Duration) -> Result<Option<Event>, Failure> {
-        self.news.set_read_timeout(Some(limit)).map_err(text)?;
-        let value = match self.news.recv_response() {
+        self.news.set_read_limit(limit).map_err(text)?;
+        let value = match self.news.receive() {
             Err(error) if error.is_timeout() => return Ok(None),
             value => value.map_err(text)?,
         };

@@ -26,7 +26,7 @@ use crate::config::{SctpCarrier, SctpConfig};
 use crate::error::SipError;
 use sctp::Sctp;
 use tcp::Tcp;
-pub(crate) use tls::{TlsContext, TlsFiles, USUAL_ROOTS};
+pub(crate) use tls::{TlsContext, TlsFiles};
 use udp::Udp;
 
 /// Bytes that may wait for one connection before no request is taken for it that begins something.

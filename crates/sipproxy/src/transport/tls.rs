@@ -19,9 +19,7 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
     ServerConfig, ServerConnection, SignatureScheme,
 };
-
-/// The roots that Debian keeps (package ca-certificates).
-pub(crate) const USUAL_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+use stores::Roots;
 
 /// Where the files are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,7 +59,8 @@ impl TlsContext {
             })
             .transpose()
             .map_err(wrong)?;
-        let verifier = Arc::new(Verifier { roots: roots(&files.roots)?, provider: provider.clone() });
+        let roots = Roots::read(&files.roots)?.store().clone();
+        let verifier = Arc::new(Verifier { roots, provider: provider.clone() });
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(wrong)?
@@ -93,35 +92,16 @@ impl TlsContext {
 type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn chain(certificate: &Path, key: &Path) -> Result<Chain, String> {
-    let certificates = certificates(certificate)?;
+    let certificates = stores::certificates(certificate)?;
     let key_der = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| format!("{}: no private key: {error}", key.display()))?;
     Ok((certificates, key_der))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let wrong = |error| format!("{}: no certificates: {error}", path.display());
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect();
-    match found.map_err(wrong)? {
-        none if none.is_empty() => Err(format!("{}: there is no certificate in it", path.display())),
-        some => Ok(some),
-    }
-}
-
-fn roots(path: &Path) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    let (added, _) = store.add_parsable_certificates(certificates(path)?);
-    if added == 0 {
-        Err(format!("{}: there is no root certificate in it", path.display()))
-    } else {
-        Ok(store)
-    }
-}
-
 /// Judges the certificates of those whom we connect to.
 #[derive(Debug)]
 struct Verifier {
-    roots: RootCertStore,
+    roots: Arc<RootCertStore>,
     provider: Arc<CryptoProvider>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use sip::Transport;
 
-use crate::transport::USUAL_ROOTS;
+use stores::USUAL_ROOTS;
 
 /// A SIP user agent without a face: registers, calls, answers, sends a tone
 ///

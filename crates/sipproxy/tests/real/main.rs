@@ -13,6 +13,8 @@ mod phones;
 mod pjsua;
 mod secure;
 mod sharing;
+mod sharing_tls;
+mod store_server;
 mod strangers;
 mod world;
 

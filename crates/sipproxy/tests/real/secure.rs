@@ -18,12 +18,12 @@ fn openssl(dir: &Path, words: &str, more: &[&str]) {
 const KEY: &str = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test";
 
 /// A root of certificates in `dir`.
-fn make_root(dir: &Path) {
+pub(crate) fn make_root(dir: &Path) {
     openssl(dir, KEY, &["-keyout", "root.key", "-out", "root.pem"]);
 }
 
 /// A certificate with these names.
-fn make(dir: &Path, file: &str, names: &str) {
+pub(crate) fn make(dir: &Path, file: &str, names: &str) {
     let words =
         ["-keyout", &format!("{file}.key"), "-out", &format!("{file}.pem"), "-CA", "root.pem", "-CAkey"];
     let names = format!("subjectAltName={names}");

@@ -1,120 +1,18 @@
 //! Two proxies behind one domain, with one store: a real server, which is killed, too.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testbed::process::wait_for;
-use testbed::{Host, Lab, Process};
+use testbed::{Lab, Process};
 
+use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
-/// Of the store; nobody may see it.
-const PASSWORD: &str = "geheimnis";
-const KEY: &str = "dialog_key = \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"\n";
-
-/// Of which kind the store is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Redis,
-    Postgres,
-}
-
-impl Kind {
-    const ALL: [Kind; 2] = [Kind::Redis, Kind::Postgres];
-
-    /// As `store` has it.
-    fn url(self, password: &str, port: u16) -> String {
-        match self {
-            Kind::Redis => format!("redis://:{password}@127.0.0.1:{port}/3"),
-            Kind::Postgres => format!("postgres://sip:{password}@127.0.0.1:{port}/postgres"),
-        }
-    }
-
-    /// As it may be shown.
-    fn shown(self, port: u16) -> String {
-        match self {
-            Kind::Redis => format!("redis://127.0.0.1:{port}/3"),
-            Kind::Postgres => format!("postgres://127.0.0.1:{port}/postgres"),
-        }
-    }
-}
-
-/// Where the store is, and where nothing is.
-const PORT: u16 = 7001;
+/// Where nothing is.
 const NO_PORT: u16 = 7002;
-
-/// A server of the test's own, in a directory of its own.
-struct Server {
-    kind: Kind,
-    host: Host,
-    dir: PathBuf,
-}
-
-impl Server {
-    fn new(kind: Kind, site: &Site) -> Server {
-        let dir = site.dir.join("store");
-        std::fs::create_dir(&dir).unwrap();
-        let server = Server { kind, host: site.host.clone(), dir };
-        if kind == Kind::Postgres {
-            server.make_cluster();
-        }
-        server
-    }
-
-    /// PostgreSQL does not run as root.
-    fn postgres(&self, program: &str) -> Command {
-        let mut versions: Vec<_> = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().collect();
-        versions.sort_by_key(std::fs::DirEntry::file_name);
-        let program = versions.last().unwrap().path().join("bin").join(program);
-        let mut command = self.host.command("setpriv");
-        command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]).arg(program);
-        command.current_dir("/").arg("-D").arg(self.dir.join("data"));
-        command
-    }
-
-    fn make_cluster(&self) {
-        let lab = self.dir.parent().unwrap();
-        std::fs::set_permissions(lab, std::fs::Permissions::from_mode(0o711)).unwrap();
-        let password = self.dir.join("password");
-        std::fs::write(&password, PASSWORD).unwrap();
-        self.host.tool("chown", &["-R", "postgres:postgres", &self.dir.display().to_string()]).unwrap();
-        let mut command = self.postgres("initdb");
-        command.args([
-            "--username=sip",
-            "--auth=scram-sha-256",
-            "--no-sync",
-            "--locale=C",
-            "--encoding=UTF8",
-        ]);
-        command.arg(format!("--pwfile={}", password.display()));
-        self.host.run("initdb", command, LIMIT).unwrap().good().unwrap();
-    }
-
-    fn start(&self) -> Process {
-        let port = PORT.to_string();
-        let (mut command, ready) = match self.kind {
-            Kind::Redis => {
-                let mut command = self.host.command("redis-server");
-                command.args(["--port", &port, "--bind", "127.0.0.1", "--requirepass", PASSWORD]);
-                command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(&self.dir);
-                (command, "eady to accept")
-            }
-            Kind::Postgres => {
-                let mut command = self.postgres("postgres");
-                command.arg("-k").arg(&self.dir).args(["-h", "127.0.0.1", "-p", &port]);
-                (command, "ready to accept connections")
-            }
-        };
-        command.env_remove("PGPORT");
-        let mut server = self.host.spawn("store", command).unwrap();
-        let is_ready = |server: &Process| (server.stdout() + &server.stderr()).contains(ready);
-        server.wait_until("ready", LIMIT, is_ready).unwrap();
-        server
-    }
-}
 
 /// Two proxies on one host; nobody needs a password of theirs.
 struct World {

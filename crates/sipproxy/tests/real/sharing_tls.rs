@@ -1,0 +1,98 @@
+//! The store that proxies share, by TLS: with a private CA, and where its certificate proves nothing.
+
+use testbed::Lab;
+use testbed::process::wait_for;
+
+use crate::secure::{make, make_root};
+use crate::store_server::{KEY, Kind, Server};
+use crate::world::{LIMIT, Site};
+
+/// A proxy's configuration beside its store and its listener: the roots of this file.
+fn roots(site: &Site, file: &str) -> String {
+    format!("store_roots = \"{}\"\n{KEY}", site.dir.join(file).display())
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn proxies_share_users_by_tls_with_a_private_ca() {
+    Kind::ALL.into_iter().for_each(share);
+}
+
+fn share(kind: Kind) {
+    let lab = Lab::new().unwrap();
+    let one = Site::alone(&lab);
+    make_root(&one.dir);
+    make(&one.dir, "store", "IP:127.0.0.1");
+    let server = Server::with_tls(kind, &one, &one.dir.join("store.pem"));
+    let process = server.start();
+    let other = one.beside("127.0.0.2", one.domain);
+    let start =
+        |site: &Site| site.proxy_with_store(&kind.tls_url(), &[roots(site, "root.pem"), site.listen("udp")]);
+    let proxies = [&one, &other].map(start);
+    let _callee = one.callee("udp");
+    one.register("bob", "udp");
+    other.call("bob", "example.com", "udp", 20);
+    // It is found again, by TLS.
+    process.stop();
+    let count = |words: &str| proxies.iter().filter(|proxy| proxy.stderr().contains(words)).count();
+    assert!(wait_for(LIMIT, || count("the store does not answer") == 2), "{}", proxies[0].stderr());
+    let _process = server.start();
+    for words in ["the store answers again", "the store tells what changes again"] {
+        assert!(wait_for(LIMIT, || count(words) == 2), "{words}: {}", proxies[0].stderr());
+    }
+    one.register("carol", "udp");
+    other.call("carol", "example.com", "udp", 20);
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_store_that_cannot_prove_who_it_is_is_an_error_with_its_cause() {
+    for kind in Kind::ALL {
+        for (names, file, why) in [
+            ("IP:127.0.0.1", "stranger.pem", "its certificate comes from none of the roots in "),
+            ("IP:127.0.0.9,DNS:localhost", "root.pem", "its certificate is for other names"),
+        ] {
+            let told = refusal(kind, names, file);
+            assert!(told.contains(why) && told.contains("127.0.0.1:7001"), "{kind:?}: {told}");
+            assert!(!told.contains("geheim"), "{told}");
+        }
+    }
+}
+
+/// What a proxy says that does not start, since a store with these names in its certificate is judged by the roots of this file.
+fn refusal(kind: Kind, names: &str, file: &str) -> String {
+    let lab = Lab::new().unwrap();
+    let site = Site::alone(&lab);
+    make_root(&site.dir);
+    make(&site.dir, "store", names);
+    make_root_beside(&site);
+    let server = Server::with_tls(kind, &site, &site.dir.join("store.pem"));
+    let _process = server.start();
+    let command = site.proxy_command(&kind.tls_url(), &[roots(&site, file), site.listen("udp")]);
+    let told = site.host.run("proxy", command, LIMIT).unwrap();
+    assert!(!told.status.success(), "{told:?}");
+    told.stderr
+}
+
+/// The root of another CA.
+fn make_root_beside(site: &Site) {
+    let dir = site.dir.join("stranger");
+    std::fs::create_dir(&dir).unwrap();
+    make_root(&dir);
+    std::fs::rename(dir.join("root.pem"), site.dir.join("stranger.pem")).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_store_without_tls_is_not_taken_where_tls_is_asked_for() {
+    for (kind, why) in [(Kind::Redis, "TLS at this port"), (Kind::Postgres, "server does not support TLS")] {
+        let lab = Lab::new().unwrap();
+        let site = Site::alone(&lab);
+        make_root(&site.dir);
+        let server = Server::new(kind, &site);
+        let _process = server.start();
+        let command = site.proxy_command(&kind.tls_url(), &[roots(&site, "root.pem"), site.listen("udp")]);
+        let told = site.host.run("proxy", command, LIMIT).unwrap();
+        assert!(!told.status.success() && told.stderr.contains(why), "{told:?}");
+    }
+}
