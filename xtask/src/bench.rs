@@ -5,7 +5,7 @@
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
 //! plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon's memory.
-//! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory.
+//! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`] (`sip-page`): its page.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
 //! status is 0 only when all goals that are printed are met.
@@ -52,8 +52,11 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word, rest @ ..] if word == "sip-memory" => {
             in_lab(word, |lab| sip::memory::run(lab, rest, &optimised::sip_tools()?))
         }
+        [word, rest @ ..] if word == "sip-page" => {
+            in_lab(word, |lab| sip::page::run(lab, rest, &optimised::sip_tools()?))
+        }
         _ => bail!(
-            "usage: ./x bench shim | connect | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }

@@ -1,7 +1,8 @@
 //! Lists that are told part by part, as pages show them: what is searched, where a part begins, how long it is.
 //!
 //! Whoever lists does little else meanwhile, so a part is found by looking at [`LOOKED_AT_MAX`] entries at most, and tells where the next one
-//! begins. Texts of a part are cut at [`TEXT_MAX`] bytes: strangers may have written them. Begin with [`Part::take`].
+//! begins. A whole list is put together of such parts by whoever wants it ([`Part::piece`]). Texts of a part are cut at [`TEXT_MAX`] bytes:
+//! strangers may have written them. Begin with [`Part::take`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,8 @@ use crate::page::PageRequest;
 pub const LISTED_MAX: usize = 100_000;
 /// Entries that are looked at for a part of a list.
 pub const LOOKED_AT_MAX: usize = 5000;
+/// Rows of a piece of a whole list.
+const PIECE_ROWS: usize = 1000;
 /// The longest text of a part, in bytes.
 const TEXT_MAX: usize = 256;
 
@@ -26,6 +29,9 @@ pub struct Part {
     /// About so many, and no more than [`LOOKED_AT_MAX`] entries are looked at to find them.
     #[serde(default)]
     pub count: Option<usize>,
+    /// Texts are as long as they are: it is a piece of a whole list.
+    #[serde(skip)]
+    pub is_piece: bool,
 }
 
 /// What was taken of a list.
@@ -48,7 +54,17 @@ impl Part {
         let number =
             |text: String| text.parse().map_err(|_| "count: say a number, such as count=50".to_owned());
         let count = request.value("count").map(number).transpose()?;
-        Ok(Part { search: request.value("search"), after: request.value("after"), count })
+        Ok(Part { search: request.value("search"), after: request.value("after"), count, is_piece: false })
+    }
+
+    /// Whether all of the list is wanted.
+    pub fn is_whole(&self) -> bool {
+        self.count.is_none()
+    }
+
+    /// The piece of a whole list that follows `after`.
+    pub fn piece(&self, after: Option<String>) -> Part {
+        Part { search: self.search.clone(), after, count: Some(PIECE_ROWS), is_piece: true }
     }
 
     /// The number that it begins after, in lists whose places are numbers.
@@ -69,7 +85,7 @@ impl Part {
     /// Text as far as it is shown.
     pub fn text(&self, bytes: &[u8]) -> String {
         match bytes.get(..TEXT_MAX) {
-            Some(begin) if self.count.is_some() && bytes.len() > TEXT_MAX => {
+            Some(begin) if self.count.is_some() && !self.is_piece && bytes.len() > TEXT_MAX => {
                 String::from_utf8_lossy(begin).into_owned() + "…"
             }
             _ => String::from_utf8_lossy(bytes).into_owned(),
@@ -118,7 +134,8 @@ mod tests {
     }
 
     fn part(search: &str, count: Option<usize>) -> Part {
-        Part { search: Some(search.to_owned()).filter(|text| !text.is_empty()), after: None, count }
+        let search = Some(search.to_owned()).filter(|text| !text.is_empty());
+        Part { search, count, ..Part::default() }
     }
 
     fn text(row: &usize) -> Vec<String> {
@@ -155,6 +172,7 @@ mod tests {
         assert_eq!(part("", Some(1)).text(&long).len(), TEXT_MAX + "…".len());
         assert_eq!(part("", Some(1)).text(&long[1..]).len(), TEXT_MAX);
         assert_eq!(part("", None).text(&long).len(), TEXT_MAX + 1);
+        assert_eq!(part("", None).piece(None).text(&long).len(), TEXT_MAX + 1);
     }
 
     #[test]

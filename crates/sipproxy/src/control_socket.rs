@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use control::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_body, write_line};
+use control::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Part, read_body, write_line};
 use mio::{Registry, Token, Waker};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
@@ -23,6 +23,7 @@ use nix::unistd::{Uid, geteuid};
 
 use crate::error::SipError;
 use crate::trace::{Ear, Filter};
+use crate::whole::whole;
 use crate::words::{Answer, Question, Wanted};
 
 /// The token of questions: no plug-in's.
@@ -63,11 +64,25 @@ impl Desk {
         &self.waker
     }
 
-    /// What the loop answers to a question that only looks.
+    /// What the loop answers to a question that only looks. It answers whole lists piece by piece.
     ///
     /// # Errors
     /// When the proxy is stopping.
     pub(crate) fn look(&self, question: Question) -> io::Result<Answer> {
+        let (kind, part): (fn(Part) -> Question, &Part) = match &question {
+            Question::Contacts(part) => (Question::Contacts, part),
+            Question::Dialogs(part) => (Question::Dialogs, part),
+            Question::Connections(part) => (Question::Connections, part),
+            Question::Status | Question::Trace(_) => return self.look_once(question),
+        };
+        if part.is_whole() {
+            whole(part, |piece| self.look_once(kind(piece)))
+        } else {
+            self.look_once(question)
+        }
+    }
+
+    fn look_once(&self, question: Question) -> io::Result<Answer> {
         self.ask(|back| Asked::Look(question, back))
     }
 
@@ -201,7 +216,6 @@ pub(crate) fn ask(path: &Path, question: &Question) -> Result<(Answer, BufReader
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use control::Part;
     use mio::{Events, Poll};
 
     use super::*;
@@ -224,7 +238,7 @@ mod tests {
         poll.poll(&mut ready, Some(CLIENT_LIMIT)).unwrap();
         assert_eq!(ready.iter().next().map(mio::event::Event::token), Some(QUESTIONS));
         let Ok(Asked::Look(Question::Contacts(_), back)) = asked.recv() else { panic!("another question") };
-        let some = Answer::Contacts { contacts: Vec::new(), left_out: 2, next: None };
+        let some = Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None };
         back.send(some.clone()).unwrap();
         assert_eq!(asking.join().unwrap().unwrap(), some);
         assert!(ControlSocket::open(&path, desk).is_err(), "a live one was replaced");

@@ -21,6 +21,7 @@ mod store;
 mod trace;
 mod transport;
 mod ua;
+mod whole;
 mod words;
 
 pub use args::{Ask, Command, SipArgs, Trace};

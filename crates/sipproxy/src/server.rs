@@ -3,6 +3,7 @@
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use base::Time;
 use bytes::Bytes;
 use control::Page;
 use mio::net::UnixStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
 use sip::proxy::{Listener, Lookup, Output, Proxy, ProxyConfig, Query, Shared, fingerprint};
@@ -45,6 +46,8 @@ pub(crate) struct Server {
     _signals: UnixStream,
     hangups: UnixStream,
     questions: Receiver<Asked>,
+    /// Has the loop look for questions once more.
+    waker: Arc<Waker>,
     taps: Taps,
     hep: Option<Hep>,
     resolver: Option<Resolver>,
@@ -81,6 +84,7 @@ impl Server {
             let (transport, address) = (listener.transport.as_str(), listener.address);
             tracing::info!(transport, %address, "listening");
         }
+        let waker = desk.waker().clone();
         let hep = config.hep.map(|(collector, agent)| Hep::open(collector, agent)).transpose();
         let hep = hep.map_err(SipError::system("reach the collector of [hep]"))?;
         let resolver = (!config.name_servers.is_empty())
@@ -105,6 +109,7 @@ impl Server {
             _signals: signals,
             hangups,
             questions,
+            waker,
             taps: Taps::default(),
             hep,
             resolver,
@@ -138,7 +143,7 @@ impl Server {
                     SIGNALS => self.begin_stop(now),
                     HANGUPS => self.reload(),
                     QUESTIONS => {
-                        self.answer_questions(now);
+                        self.answer_question(now);
                         self.take_resolved(now);
                         if let Some(store) = self.store.shared() {
                             store.tell(now, &mut self.proxy);
@@ -185,19 +190,19 @@ impl Server {
         tracing::info!("reloaded");
     }
 
-    /// Who does not wait any more gets no answer.
-    fn answer_questions(&mut self, now: Time) {
-        while let Ok(asked) = self.questions.try_recv() {
-            match asked {
-                Asked::Look(question, back) => {
-                    let store = report::StoreReport::of(&self.config, &self.store);
-                    let answer =
-                        report::answer(&question, now, &self.proxy, &self.config, &self.plugins, store);
-                    let _ = back.try_send(answer);
-                }
-                Asked::Listen(back) => _ = back.try_send(self.taps.open()),
+    /// One question a turn: those who ask and ask again must not keep messages waiting. Who does not wait any more gets no answer.
+    fn answer_question(&mut self, now: Time) {
+        let Ok(asked) = self.questions.try_recv() else { return };
+        match asked {
+            Asked::Look(question, back) => {
+                let store = report::StoreReport::of(&self.config, &self.store);
+                let answer = report::answer(&question, now, &self.proxy, &self.config, &self.plugins, store);
+                let _ = back.try_send(answer);
             }
+            Asked::Listen(back) => _ = back.try_send(self.taps.open()),
         }
+        // There may be another one, whose waking was put together with this one's.
+        let _ = self.waker.wake();
     }
 
     fn take_resolved(&mut self, now: Time) {

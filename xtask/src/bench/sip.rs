@@ -7,6 +7,7 @@
 
 mod contender;
 pub(super) mod memory;
+pub(super) mod page;
 mod verdict;
 
 use anyhow::{Context, Result, ensure};

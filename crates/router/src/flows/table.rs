@@ -130,7 +130,7 @@ mod tests {
         let rows: Vec<FlowRow> = (0..9).map(|n| FlowRow { from_port: 100 + n, ..flow() }).collect();
         let asked = |search: Option<&str>, after: Option<&str>, count| {
             let [search, after] = [search, after].map(|text| text.map(str::to_owned));
-            part(&rows, &Part { search, after, count }).unwrap()
+            part(&rows, &Part { search, after, count, ..Part::default() }).unwrap()
         };
         let ports = |told: &serde_json::Value| -> Vec<u64> {
             told["flows"].as_array().unwrap().iter().map(|row| row["from_port"].as_u64().unwrap()).collect()

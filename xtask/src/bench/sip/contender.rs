@@ -51,10 +51,16 @@ impl Contender {
 
     /// Starts it in a host of its own, at port 5060.
     pub(super) fn start(self, host: Host, tools: &Tools) -> Result<Running> {
+        self.start_with(host, tools, "")
+    }
+
+    /// The same with more keys in ours' configuration.
+    pub(super) fn start_with(self, host: Host, tools: &Tools, keys: &str) -> Result<Running> {
         let command = match self {
             Contender::Ours => {
                 let path = host.dir()?.join("sip.toml");
-                std::fs::write(&path, ours()).with_context(|| format!("cannot write {}", path.display()))?;
+                std::fs::write(&path, keys.to_owned() + &ours())
+                    .with_context(|| format!("cannot write {}", path.display()))?;
                 let mut command = host.command(tools.programs.path("sctpify-sip"));
                 command.args(["--log", "warn", "--config"]).arg(&path);
                 command
@@ -81,6 +87,10 @@ fn ours() -> String {
 impl Running {
     pub(super) fn name(&self) -> &'static str {
         self.contender.name()
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
     }
 
     /// Processor time so far.

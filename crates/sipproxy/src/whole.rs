@@ -1,0 +1,129 @@
+//! Whole lists for those who want all at once: put together of pieces, between which the loop has messages pass.
+//!
+//! What moves meanwhile may be missing, or be there twice. Invariant: no more than [`LISTED_MAX`] rows are kept, nor more than [`BYTES_MAX`];
+//! those beyond are counted. Begin with [`whole`].
+
+use std::io;
+
+use control::{LISTED_MAX, Part};
+use serde::Serialize;
+
+use crate::words::Answer;
+
+/// How long all rows may be as JSON: half of what a reader of the control socket takes.
+const BYTES_MAX: usize = 32 << 20;
+
+/// The list that `part` wants all of; `ask` has the loop answer one piece.
+///
+/// # Errors
+/// Those of `ask`.
+pub(crate) fn whole(part: &Part, mut ask: impl FnMut(Part) -> io::Result<Answer>) -> io::Result<Answer> {
+    let mut piece = ask(part.piece(part.after.clone()))?;
+    let Some(mut all) = empty_like(&piece) else { return Ok(piece) };
+    let mut bytes = 0;
+    while let Some(next) = join(&mut all, piece, &mut bytes) {
+        piece = ask(part.piece(Some(next)))?;
+    }
+    Ok(all)
+}
+
+/// A list of the same kind; `None` for what is no list.
+fn empty_like(piece: &Answer) -> Option<Answer> {
+    match piece {
+        Answer::Contacts { .. } => Some(Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None }),
+        Answer::Dialogs { .. } => Some(Answer::Dialogs { dialogs: Vec::new(), left_out: 0, next: None }),
+        Answer::Connections { .. } => {
+            Some(Answer::Connections { connections: Vec::new(), left_out: 0, next: None })
+        }
+        _ => None,
+    }
+}
+
+/// Adds a piece to what there is; where the next one begins.
+fn join(all: &mut Answer, piece: Answer, bytes: &mut usize) -> Option<String> {
+    match (all, piece) {
+        (Answer::Contacts { contacts, left_out, .. }, Answer::Contacts { contacts: more, next, .. }) => {
+            *left_out += fill(contacts, more, bytes);
+            next
+        }
+        (Answer::Dialogs { dialogs, left_out, .. }, Answer::Dialogs { dialogs: more, next, .. }) => {
+            *left_out += fill(dialogs, more, bytes);
+            next
+        }
+        (
+            Answer::Connections { connections, left_out, .. },
+            Answer::Connections { connections: more, next, .. },
+        ) => {
+            *left_out += fill(connections, more, bytes);
+            next
+        }
+        // The loop has answered the same question with another thing: there is no such answer.
+        _ => None,
+    }
+}
+
+/// Keeps rows while there is room for them; how many there was none for.
+fn fill<T: Serialize>(rows: &mut Vec<T>, more: Vec<T>, bytes: &mut usize) -> usize {
+    let mut left_out = 0;
+    for row in more {
+        *bytes += serde_json::to_vec(&row).map_or(0, |json| json.len());
+        if rows.len() < LISTED_MAX && *bytes <= BYTES_MAX {
+            rows.push(row);
+        } else {
+            left_out += 1;
+        }
+    }
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Contact;
+
+    /// A list of contacts whose URIs are so long, in pieces of a thousand.
+    fn answer(part: &Part, users: usize, length: usize) -> Answer {
+        let row = |n: usize| Contact {
+            user: n.to_string(),
+            uri: "x".repeat(length),
+            expires_s: 1,
+            transport: "udp".to_owned(),
+            source: String::new(),
+        };
+        let first = part.number_after().unwrap().map_or(0, |after| after as usize + 1);
+        let end = users.min(first + 1000);
+        let next = (end < users).then(|| (end - 1).to_string());
+        Answer::Contacts { contacts: (first..end).map(row).collect(), left_out: 0, next }
+    }
+
+    fn listed(users: usize, length: usize) -> (Vec<String>, usize) {
+        let all = whole(&Part::default(), |part| {
+            assert!(part.is_piece && !part.is_whole());
+            Ok(answer(&part, users, length))
+        });
+        let Answer::Contacts { contacts, left_out, next: None } = all.unwrap() else {
+            panic!("no whole list")
+        };
+        (contacts.into_iter().map(|contact| contact.user).collect(), left_out)
+    }
+
+    #[test]
+    fn all_pieces_are_one_list_in_their_order() {
+        let (users, left_out) = listed(2500, 0);
+        assert_eq!((users, left_out), ((0..2500).map(|n| n.to_string()).collect(), 0));
+    }
+
+    #[test]
+    fn what_is_beyond_the_bounds_is_counted() {
+        let (users, left_out) = listed(LISTED_MAX + 7, 0);
+        assert_eq!((users.len(), left_out), (LISTED_MAX, 7));
+        let (users, left_out) = listed(1500, 60_000);
+        assert!(users.len() < BYTES_MAX / 60_000 && users.len() + left_out == 1500, "{left_out}");
+    }
+
+    #[test]
+    fn a_refusal_is_the_answer() {
+        let refused = || Answer::Refused { reason: "no place".to_owned() };
+        assert_eq!(whole(&Part::default(), |_| Ok(refused())).unwrap(), refused());
+    }
+}

@@ -1,0 +1,171 @@
+//! `./x bench sip-page [--quick]`: what it costs calls that somebody looks at our SIP proxy's page, with 100,000 users and 1,000 standing
+//! calls.
+//!
+//! First how long the answers to the page's requests are, and how much longer they take than `/status.json`. Then calls at a rate: while nobody
+//! looks, while three browsers search for what is not there, and while a program asks for the whole list of contacts again and again.
+//! Ratios of their set-up times are of one round; their medians are judged.
+
+use super::super::stats::percentile;
+use super::contender::{CALLED, Contender, Running};
+use super::number;
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+use testbed::pair::Tools;
+use testbed::{Lab, Process};
+
+const PAGE: &str = "http://127.0.0.1:9898/";
+/// The longest answer to a request of the page, in bytes.
+const PART_GOAL: f64 = 64.0 * 1024.0;
+/// How much longer the median call may take to be set up while browsers look.
+const LOOKED_AT_GOAL: f64 = 1.5;
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// What the page asks for each second, and what programs ask for.
+const REQUESTS: [&str; 7] = [
+    "status.json",
+    "contacts.json?count=50",
+    "contacts.json?count=50&search=nobody",
+    "dialogs.json?count=50",
+    "dialogs.json?count=50&search=nobody",
+    "contacts.json",
+    "dialogs.json",
+];
+
+/// A browser as far as the proxy sees it, or a program that wants all.
+const LOOKER: &str = r#"
+import json, sys, time, urllib.parse, urllib.request
+def ask(name):
+    return urllib.request.urlopen("http://127.0.0.1:9898/" + name, timeout=60).read()
+print("looks", flush=True)
+while sys.argv[1] == "whole":
+    ask("contacts.json")
+while True:
+    ask("status.json")
+    for name in ["contacts", "dialogs", "connections"]:
+        after = ""
+        for _ in range(20):
+            told = json.loads(ask(name + ".json?search=nobody&count=50" + after))
+            if told.get("next") is None:
+                break
+            after = "&after=" + urllib.parse.quote(told["next"])
+    time.sleep(1)
+"#;
+
+/// Who looks.
+const WAYS: [(&str, &[&str]); 3] =
+    [("nobody", &[]), ("three browsers", &["page"; 3]), ("one who wants all", &["whole"])];
+
+struct Size {
+    users: &'static str,
+    standing: u32,
+    rounds: usize,
+    calls: &'static str,
+}
+
+/// Measures and prints; whether all goals are met.
+///
+/// # Errors
+/// When a program is missing or does not begin.
+pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
+    let is_quick = words.iter().any(|word| word == "--quick");
+    let size = if is_quick {
+        Size { users: "10000", standing: 100, rounds: 1, calls: "200" }
+    } else {
+        Size { users: "100000", standing: 1000, rounds: 5, calls: "1000" }
+    };
+    let host = lab.host("page")?;
+    let store = host.dir()?.join("sip.db");
+    let keys = format!("page_port = 9898\nstore = \"{}\"\n", store.display());
+    let proxy = Contender::Ours.start_with(host, tools, &keys)?;
+    let many = proxy.spawn(tools, "udp", "many", &["--users", size.users, "--at-once", "64"])?;
+    many.finish(LIMIT)?.good()?;
+    let bob = super::callee(&proxy, tools, "udp")?;
+    let standing = stand(&proxy, tools, size.standing)?;
+    let is_small = answers(&proxy)?;
+    let ratios = (0..size.rounds).map(|_| round(&proxy, tools, size.calls)).collect::<Result<Vec<_>>>()?;
+    drop((standing, bob));
+    Ok(judge(&ratios) && is_small)
+}
+
+/// So many calls that are not hung up.
+fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
+    let count = calls.to_string();
+    let words = ["--no-register", "--call", CALLED, "--calls", &count, "--rate", "200", "--duration", "3600"];
+    let standing = proxy.spawn(tools, "udp", "alice", &words)?;
+    let counted = || -> Result<f64> {
+        let told = proxy.host().tool("curl", &["-s", &format!("{PAGE}status.json")])?;
+        number(&serde_json::from_str(&told).context("no status")?, "/dialogs")
+    };
+    let is_there = || counted().is_ok_and(|dialogs| dialogs >= f64::from(calls));
+    ensure!(testbed::process::wait_for(LIMIT, is_there), "{calls} calls do not stand");
+    Ok(standing)
+}
+
+/// How long the answers are, and how long they take; whether those that the page asks for are small.
+fn answers(proxy: &Running) -> Result<bool> {
+    let mut status_s = 0.0;
+    let mut is_small = true;
+    for request in REQUESTS {
+        let mut looks = Vec::new();
+        let mut bytes = 0.0;
+        for _ in 0..9 {
+            let words = ["-s", "-o", "/dev/null", "-w", "%{size_download} %{time_total}"];
+            let told = proxy.host().tool("curl", &[&words[..], &[&format!("{PAGE}{request}")]].concat())?;
+            let (size, time) = told.trim().split_once(' ').context("curl tells nothing")?;
+            bytes = size.parse()?;
+            looks.push(time.parse()?);
+        }
+        let median_s = percentile(&looks, 50);
+        if request == REQUESTS[0] {
+            status_s = median_s;
+        }
+        println!("{request:<38} {:>9.1} KiB, {:>6.1} times status.json", bytes / 1024.0, median_s / status_s);
+        is_small &= bytes <= PART_GOAL || !(request.contains("count") || request == REQUESTS[0]);
+    }
+    println!("{} what the page asks for is at most {} KiB", verdict(is_small), PART_GOAL / 1024.0);
+    Ok(is_small)
+}
+
+/// The medians and the 99th percentiles of set-up times while somebody looks, by those while nobody does.
+fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
+    let mut measured = Vec::new();
+    for (name, kinds) in WAYS {
+        let lookers = kinds.iter().map(|kind| look(proxy, kind)).collect::<Result<Vec<_>>>()?;
+        let words = ["--no-register", "--call", CALLED, "--duration", "0", "--calls", calls, "--rate", "200"];
+        let told = proxy.agent(tools, "udp", "carol", &words)?;
+        lookers.into_iter().for_each(Process::stop);
+        ensure!(number(&told, "/calls_failed")? == 0.0, "calls fail while {name} looks: {told}");
+        measured.push([number(&told, "/calls_answered/ms_p50")?, number(&told, "/calls_answered/ms_p99")?]);
+    }
+    let alone = measured[0];
+    let ratios: Vec<[f64; 2]> =
+        measured[1..].iter().map(|one| [one[0] / alone[0], one[1] / alone[1]]).collect();
+    for ((name, _), [median, high]) in WAYS[1..].iter().zip(&ratios) {
+        println!("set-up while {name:<18} looks: p50 {median:.2}, p99 {high:.2} of that while nobody does");
+    }
+    Ok(ratios)
+}
+
+fn look(proxy: &Running, kind: &str) -> Result<Process> {
+    let mut command = proxy.host().command("python3");
+    command.args(["-c", LOOKER, kind]);
+    let mut looker = proxy.host().spawn("looker", command)?;
+    looker.wait_until("looking", LIMIT, |looker| looker.stdout().contains("looks"))?;
+    Ok(looker)
+}
+
+fn judge(rounds: &[Vec<[f64; 2]>]) -> bool {
+    let median = |way: usize, which: usize| {
+        percentile(&rounds.iter().map(|ratios| ratios[way][which]).collect::<Vec<_>>(), 50)
+    };
+    for (way, (name, _)) in WAYS[1..].iter().enumerate() {
+        println!("medians, {name}: p50 {:.2}, p99 {:.2}", median(way, 0), median(way, 1));
+    }
+    let is_good = median(0, 0) <= LOOKED_AT_GOAL;
+    println!("{} set-up with three browsers at {:.2} (<= {LOOKED_AT_GOAL})", verdict(is_good), median(0, 0));
+    is_good
+}
+
+fn verdict(is_good: bool) -> &'static str {
+    if is_good { "met   " } else { "MISSED" }
+}
