@@ -137,6 +137,7 @@ impl Config {
         let messages = |config: &Config| (config.proxy.messages.message, config.proxy.messages.headers);
         let changes = [
             ("listen", self.proxy.listeners != new.proxy.listeners),
+            ("listen.record_route", self.proxy.record_names != new.proxy.record_names),
             ("store", self.store != new.store),
             ("control", self.control != new.control),
             ("page_port", self.page_port != new.page_port),

@@ -1,6 +1,7 @@
 //! What a proxy is told at its start.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,6 +20,22 @@ pub struct Listener {
     pub transport: Transport,
     /// What Via and Record-Route say; never unspecified.
     pub address: SocketAddr,
+}
+
+/// What Record-Route says in place of a listener's address: proxies that share users may all be found by it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordName {
+    /// A name in lower case, or an address.
+    pub host: String,
+    /// The port; `None`: it is looked up with the name (RFC 3263 section 4.2).
+    pub port: Option<u16>,
+}
+
+impl fmt::Display for RecordName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
 }
 
 /// Where requests for a domain go that is not ours.
@@ -79,6 +96,8 @@ pub struct ProxyConfig {
     pub domains: Vec<String>,
     /// Our addresses.
     pub listeners: Vec<Listener>,
+    /// What Record-Route says of listeners instead of their addresses, by their places in `listeners`.
+    pub record_names: BTreeMap<usize, RecordName>,
     /// Ways to other domains.
     pub next_hops: Vec<NextHop>,
     /// Whether users have to prove who they are; `None`: not.

@@ -276,9 +276,22 @@ impl Proxy {
 
     /// BYE has its final response: the dialog is over, but for a demand for credentials and the like (RFC 3261 section 15.1.1).
     pub(super) fn on_bye_answer(&mut self, status: u16, known: &Essentials) {
-        if !matches!(status, 200..=299 | 408 | 481) {
-            return;
+        if matches!(status, 200..=299 | 408 | 481) {
+            self.end_by_bye(known);
         }
+    }
+
+    /// A BYE has reached nobody: "no response at all" (section 15.1.1), or no way to its other end. Its session is over for its sender
+    /// since it was sent, and nobody will say so again.
+    pub(super) fn note_undelivered_bye(&mut self, server: Id) {
+        let request = self.servers.get(&server).and_then(|server| server.request.as_ref());
+        let bye = request.filter(|request| request.method() == Some(&Method::Bye));
+        if let Some(Ok(known)) = bye.map(Essentials::of) {
+            self.end_by_bye(&known);
+        }
+    }
+
+    fn end_by_bye(&mut self, known: &Essentials) {
         let tags = [&known.from_tag, &known.to_tag].map(|tag| tag.as_deref().unwrap_or_default());
         for (caller, callee) in [(tags[0], tags[1]), (tags[1], tags[0])] {
             let leg = Leg::new(&known.call_id, caller);

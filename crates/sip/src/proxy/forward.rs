@@ -1,12 +1,10 @@
 //! Sending a request on (RFC 3261 section 16.6): the copies, their fields, their client transactions.
 
-use std::net::SocketAddr;
-
 use base::Time;
 use bytes::Bytes;
 
 use super::route::{Target, Way};
-use super::{Client, Id, Outgoing, Output, Proxy, dialog_number, marks};
+use super::{Client, Id, Outgoing, Output, Proxy, RecordName, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::header::{Header, Name};
@@ -111,28 +109,30 @@ impl Proxy {
         let side_from = self.side(from, named_by_via(known));
         let side_to = self.side(target.hop, named_by_contact(copy, target));
         if side_from != side_to {
-            copy.push_front(record_of(side_from, is_secure, &mark));
+            copy.push_front(record_of(&side_from, is_secure, &mark));
         }
-        copy.push_front(record_of(side_to, is_secure, &mark));
+        copy.push_front(record_of(&side_to, is_secure, &mark));
     }
 
-    /// Our address on a hop's side, and the transport that the peer there takes it to have. Where something translates on the way
+    /// Our address or name on a hop's side, and the transport that the peer there takes it to have. Where something translates on the way
     /// (TCP to SCTP by a shim) that is what its Via or Contact names: it can come back by no other one.
-    fn side(&self, hop: Hop, named: Option<Transport>) -> (SocketAddr, Transport) {
+    fn side(&self, hop: Hop, named: Option<Transport>) -> (String, Transport) {
         let listener = self.config.listeners[hop.listener];
+        let name = self.config.record_names.get(&hop.listener);
+        let place = name.map_or_else(|| listener.address.to_string(), RecordName::to_string);
         let is_translated = |other: &Transport| is_bare_stream(*other) && is_bare_stream(listener.transport);
-        (listener.address, named.filter(is_translated).unwrap_or(listener.transport))
+        (place, named.filter(is_translated).unwrap_or(listener.transport))
     }
 }
 
 /// Of a SIPS request with a SIPS URI (RFC 3261 section 16.6, step 4).
-fn record_of((address, transport): (SocketAddr, Transport), is_secure: bool, mark: &str) -> Header {
-    let place = if is_secure && transport == Transport::Tls {
-        format!("sips:{address}")
+fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &str) -> Header {
+    let uri = if is_secure && *transport == Transport::Tls {
+        format!("sips:{place}")
     } else {
-        format!("sip:{address};transport={}", transport.as_lower_str())
+        format!("sip:{place};transport={}", transport.as_lower_str())
     };
-    Header::new(Name::RecordRoute, &format!("<{place};lr;{}={mark}>", marks::PARAM))
+    Header::new(Name::RecordRoute, &format!("<{uri};lr;{}={mark}>", marks::PARAM))
 }
 
 /// Reliable, and open to whoever translates it.

@@ -26,7 +26,7 @@ mod shared;
 mod timers;
 
 pub(crate) use auth::Proof;
-pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits, Shared};
+pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared};
 pub use dialogs::Dialog;
 pub use flows::fingerprint;
 pub use gate::Access;
@@ -263,8 +263,8 @@ impl Proxy {
         let old = std::mem::take(&mut self.config);
         self.location.set_limits(config.location);
         self.dialogs.set_max(config.limits.dialogs);
-        let (listeners, messages, shared) = (old.listeners, old.messages, old.shared);
-        self.config = ProxyConfig { listeners, messages, shared, ..config };
+        let ProxyConfig { listeners, record_names, messages, shared, .. } = old;
+        self.config = ProxyConfig { listeners, record_names, messages, shared, ..config };
     }
 
     /// What is to be done next.
@@ -348,6 +348,10 @@ impl Proxy {
 
     /// Answers a request by ourselves.
     fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
+        // There is no way to whom it is for.
+        if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
+            self.note_undelivered_bye(id);
+        }
         let seconds = self.config.limits.retry_after.to_string();
         self.reply(now, id, fault.status, fault.reason, |response| {
             if fault.status == 503 {

@@ -143,7 +143,6 @@ impl Proxy {
         if is_begun_anew {
             return;
         }
-        self.note_unanswered_bye(status, client.request.as_ref());
         let tag = self.token();
         let Some(server) = self.servers.get(&server_id) else { return };
         if let Some(request) = &server.request {
@@ -153,14 +152,6 @@ impl Proxy {
             self.keep_best(server_id, response);
         }
         self.answer_if_all_ended(now, server_id);
-    }
-
-    /// "no response at all is received for the BYE" (section 15.1.1): the dialog is over for its sender, and nobody will say so again.
-    fn note_unanswered_bye(&mut self, status: u16, request: Option<&Message>) {
-        let bye = request.filter(|request| request.method() == Some(&Method::Bye));
-        if let Some(Ok(known)) = bye.map(Essentials::of) {
-            self.on_bye_answer(status, &known);
-        }
     }
 
     /// The driver could not send the request of this branch: as if 503 had come (section 16.9).
@@ -220,6 +211,14 @@ impl Proxy {
         server.best = Some(kept);
     }
 
+    /// The best response says that nobody was reached; but who is told of congestion may send the request again.
+    fn note_if_undelivered(&mut self, id: Id) {
+        let Some(server) = self.servers.get(&id).filter(|server| !server.is_congested) else { return };
+        if server.best.as_ref().is_some_and(|best| matches!(best.status(), 408 | 430 | 503)) {
+            self.note_undelivered_bye(id);
+        }
+    }
+
     /// When no branch is open any more the best response goes.
     fn answer_if_all_ended(&mut self, now: Time, id: Id) {
         let Some(server) = self.servers.get_mut(&id) else { return };
@@ -229,6 +228,7 @@ impl Proxy {
         if self.attempt_next(now, id) {
             return;
         }
+        self.note_if_undelivered(id);
         let Some(server) = self.servers.get_mut(&id) else { return };
         let is_invite = server.request.as_ref().is_some_and(|r| r.method() == Some(&Method::Invite));
         let is_by_flow = server.is_by_flow;

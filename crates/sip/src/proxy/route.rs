@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::dialogs::Leg;
 use super::flows::FLOW_FAILED;
 use super::names::{self, UNRESOLVED};
-use super::{Id, Proxy};
+use super::{Id, Proxy, RecordName};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -160,7 +160,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Whether a URI names this proxy: one of its domains, or an address it listens at.
+    /// Whether a URI names this proxy: one of its domains, an address it listens at, or what its Record-Route says instead.
     pub(super) fn is_ours(&self, uri: &Uri<'_>) -> bool {
         if uri.scheme == Scheme::Other {
             return false;
@@ -169,6 +169,10 @@ impl Proxy {
         let listens_at = |port| self.config.listeners.iter().any(|l| l.address.port() == port);
         if self.config.domains.iter().any(|domain| uri.host.eq_ignore_ascii_case(domain.as_bytes())) {
             return uri.port.is_none_or(listens_at);
+        }
+        let is_host = |name: &RecordName| uri.host.eq_ignore_ascii_case(name.host.as_bytes());
+        if self.config.record_names.values().any(|name| is_host(name) && name.port == uri.port) {
+            return true;
         }
         let ip = parse_ip(uri.host);
         self.config.listeners.iter().any(|l| Some(l.address.ip()) == ip && l.address.port() == port)

@@ -1,6 +1,8 @@
 //! Requests within dialogs: who may send them through the proxy, and by which way (RFC 3261 sections 12.2 and 16.4).
 
-use sip::proxy::{Listener, ProxyConfig};
+use std::collections::BTreeMap;
+
+use sip::proxy::{Listener, ProxyConfig, RecordName};
 use sip::{Hop, Name, Transport};
 
 use crate::world::*;
@@ -229,6 +231,73 @@ fn a_dialog_is_over_when_nobody_answers_its_bye() {
     assert_eq!(world.proxy.dialog_count(), 1);
     world.pass(std::time::Duration::from_secs(2));
     assert_eq!(world.proxy.dialog_count(), 0);
+}
+
+/// A call that stands, and a BYE of alice's that has this place for bob; what the proxy sends of that.
+fn bye_to(contact: &str) -> (World, Vec<Sent>) {
+    let mut world = World::new(config());
+    let forwarded = called(&mut world, udp(BOB));
+    world.put_message(udp(BOB), &forwarded.answer(200));
+    let bye = within("BYE", contact, &callers_routes(&forwarded));
+    let sent = world.put(udp(ALICE), &bye.replace(";tag=t", ";tag=uas"));
+    assert_eq!(world.proxy.dialog_count(), usize::from(sent[0].what() != "500"), "{sent:?}");
+    (world, sent)
+}
+
+#[test]
+fn a_dialog_is_over_when_its_bye_can_reach_nobody_but_not_when_it_may_come_again() {
+    let there = format!("sip:bob@{BOB}");
+    // No listener has the transport: we say so ourselves.
+    assert_eq!(summary(&bye_to(&format!("{there};transport=sctp")).1), pairs(&[("500", ALICE)]));
+    assert_eq!(summary(&bye_to("sip:bob@198.51.100.7").1), pairs(&[("403", ALICE)]));
+    type Happens = fn(&mut World, &Sent);
+    let cases: [(Happens, &str, usize); 3] = [
+        (|world, bye| world.proxy.handle_send_failure(world.now, bye.on_failure.unwrap()), "500", 0),
+        (|world, bye| world.proxy.handle_congestion(world.now, bye.on_failure.unwrap()), "503", 1),
+        (
+            |world, bye| {
+                let answer = bye.answer(503).to_bytes();
+                world.proxy.handle_message(world.now, udp(BOB), answer);
+            },
+            "500",
+            0,
+        ),
+    ];
+    for (happens, status, dialogs) in cases {
+        let (mut world, sent) = bye_to(&there);
+        happens(&mut world, &sent[0]);
+        assert_eq!(summary(&world.sent()), pairs(&[(status, ALICE)]));
+        assert_eq!(world.proxy.dialog_count(), dialogs, "{status}");
+    }
+}
+
+#[test]
+fn record_route_says_a_listeners_name_and_what_comes_back_by_it_is_taken_off() {
+    let name = |host: &str, port| RecordName { host: host.to_owned(), port };
+    let record_names =
+        BTreeMap::from([(0, name("sip.example.net", None)), (1, name("sip.example.net", Some(5080)))]);
+    let mut world = World::new(ProxyConfig { record_names, ..config() });
+    let forwarded = called(&mut world, tcp(BOB, 9));
+    let records: Vec<_> = forwarded
+        .message
+        .elements(Name::RecordRoute)
+        .map(|route| {
+            let route = String::from_utf8_lossy(route).into_owned();
+            route.split(";lr").next().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(records, ["<sip:sip.example.net:5080;transport=tcp", "<sip:sip.example.net;transport=udp"]);
+    world.put_message(tcp(BOB, 9), &forwarded.answer(200));
+    let routes = callers_routes(&forwarded).replace("sip.example.net;", "SIP.Example.NET;");
+    let sent = world.put(udp(ALICE), &within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &routes));
+    assert_eq!((summary(&sent), sent[0].value(Name::Route)), (pairs(&[("BYE", BOB)]), String::new()));
+    // The same name with another port is somebody else.
+    let routes = routes.replace(":5080", ":5081");
+    let sent = world.put(
+        udp(ALICE),
+        &within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &routes).replace("BYE2", "BYE3"),
+    );
+    assert_ne!(sent[0].what(), "BYE", "{sent:?}");
 }
 
 #[test]

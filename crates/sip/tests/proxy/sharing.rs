@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sip::Name;
-use sip::proxy::{Finding, Listener, ProxyConfig, Record, Shared, Wanted};
+use sip::proxy::{Finding, Listener, ProxyConfig, Record, RecordName, Shared, Wanted};
 
 use crate::world::*;
 
@@ -293,6 +293,30 @@ fn a_dialog_goes_on_through_the_other_proxy_in_the_stead_of_its_own() {
     let forged = routes.replace("dialog=", "dialog=0");
     let sent = pair.put(1, udp(ALICE), &in_dialog("INFO", &forged).replace("b2", "b3"));
     assert_ne!(sent[0].value(Name::Route), "", "it is a Route of somebody else's: {sent:?}");
+}
+
+#[test]
+fn a_dialog_goes_on_through_any_proxy_behind_the_name_that_they_record() {
+    let named = || ProxyConfig {
+        record_names: BTreeMap::from(
+            [0, 1].map(|at| (at, RecordName { host: "sip.example.com".to_owned(), port: None })),
+        ),
+        ..config()
+    };
+    let mut pair = Pair::new(named);
+    for (user, at) in [("bob", BOB), ("alice", ALICE)] {
+        pair.register(0, user, 1, udp(at), "");
+    }
+    pair.tell(1);
+    let sent = pair.put(0, udp(ALICE), &invite(udp(ALICE), ""));
+    let routes = callers_routes(&sent[1]);
+    assert!(routes.starts_with("Route: <sip:sip.example.com;transport=udp;lr;dialog="), "{routes}");
+    let via = sent[1].value(Name::Via);
+    assert!(via.contains(PLACES[0]), "answers come back to this one: {via}");
+    let text = request("BYE", &format!("sip:bob@{BOB}"), "alice", "bob", "b2", udp(ALICE), &routes);
+    let text = text.replace("To: <sip:bob@example.com>", "To: <sip:bob@example.com>;tag=uas");
+    let sent = pair.put(1, udp(ALICE), &text);
+    assert_eq!((summary(&sent), sent[0].value(Name::Route)), (pairs(&[("BYE", BOB)]), String::new()));
 }
 
 #[test]

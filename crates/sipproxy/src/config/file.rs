@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sip::digest::Algorithm;
-use sip::proxy::{Access, Authentication, Listener, NextHop, ProxyConfig};
+use sip::proxy::{Access, Authentication, Listener, NextHop, ProxyConfig, RecordName};
 use sip::transaction::Timers;
 use sip::{Network, Transport};
 use stores::USUAL_ROOTS;
@@ -113,6 +113,8 @@ struct Listen {
     #[serde(default = "udp")]
     transport: String,
     address: SocketAddr,
+    /// What Record-Route says instead of the address.
+    record_route: Option<String>,
 }
 
 fn udp() -> String {
@@ -278,6 +280,7 @@ impl File {
         let proxy = ProxyConfig {
             names: !name_servers.is_empty(),
             listeners: listeners(&self.listen)?,
+            record_names: record_names(&self.listen)?,
             next_hops: next_hops(&self.next_hop, &domains)?,
             domains,
             authentication,
@@ -323,7 +326,7 @@ fn networks(key: &'static str, texts: &[String]) -> Result<Vec<Network>, Wrong> 
 
 fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
     let mut found: Vec<Listener> = Vec::new();
-    for Listen { transport: name, address } in listen {
+    for Listen { transport: name, address, .. } in listen {
         let listener = Listener { transport: transport("listen.transport", name)?, address: *address };
         if address.ip().is_unspecified() || address.port() == 0 {
             let problem =
@@ -344,6 +347,22 @@ fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
         return Err(("listen", problem.to_owned()));
     }
     Ok(found)
+}
+
+fn record_names(listen: &[Listen]) -> Result<BTreeMap<usize, RecordName>, Wrong> {
+    let named = listen.iter().enumerate().filter_map(|(at, l)| Some((at, l.record_route.as_deref()?)));
+    named.map(|(at, text)| Ok((at, record_name(text)?))).collect()
+}
+
+/// `NAME`, which is looked up with its port, or `NAME:PORT`.
+fn record_name(text: &str) -> Result<RecordName, Wrong> {
+    const KEY: &str = "listen.record_route";
+    let Some((host, port)) = text.split_once(':') else {
+        return Ok(RecordName { host: domain(KEY, text)?, port: None });
+    };
+    let number = port.parse().ok().filter(|port| *port > 0);
+    let wrong = || (KEY, format!("`{port}` is no port: say NAME, or NAME:PORT"));
+    Ok(RecordName { host: domain(KEY, host)?, port: Some(number.ok_or_else(wrong)?) })
 }
 
 fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {

@@ -40,6 +40,14 @@ fn an_error_names_file_key_and_remedy() {
         ),
         ("[[listen]]\naddress = \"0.0.0.0:5060\"", "listen.address: 0.0.0.0:5060 cannot be told to others"),
         (
+            "[[listen]]\naddress = \"127.0.0.1:1\"\nrecord_route = \"a b\"",
+            "listen.record_route: `a b` is no domain",
+        ),
+        (
+            "[[listen]]\naddress = \"127.0.0.1:1\"\nrecord_route = \"a.example:0\"",
+            "listen.record_route: `0` is no port",
+        ),
+        (
             "domains = [\"a\"]\nstore = \"/x.db\"\nstore_roots = \"/x.pem\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
             "store_roots: is for a store with TLS: say rediss://",
         ),
@@ -85,6 +93,7 @@ fn what_cannot_change_while_it_runs_is_named() {
         (format!("{LEAST}[limits]\nbranches = 3\n"), None),
         (format!("{LEAST}[[next_hop]]\ndomain = \"b\"\naddress = \"127.0.0.1:9\"\n"), None),
         (LEAST.replace("5060", "5070"), Some("listen")),
+        (format!("{LEAST}record_route = \"Sip.Example.com\"\n"), Some("listen.record_route")),
         (format!("store = \"x\"\n{LEAST}"), Some("store")),
         (format!("{LEAST}[limits]\nconnections = 3\n"), Some("limits.connections")),
         (format!("{LEAST}[sctp]\nstreams = 3\n"), Some("sctp")),
