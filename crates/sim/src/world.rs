@@ -97,26 +97,21 @@ pub enum Change {
 }
 
 enum Happening {
-    Packet {
-        to: HostId,
-        route: Route,
-        packet: Vec<u8>,
-        ecn: Ecn,
-    },
+    Arrival(HostId, Arrival),
     Send {
         route: Route,
         packet: Vec<u8>,
         sent: Sent,
     },
-    Icmp {
-        to: HostId,
-        route: Route,
-        error: PathError,
-        quoted: Vec<u8>,
-    },
     /// A host may have its processor back.
     Wake(HostId),
     Change(Change),
+}
+
+/// What comes to a host. Routes are the receiver's view.
+enum Arrival {
+    Packet { route: Route, packet: Vec<u8>, ecn: Ecn },
+    Icmp { route: Route, error: PathError, quoted: Vec<u8> },
 }
 
 /// How a packet was sent.
@@ -140,7 +135,7 @@ pub struct World {
     /// UDP ports that NATs show, by the address behind them.
     ports: BTreeMap<IpAddr, u16>,
     /// What came to hosts that have no processor.
-    waiting: BTreeMap<HostId, Vec<Happening>>,
+    waiting: BTreeMap<HostId, Vec<Arrival>>,
     rng: ChaCha12Rng,
     filter: Option<Filter>,
     trace: u64,
@@ -370,11 +365,11 @@ impl World {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Packet { to, .. } | Happening::Icmp { to, .. } if self.is_busy(to) => {
-                self.waiting.entry(to).or_default().push(happening);
+            Happening::Arrival(to, arrival) if self.is_busy(to) => {
+                self.waiting.entry(to).or_default().push(arrival);
             }
-            Happening::Packet { to, .. } | Happening::Icmp { to, .. } => {
-                self.take(happening);
+            Happening::Arrival(to, arrival) => {
+                self.take(to, arrival);
                 self.work(to);
             }
             Happening::Send { route, packet, sent } => self.carry(route, packet, sent),
@@ -422,8 +417,8 @@ impl World {
         if self.now < self.hosts[host.0].busy_until {
             return;
         }
-        for happening in self.waiting.remove(&host).unwrap_or_default() {
-            self.take(happening);
+        for arrival in self.waiting.remove(&host).unwrap_or_default() {
+            self.take(host, arrival);
         }
         self.work(host);
     }
@@ -433,18 +428,17 @@ impl World {
         self.queue.insert((at, self.sequence), happening);
     }
 
-    /// A host takes what has come to it. Routes are the receiver's view.
-    fn take(&mut self, happening: Happening) {
-        match happening {
-            Happening::Packet { to, route, packet, ecn } if self.hosts[to.0].is_up => {
+    /// A host takes what has come to it.
+    fn take(&mut self, to: HostId, arrival: Arrival) {
+        match arrival {
+            Arrival::Packet { route, packet, ecn } if self.hosts[to.0].is_up => {
                 self.deliver(to, route, &packet, ecn);
             }
-            Happening::Packet { route, packet, .. } => {
+            Arrival::Packet { route, packet, .. } => {
                 let error = PathError::Unreachable(Unreachable::Port);
                 self.send_icmp(self.seen_by_receiver(route), error, &packet);
             }
-            Happening::Icmp { to, route, error, quoted } => self.tell_error(to, route, error, &quoted),
-            Happening::Send { .. } | Happening::Wake(_) | Happening::Change(_) => {}
+            Arrival::Icmp { route, error, quoted } => self.tell_error(to, route, error, &quoted),
         }
     }
 
@@ -466,7 +460,7 @@ impl World {
         if !link.is_cut(direction) {
             let quoted = packet[..packet.len().min(64)].to_vec();
             let at = self.now + link.config.delay;
-            self.plan(at, Happening::Icmp { to, route, error, quoted });
+            self.plan(at, Happening::Arrival(to, Arrival::Icmp { route, error, quoted }));
         }
     }
 
@@ -549,7 +543,7 @@ impl World {
             if let Some(bit) = arrival.flip.filter(|bit| bit / 8 < copy.len()) {
                 copy[bit / 8] ^= 1 << (bit % 8);
             }
-            self.plan(arrival.at, Happening::Packet { to, route: seen, packet: copy, ecn });
+            self.plan(arrival.at, Happening::Arrival(to, Arrival::Packet { route: seen, packet: copy, ecn }));
         }
     }
 
