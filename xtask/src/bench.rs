@@ -47,17 +47,26 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
         [word, rest @ ..] if word == "sip" => {
-            in_lab(word, |lab| sip::run(lab, rest, &optimised::sip_tools()?))
+            in_lab(word, |lab| sip::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         [word, rest @ ..] if word == "sip-memory" => {
-            in_lab(word, |lab| sip::memory::run(lab, rest, &optimised::sip_tools()?))
+            in_lab(word, |lab| sip::memory::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         [word, rest @ ..] if word == "sip-page" => {
-            in_lab(word, |lab| sip::page::run(lab, rest, &optimised::sip_tools()?))
+            in_lab(word, |lab| sip::page::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         _ => bail!(
             "usage: ./x bench shim | connect | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
+    }
+}
+
+/// Whether the words behind a benchmark's name ask for its short form.
+fn is_quick(words: &[String]) -> Result<bool> {
+    match words {
+        [] => Ok(false),
+        [word] if word == "--quick" => Ok(true),
+        _ => bail!("{:?} means nothing here: say --quick, or nothing", words.join(" ")),
     }
 }
 

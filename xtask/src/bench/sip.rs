@@ -62,8 +62,8 @@ struct Row {
 ///
 /// # Errors
 /// When a program is missing or does not begin.
-pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
-    let size = if words.iter().any(|word| word == "--quick") { QUICK } else { FULL };
+pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
+    let size = if is_quick { QUICK } else { FULL };
     let mut rows = Vec::new();
     for round in 0..size.rounds {
         let mut lower = f64::INFINITY;

@@ -38,8 +38,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// When a program does not build, or the proxy does not begin.
-pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
-    let is_quick = words.iter().any(|word| word == "--quick");
+pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     let [standing, strangers] = examples()?;
     let mut command = Command::new(standing);
     if is_quick {

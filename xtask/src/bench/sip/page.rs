@@ -66,8 +66,7 @@ struct Size {
 ///
 /// # Errors
 /// When a program is missing or does not begin.
-pub(crate) fn run(lab: &Lab, words: &[String], tools: &Tools) -> Result<bool> {
-    let is_quick = words.iter().any(|word| word == "--quick");
+pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     let size = if is_quick {
         Size { users: "10000", standing: 100, rounds: 1, calls: "200" }
     } else {
