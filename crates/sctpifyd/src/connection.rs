@@ -77,6 +77,8 @@ pub(crate) struct Flowing {
     pub(crate) hung_up: bool,
     /// TCP failed. What it still holds is read and sent on before the failure is: its application wrote that first.
     pub(crate) broken: bool,
+    /// Until when the failure waits for what was sent before it to leave.
+    pub(crate) leaving_until: Option<Time>,
 }
 
 impl Connection {

@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::Bound;
+use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
@@ -33,6 +34,9 @@ const SLICES: usize = 64;
 const RESERVE: usize = 8 * 1024;
 /// What counts as short, in bytes.
 const SHORT: usize = 2 * 1024;
+/// How long the failure of an application's socket waits for what the application wrote before it: many connections may
+/// have something to send in the same turn.
+const LEAVING_LIMIT: Duration = Duration::from_millis(10);
 /// What is to be known of a connection's socket: urgent data too, for a read stops before an urgent byte.
 pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
 /// A connection with an association of its own uses one stream each way.
@@ -59,7 +63,15 @@ impl Shard {
             relay.on_closed(how);
         }
         // What the poll reported of a local program's socket before now was not kept: it may have ended already.
-        let flowing = Flowing { stream, relay, readable: true, writable: true, hung_up: true, broken: false };
+        let flowing = Flowing {
+            stream,
+            relay,
+            readable: true,
+            writable: true,
+            hung_up: true,
+            broken: false,
+            leaving_until: None,
+        };
         connection.stage = Stage::Relaying(Box::new(flowing));
         self.ready.insert(id);
     }
@@ -84,6 +96,14 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
         let association = connection.association;
         let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
+        // An ABORT goes before whatever its association has not handed out yet.
+        if flowing.broken && connection.lane.is_none() && self.engine.is_waiting_to_transmit(association) {
+            let limit = *flowing.leaving_until.get_or_insert(self.now + LEAVING_LIMIT);
+            if self.now < limit {
+                self.ready.insert(id);
+                return 0;
+            }
+        }
         let place = match connection.lane.zip(self.trunks.get_mut(association)) {
             Some((id, state)) => Place::Lane { trunk: &mut state.trunk, id },
             None => Place::Association,

@@ -338,6 +338,11 @@ impl Endpoint {
         Some(self.joined(now, train, sender, buf))
     }
 
+    /// Whether [`poll_transmit`](Self::poll_transmit) is still to be asked for packets of this association, which may leave now.
+    pub fn is_waiting_to_transmit(&self, id: AssociationId) -> bool {
+        self.slots.is_ready(id)
+    }
+
     /// The next train of one sender: an association, or the replies.
     fn next_train(&mut self, now: Time, buf: &mut [u8]) -> Option<(Transmit, Option<AssociationId>)> {
         if let Some((route, packet)) = self.replies.pop() {

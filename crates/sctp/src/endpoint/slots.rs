@@ -251,6 +251,11 @@ impl Slots {
         self.entry_mut(id).is_some_and(|e| std::mem::replace(&mut e.ready, ready) != ready)
     }
 
+    /// Whether the association waits in the queue of senders.
+    pub(crate) fn is_ready(&self, id: AssociationId) -> bool {
+        self.entry(id).is_some_and(|e| e.ready)
+    }
+
     pub(crate) fn check_invariants(&self) {
         let memory = self.entries.iter().map(|(_, e)| match &e.slot {
             Slot::Opening(opening) => opening.memory(),

@@ -160,14 +160,13 @@ told = [read(connection).decode() for connection in connections]
 print(told.count('enough reset'), set(told) - {'enough reset', ' reset'})
 ";
 
-/// Of 30; there were none when what was written before a reset was thrown away.
-const LEAST: u32 = 5;
+/// Of 30; there were none when what was written before a reset was thrown away, and half when the ABORT did not wait for it.
+const LEAST: u32 = 25;
 
-/// A reset may overtake what was written before it, with TCP too where packets are lost. On an association of its own the ABORT
-/// overtakes half of them in some runs: the word may still wait in the association when the failure comes.
+/// A reset may overtake what was written before it, with TCP too where packets are lost.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_was_written_before_a_reset_often_comes_before_it() {
+fn what_was_written_before_a_reset_mostly_comes_before_it() {
     for streams in ["own", "shared"] {
         let world = World::with(&format!("streams = \"{streams}\"\n"), true);
         let _server = world.serve("python3", &["-c", SPEAKS_AND_RESETS, &PORT.to_string()]);
