@@ -12,8 +12,8 @@ use crate::page::PageRequest;
 pub const LISTED_MAX: usize = 100_000;
 /// Entries that are looked at for a part of a list.
 pub const LOOKED_AT_MAX: usize = 5000;
-/// Rows of a piece of a whole list.
-const PIECE_ROWS: usize = 1000;
+/// Rows of a piece of a whole list: what comes meanwhile waits as long as these take.
+const PIECE_ROWS: usize = 250;
 /// The longest text of a part, in bytes.
 const TEXT_MAX: usize = 256;
 

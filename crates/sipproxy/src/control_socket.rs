@@ -32,6 +32,8 @@ pub(crate) const QUESTIONS: Token = Token(usize::MAX - 1);
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// Clients served at once at most.
 const SERVED_MAX: usize = 16;
+/// Questions that wait at once: more than the clients of this socket and of the page can have asked.
+pub(crate) const ASKED_MAX: usize = 64;
 
 /// A question on its way to the loop.
 pub(crate) enum Asked {
@@ -55,7 +57,7 @@ impl Desk {
     /// When the kernel has no room for a waker.
     pub(crate) fn open(registry: &Registry) -> io::Result<(Desk, Receiver<Asked>)> {
         let waker = Arc::new(Waker::new(registry, QUESTIONS)?);
-        let (to_loop, asked) = sync_channel(SERVED_MAX);
+        let (to_loop, asked) = sync_channel(ASKED_MAX);
         Ok((Desk { to_loop, waker }, asked))
     }
 

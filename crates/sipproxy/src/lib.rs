@@ -14,6 +14,7 @@ mod error;
 mod hep;
 mod lists;
 mod page;
+mod questions;
 mod report;
 mod resolver;
 mod server;

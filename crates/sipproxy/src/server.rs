@@ -3,15 +3,13 @@
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
 use control::Page;
 use mio::net::UnixStream;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
 use sip::proxy::{Listener, Lookup, Output, Proxy, ProxyConfig, Query, Shared, fingerprint};
@@ -22,6 +20,7 @@ use crate::control_socket::{Asked, ControlSocket, Desk, QUESTIONS};
 use crate::error::SipError;
 use crate::hep::Hep;
 use crate::page;
+use crate::questions::Questions;
 use crate::report;
 use crate::resolver::Resolver;
 use crate::store::{Own, Store};
@@ -35,6 +34,9 @@ const HANGUPS: Token = Token(usize::MAX - 2);
 /// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
 const ROUNDS_MAX: usize = 64;
 
+/// Of threads that answer people.
+const NICENESS: i32 = 10;
+
 /// How long peers may take to take leave.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -45,9 +47,7 @@ pub(crate) struct Server {
     /// Readable from the first signal on.
     _signals: UnixStream,
     hangups: UnixStream,
-    questions: Receiver<Asked>,
-    /// Has the loop look for questions once more.
-    waker: Arc<Waker>,
+    questions: Questions,
     taps: Taps,
     hep: Option<Hep>,
     resolver: Option<Resolver>,
@@ -84,7 +84,6 @@ impl Server {
             let (transport, address) = (listener.transport.as_str(), listener.address);
             tracing::info!(transport, %address, "listening");
         }
-        let waker = desk.waker().clone();
         let hep = config.hep.map(|(collector, agent)| Hep::open(collector, agent)).transpose();
         let hep = hep.map_err(SipError::system("reach the collector of [hep]"))?;
         let resolver = (!config.name_servers.is_empty())
@@ -98,18 +97,17 @@ impl Server {
             tracing::info!(bindings, "bindings restored");
         }
         if let Some(control) = control {
-            spawn("control", move || control.run())?;
+            spawn_behind("control", move || control.run())?;
         }
         if let Some(page) = page {
-            spawn("page", move || page::run(page, desk))?;
+            spawn_behind("page", move || page::run(page, desk))?;
         }
         Ok(Server {
             clock,
             poll,
             _signals: signals,
             hangups,
-            questions,
-            waker,
+            questions: Questions::new(questions),
             taps: Taps::default(),
             hep,
             resolver,
@@ -143,7 +141,7 @@ impl Server {
                     SIGNALS => self.begin_stop(now),
                     HANGUPS => self.reload(),
                     QUESTIONS => {
-                        self.answer_question(now);
+                        self.questions.look();
                         self.take_resolved(now);
                         if let Some(store) = self.store.shared() {
                             store.tell(now, &mut self.proxy);
@@ -157,6 +155,7 @@ impl Server {
                 }
             }
             self.turn(now)?;
+            self.answer_question();
             if self.may_end(now) {
                 tracing::info!(counters = ?self.proxy.counters(), "stopped");
                 return Ok(());
@@ -190,9 +189,10 @@ impl Server {
         tracing::info!("reloaded");
     }
 
-    /// One question a turn: those who ask and ask again must not keep messages waiting. Who does not wait any more gets no answer.
-    fn answer_question(&mut self, now: Time) {
-        let Ok(asked) = self.questions.try_recv() else { return };
+    /// Who does not wait any more gets no answer.
+    fn answer_question(&mut self) {
+        let now = self.clock.now();
+        let Some(asked) = self.questions.next(now) else { return };
         match asked {
             Asked::Look(question, back) => {
                 let store = report::StoreReport::of(&self.config, &self.store);
@@ -201,8 +201,7 @@ impl Server {
             }
             Asked::Listen(back) => _ = back.try_send(self.taps.open()),
         }
-        // There may be another one, whose waking was put together with this one's.
-        let _ = self.waker.wake();
+        self.questions.answered(now, self.clock.now());
     }
 
     fn take_resolved(&mut self, now: Time) {
@@ -220,7 +219,8 @@ impl Server {
             return Time::ZERO;
         }
         let plugins = self.plugins.iter().map(|plugin| plugin.next_timeout());
-        let own = [self.proxy.next_timeout(), self.stop_at.unwrap_or(Time::NEVER)];
+        let stop_at = self.stop_at.unwrap_or(Time::NEVER);
+        let own = [self.proxy.next_timeout(), self.questions.next_timeout(), stop_at];
         plugins.chain(own).min().unwrap_or(Time::NEVER)
     }
 
@@ -316,6 +316,15 @@ fn own(config: &Config) -> Result<Own, SipError> {
 fn bind_page(port: u16) -> Result<Option<Page>, SipError> {
     let bound = (port != 0).then(|| Page::bind(port)).transpose();
     bound.map_err(|source| SipError::Page { port, source })
+}
+
+/// Starts a thread that gives way to the loop, as do all that it starts: writing long lists down must not keep messages waiting.
+fn spawn_behind(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
+    spawn(name, move || {
+        // Of this thread alone (setpriority(2), NOTES); one may always be nicer.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        run();
+    })
 }
 
 /// Starts a thread that ends with the program.

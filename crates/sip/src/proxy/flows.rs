@@ -24,18 +24,33 @@ const SAID: usize = 2 + 1 + 16 + 2 + 8 + 8;
 const LENGTH: usize = SAID + marks::LENGTH;
 /// No connection has this number.
 const NO_CONNECTION: u64 = u64::MAX;
+/// The URI parameter that says where the same is reached by TLS; no RFC has it, and nobody but proxies that share users sees it.
+const SECURE: &str = "tls";
 /// The flow is gone, or was one of a proxy that was here before (RFC 5626 section 5.3.1).
 pub(super) const FLOW_FAILED: Fault = Fault { status: 430, reason: "Flow Failed" };
 /// "the flow token … has been tampered with" (the same).
 const NO_TOKEN: Fault = Fault { status: 403, reason: "No Flow Of This Proxy" };
 
 impl Proxy {
-    /// A Route to here that leads on by this flow.
+    /// A Route to here that leads on by this flow; one by TLS can be asked for by TLS, too.
     pub(super) fn flow_route(&self, flow: Hop) -> Option<Box<[u8]>> {
         let home = self.config.listeners.first()?;
         let token = hex(&self.token_of(flow));
         let (address, transport) = (home.address, home.transport.as_lower_str());
-        Some(format!("<sip:{token}@{address};transport={transport};lr>").into_bytes().into())
+        let listener = self.config.listeners.get(flow.listener).filter(|_| flow.transport == Transport::Tls);
+        let secure = listener.map(|listener| format!(";{SECURE}={}", listener.address)).unwrap_or_default();
+        Some(format!("<sip:{token}@{address};transport={transport};lr{secure}>").into_bytes().into())
+    }
+
+    /// The same as such a Route, by nothing but TLS, and the way there.
+    pub(super) fn secure_route(&self, route: &[u8]) -> Option<(Box<[u8]>, Hop)> {
+        let uri = Uri::parse(Address::parse(route).ok()?.uri).ok()?;
+        let token = std::str::from_utf8(uri.user?).ok()?;
+        let address = std::str::from_utf8(uri.param(SECURE).flatten()?).ok()?;
+        let address: SocketAddr = address.parse().ok()?;
+        let listener = self.listener_for(Transport::Tls, address.is_ipv4()).ok()?;
+        let hop = Hop { listener, transport: Transport::Tls, address, connection: None };
+        Some((format!("<sips:{token}@{address};lr>").into_bytes().into(), hop))
     }
 
     fn token_of(&self, flow: Hop) -> [u8; LENGTH] {

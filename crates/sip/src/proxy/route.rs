@@ -243,11 +243,30 @@ impl Proxy {
     }
 
     /// "each hop … MUST be secured with TLS" up to a SIPS URI's domain (section 26.2.2), and RFC 5630 section 5.3 from there on.
-    pub(super) fn targets_for(&self, uri: &Uri<'_>, mut targets: Vec<Target>) -> Vec<Target> {
-        if uri.scheme == Scheme::Sips {
-            targets.retain(|target| target.hop.transport == Transport::Tls);
+    pub(super) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
+        if uri.scheme != Scheme::Sips {
+            return targets;
         }
-        targets
+        targets.into_iter().filter_map(|target| self.secured(target)).collect()
+    }
+
+    /// A target by nothing but TLS; `None` if there is no such way.
+    fn secured(&self, mut target: Target) -> Option<Target> {
+        let is_secure = |hop: &Hop| hop.transport == Transport::Tls;
+        let detour = target.detour.as_deref().filter(|_| !is_secure(&target.hop));
+        if let Some((detour, hop)) = detour.and_then(|detour| self.secure_route(detour)) {
+            // Proxies that share users are there for the same domains, and have to prove it.
+            let domain = self.config.domains.first().map(|domain| domain.as_str().into());
+            (target.hop, target.detour, target.domain) = (hop, Some(detour), domain);
+        }
+        target.alternates.retain(is_secure);
+        target.direct = target.direct.filter(is_secure);
+        while !is_secure(&target.hop) {
+            if !target.move_on() {
+                return None;
+            }
+        }
+        Some(target)
     }
 
     /// Requests to the proxy itself: OPTIONS is answered (section 11.2), nothing else.

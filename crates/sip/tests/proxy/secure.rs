@@ -6,7 +6,7 @@ use sip::{ConnectionId, Hop, Name, Transport};
 use crate::world::*;
 
 /// The usual proxy, with TLS at 5061, and secure.example reached by it.
-fn with_tls() -> ProxyConfig {
+pub(crate) fn with_tls() -> ProxyConfig {
     let mut config = config();
     let address = "192.0.2.100:5061".parse().unwrap();
     config.listeners.push(Listener { transport: Transport::Tls, address });
@@ -16,7 +16,7 @@ fn with_tls() -> ProxyConfig {
     config
 }
 
-fn tls(address: &str, connection: u64) -> Hop {
+pub(crate) fn tls(address: &str, connection: u64) -> Hop {
     Hop { listener: 2, transport: Transport::Tls, connection: Some(ConnectionId(connection)), ..udp(address) }
 }
 

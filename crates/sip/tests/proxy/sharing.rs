@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sip::Name;
 use sip::proxy::{Finding, Listener, ProxyConfig, Record, RecordName, Shared, Wanted};
+use sip::{Name, Transport};
 
+use crate::secure::{tls, with_tls};
 use crate::world::*;
 
 /// Where the proxies are.
@@ -23,8 +24,9 @@ struct Pair {
 }
 
 fn config_at(place: &str, base: ProxyConfig) -> ProxyConfig {
-    let address: SocketAddr = place.parse().unwrap();
-    let listeners = base.listeners.iter().map(|listener| Listener { address, ..*listener }).collect();
+    let place: SocketAddr = place.parse().unwrap();
+    let address = |listener: &Listener| SocketAddr::new(place.ip(), listener.address.port());
+    let listeners = base.listeners.iter().map(|l| Listener { address: address(l), ..*l }).collect();
     let shared = Some(Shared { origin: Duration::from_secs(1_700_000_000) });
     ProxyConfig { listeners, shared, dialog_secret: Some([9; 32]), ..base }
 }
@@ -196,6 +198,31 @@ fn a_user_with_a_connection_to_one_is_called_through_that_one() {
     // The proxy that has the connection calls by it itself, though what it knows has been in the store.
     let own = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("i1", "i2"));
     assert_eq!(own[1].hop, tcp(BOB, 7));
+}
+
+#[test]
+fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowhere() {
+    let mut pair = Pair::new(with_tls);
+    pair.register(0, "bob", 1, tls(BOB, 7), "");
+    pair.register(0, "carol", 1, tcp(CAROL, 8), "");
+    pair.tell(1);
+    let text = invite(tls(ALICE, 1), "");
+    let sips = text.replace("INVITE sip:", "INVITE sips:");
+    let sent = pair.put(1, tls(ALICE, 1), &sips);
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", "192.0.2.100:5061")]));
+    assert_eq!((sent[1].hop.transport, sent[1].domain.as_deref()), (Transport::Tls, Some("example.com")));
+    let there = pair.pass(0, &sent[1]);
+    assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tls(BOB, 7)));
+    // Where TLS does not lead it goes nowhere, though the contact has an address.
+    let now = pair.worlds[1].now;
+    pair.worlds[1].proxy.handle_send_failure(now, sent[1].on_failure.unwrap());
+    let failed = pair.worlds[1].sent();
+    assert!(failed.iter().all(|sent| sent.what() != "INVITE" || sent.hop.transport == Transport::Tls));
+    let carols = sips.replace("bob@", "carol@").replace("i1", "i2");
+    assert_eq!(summary(&pair.put(1, tls(ALICE, 1), &carols)), pairs(&[("480", ALICE)]));
+    // Others go by the first listener, as ever.
+    let sent = pair.put(1, tls(ALICE, 1), &text.replace("i1", "i3"));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PLACES[0])]));
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::world::{LIMIT, Site};
 const PAGE: &str = "http://127.0.0.1:9898/";
 /// More users than a part of a list has rows.
 const USERS: usize = 60;
+/// More users than several pieces of a whole list have.
+const MANY_USERS: usize = 600;
 /// A caller's display name.
 const HOSTILE: &str = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>";
 
@@ -39,7 +41,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn with(users: usize) -> World {
         let lab = Lab::new().unwrap();
         let [a, b] = [("alpha", "10.77.1.1", "a.example"), ("beta", "10.77.1.2", "b.example")]
             .map(|(name, address, domain)| Site::new(&lab, name, address, domain));
@@ -56,7 +58,7 @@ impl World {
         let head = "page_port = 9898\n".to_owned();
         let proxy_a = a.proxy(&[head, listeners(&a), next_hop.to_owned(), sctp("10.77.2.1")]);
         let mut stranger = a.host.command("python3");
-        stranger.args(["-c", STRANGER, HOSTILE, &USERS.to_string()]);
+        stranger.args(["-c", STRANGER, HOSTILE, &users.to_string()]);
         let stranger = a.host.spawn("stranger", stranger).unwrap();
         let answered = || stranger.stdout().contains("SIP/2.0 200");
         assert!(wait_for(LIMIT, answered), "{} {}", stranger.stdout(), stranger.stderr());
@@ -73,7 +75,7 @@ impl World {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_browser_draws_calls_registrations_and_paths_and_takes_what_strangers_write_for_text() {
-    let world = World::new();
+    let world = World::with(USERS);
     let Some(browser) = Browser::find(&world.a.host).unwrap() else { return };
     let drawn = browser.drawn(PAGE).unwrap();
     assert!(drawn.contains("&lt;img src=x onerror=document.title='owned'&gt;&lt;script&gt;"), "{drawn}");
@@ -96,7 +98,7 @@ fn a_browser_draws_calls_registrations_and_paths_and_takes_what_strangers_write_
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn lists_come_part_by_part_and_what_is_no_part_is_refused() {
-    let world = World::new();
+    let world = World::with(MANY_USERS);
     let (mut users, mut after) = (Vec::new(), String::new());
     loop {
         let told = world.get(&format!("contacts.json?count=25&after={after}"));
@@ -104,8 +106,18 @@ fn lists_come_part_by_part_and_what_is_no_part_is_refused() {
         let Some(next) = told["next"].as_str() else { break };
         after = next.replace('@', "%40");
     }
-    let all: Vec<Value> = (0..USERS).map(|n| format!("user{n:02}@a.example").into()).collect();
+    let mut all: Vec<String> = (0..MANY_USERS).map(|n| format!("user{n:02}@a.example")).collect();
+    all.sort();
     assert_eq!(users, all);
+    let told = world.get("contacts.json");
+    let whole = told["contacts"].as_array().unwrap().iter().map(|row| row["user"].clone());
+    assert_eq!((whole.collect::<Vec<_>>(), &told["left_out"]), (users, &0.into()));
+    // All who ask at once have their answers, though each has to wait for those before.
+    let urls = vec![format!("{PAGE}contacts.json"); 8];
+    let words = ["-Z", "-s", "--max-time", "4", "-w", "%{http_code} "];
+    let urls = urls.iter().flat_map(|url| ["-o", "/dev/null", url]);
+    let told = world.a.host.tool("curl", &words.into_iter().chain(urls).collect::<Vec<_>>()).unwrap();
+    assert_eq!(told.trim(), ["200"; 8].join(" "));
     let told = world.get("connections.json?search=10.77.2.2&count=5");
     let paths = told["connections"][0]["paths"].as_array().unwrap();
     assert_eq!((paths.len(), &told["connections"][0]["state"]), (4, &"ESTABLISHED".into()), "{told}");

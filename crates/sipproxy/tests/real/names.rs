@@ -1,8 +1,10 @@
 //! Domains in DNS, with a name server that others made (RFC 3263).
 
+use nix::sys::signal::Signal;
 use testbed::process::wait_for;
 use testbed::{Host, Lab, Link, Offloads, Process};
 
+use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
 /// Two sites that know of each other by DNS alone.
@@ -15,7 +17,7 @@ struct World {
 
 const DNS: &str = "[dns]\nservers = [\"10.77.1.1:53\"]\n";
 
-fn name_server(host: &Host, records: &[&str]) -> Process {
+fn name_server(host: &Host, address: &str, records: &[&str]) -> Process {
     let mut command = host.command("dnsmasq");
     command.args([
         "--keep-in-foreground",
@@ -24,7 +26,9 @@ fn name_server(host: &Host, records: &[&str]) -> Process {
         "--no-hosts",
         "--user=root",
     ]);
-    command.args(["--listen-address=10.77.1.1", "--bind-interfaces", "--pid-file=", "--log-facility=-"]);
+    command
+        .args(["--bind-interfaces", "--pid-file=", "--log-facility=-"])
+        .arg(format!("--listen-address={address}"));
     command.args(records);
     let mut server = host.spawn("dnsmasq", command).unwrap();
     server.wait_until("ready", LIMIT, |server| server.stderr().contains("started, version")).unwrap();
@@ -37,7 +41,11 @@ impl World {
         let a = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
         let b = Site::new(&lab, "beta", "10.77.1.2", "b.example");
         let link = lab.join(&a.host, &b.host, 1, Offloads::On).unwrap();
-        let server = name_server(&a.host, &[records, &["--host-record=host.b.example,10.77.1.2"]].concat());
+        let server = name_server(
+            &a.host,
+            "10.77.1.1",
+            &[records, &["--host-record=host.b.example,10.77.1.2"]].concat(),
+        );
         let listeners = |site: &Site| ["udp", "tcp", "sctp"].map(|transport| site.listen(transport));
         let near = a.proxy(&[&listeners(&a)[..], &[DNS.to_owned()]].concat());
         let far = b.proxy(&[&listeners(&b)[..], &["[dns]\nenabled = false\n".to_owned()]].concat());
@@ -93,4 +101,81 @@ fn without_srv_the_names_own_address_and_the_usual_port_are_taken() {
     assert!(world.call("sip:bob@b.example"));
     assert!(world.call("sip:bob@b.example:5060"));
     assert!(!world.call("sip:bob@b.example:5999"));
+}
+
+/// Calls that stand when the proxy that they were begun through is killed.
+const STANDING: usize = 5;
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
+    let lab = Lab::new().unwrap();
+    let one = Site::alone(&lab);
+    let other = one.beside("127.0.0.2", one.domain);
+    let callers = one.beside("127.0.0.3", "c.example");
+    let records = [
+        "--srv-host=_sip._udp.sip.example.com,one.example.com,5060,1,10",
+        "--srv-host=_sip._udp.sip.example.com,other.example.com,5060,2,10",
+        "--host-record=one.example.com,127.0.0.1",
+        "--host-record=other.example.com,127.0.0.2",
+    ];
+    let _names = name_server(&one.host, "127.0.0.1", &records);
+    let server = Server::new(Kind::Redis, &one);
+    let _store = server.start();
+    let control = |site: &Site| site.dir.join(format!("control-{}", site.address));
+    let start = |site: &Site| {
+        let head =
+            format!("control = \"{}\"\n{KEY}relay_networks = [\"127.0.0.0/8\"]\n", control(site).display());
+        let listener = site.listen("udp") + "record_route = \"sip.example.com\"\n";
+        site.proxy_with_store(&server.kind.url(PASSWORD, PORT), &[head, listener])
+    };
+    let (first, _second) = (start(&one), start(&other));
+    let told = |site: &Site, what: &str| {
+        let mut command = site.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
+        command.arg(what).arg("--control").arg(control(site));
+        site.host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout
+    };
+    let relay = "relay_networks = [\"127.0.0.0/8\"]\n".to_owned();
+    let next_hop = "[[next_hop]]\ndomain = \"example.com\"\naddress = \"127.0.0.1:5060\"\n".to_owned();
+    let _callers = callers.proxy(&[
+        relay,
+        callers.listen("udp"),
+        next_hop,
+        "[dns]\nservers = [\"127.0.0.1:53\"]\n".to_owned(),
+    ]);
+    let agent = |local: &str, proxy: &str, user: &str| {
+        let mut command = one.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+        command.args(["--local", local, "--proxy", proxy, "--user", user, "--log", "info"]);
+        command
+    };
+    // Not SIPp: that answers whoever called, not whom Via says.
+    let mut bob =
+        one.host.spawn("bob", agent("127.0.0.4:5070", "127.0.0.1:5060", "bob@example.com")).unwrap();
+    bob.wait_until("registered", LIMIT, |bob| bob.stderr().contains("Registered")).unwrap();
+    let mut command = agent("127.0.0.3:5070", "127.0.0.3:5060", "alice@c.example");
+    command.args([
+        "--rtp-port",
+        "4100",
+        "--no-register",
+        "--call",
+        "sip:bob@example.com",
+        "--rate",
+        "10",
+        "--duration",
+        "8",
+    ]);
+    command.args(["--calls", &STANDING.to_string()]);
+    let alice = callers.host.spawn("alice", command).unwrap();
+    let standing = || told(&one, "dialogs").matches("call confirmed").count() == STANDING;
+    assert!(wait_for(LIMIT, standing), "{}", told(&one, "dialogs"));
+    first.signal(Signal::SIGKILL).unwrap();
+    first.stop();
+    alice.finish(LIMIT).unwrap().good().unwrap();
+    // What the other one heard is their ends, each of which was answered.
+    let status = told(&other, "status");
+    for heard in
+        [format!("requests             {STANDING}\n"), format!("responses            0, {STANDING}, 0")]
+    {
+        assert!(status.contains(&heard), "{status}");
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) fn make(dir: &Path, file: &str, names: &str) {
 }
 
 /// TLS at port 5061, with a certificate of this name.
-fn tls(site: &Site, file: &str) -> String {
+pub(crate) fn tls(site: &Site, file: &str) -> String {
     let path = |name: &str| site.dir.join(name).display().to_string();
     let (certificate, key, roots) =
         (path(&format!("{file}.pem")), path(&format!("{file}.key")), path("root.pem"));
@@ -44,7 +44,7 @@ fn tls(site: &Site, file: &str) -> String {
 }
 
 /// An agent that reaches its proxy by TLS.
-fn agent(site: &Site, user: &str, port: u16, more: &[&str]) -> Command {
+pub(crate) fn agent(site: &Site, user: &str, port: u16, more: &[&str]) -> Command {
     let mut command = site.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
     let address = &site.address;
     command.args(["--transport", "tls", "--roots"]).arg(site.dir.join("root.pem"));
@@ -54,7 +54,7 @@ fn agent(site: &Site, user: &str, port: u16, more: &[&str]) -> Command {
     command
 }
 
-fn bob(site: &Site) -> Process {
+pub(crate) fn bob(site: &Site) -> Process {
     let mut bob = site.host.spawn("bob", agent(site, "bob", 5070, &[])).unwrap();
     bob.wait_until("registered", LIMIT, |bob| bob.stderr().contains("Registered")).unwrap();
     bob

@@ -1,10 +1,10 @@
-//! The store that proxies share, by TLS: with a private CA, and where its certificate proves nothing.
+//! The store that proxies share, by TLS: with a private CA, and where its certificate proves nothing. And users with TLS whom they share.
 
 use testbed::Lab;
 use testbed::process::wait_for;
 
-use crate::secure::{make, make_root};
-use crate::store_server::{KEY, Kind, Server};
+use crate::secure::{agent, bob, make, make_root, tls};
+use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
 /// A proxy's configuration beside its store and its listener: the roots of this file.
@@ -94,5 +94,27 @@ fn a_store_without_tls_is_not_taken_where_tls_is_asked_for() {
         let command = site.proxy_command(&kind.tls_url(), &[roots(&site, "root.pem"), site.listen("udp")]);
         let told = site.host.run("proxy", command, LIMIT).unwrap();
         assert!(!told.status.success() && told.stderr.contains(why), "{told:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_user_with_tls_at_one_proxy_is_called_by_sips_through_the_other() {
+    let lab = Lab::new().unwrap();
+    let one = Site::alone(&lab);
+    make_root(&one.dir);
+    make(&one.dir, "own", "URI:sip:example.com");
+    let server = Server::new(Kind::Redis, &one);
+    let _process = server.start();
+    let other = one.beside("127.0.0.2", one.domain);
+    let start = |site: &Site| {
+        let more = [KEY.to_owned(), site.listen("udp"), tls(site, "own")];
+        site.proxy_with_store(&server.kind.url(PASSWORD, PORT), &more)
+    };
+    let _proxies = [&one, &other].map(start);
+    let _bob = bob(&one);
+    for uri in ["sips:bob@example.com", "sip:bob@example.com"] {
+        let call = ["--no-register", "--call", uri, "--calls", "20", "--rate", "20", "--duration", "0"];
+        other.host.run("alice", agent(&other, "alice", 5080, &call), LIMIT).unwrap().good().unwrap();
     }
 }

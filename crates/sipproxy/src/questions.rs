@@ -1,0 +1,122 @@
+//! Questions of the control socket and the page, of which the loop answers as many as leave its time to messages.
+//!
+//! After an answer the next one waits [`REST`] times as long as that took, so all who ask, however many and however often, have a tenth of
+//! the loop's time together. Invariant: one answer a turn, after the turn's messages. Begin with [`Questions::look`] and [`Questions::next`].
+
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use base::Time;
+
+use crate::control_socket::Asked;
+
+/// How many times as long as an answer took the next one waits.
+const REST: u32 = 9;
+/// The longest wait for an answer that took very long: the machine stood still, not the loop.
+const REST_MAX: Duration = Duration::from_millis(200);
+
+/// Those who wait for an answer.
+pub(crate) struct Questions {
+    asked: Receiver<Asked>,
+    /// The next to be answered.
+    first: Option<Asked>,
+    rest_until: Time,
+}
+
+impl Questions {
+    /// Those that come by this queue.
+    pub(crate) fn new(asked: Receiver<Asked>) -> Questions {
+        Questions { asked, first: None, rest_until: Time::ZERO }
+    }
+
+    /// Somebody may have asked.
+    pub(crate) fn look(&mut self) {
+        if self.first.is_none() {
+            self.first = self.asked.try_recv().ok();
+        }
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next_timeout(&self) -> Time {
+        if self.first.is_some() { self.rest_until } else { Time::NEVER }
+    }
+
+    /// The one that is due.
+    pub(crate) fn next(&mut self, now: Time) -> Option<Asked> {
+        if now < self.rest_until {
+            return None;
+        }
+        self.first.take()
+    }
+
+    /// One was answered in this time.
+    pub(crate) fn answered(&mut self, began: Time, ended: Time) {
+        self.rest_until = ended + (ended.since(began) * REST).min(REST_MAX);
+        self.look();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{SyncSender, sync_channel};
+
+    use super::*;
+    use crate::control_socket::ASKED_MAX;
+    use crate::words::Question;
+
+    fn questions() -> (SyncSender<Asked>, Questions) {
+        let (to_loop, asked) = sync_channel(ASKED_MAX);
+        (to_loop, Questions::new(asked))
+    }
+
+    fn ask(to_loop: &SyncSender<Asked>) {
+        to_loop.try_send(Asked::Look(Question::Status, sync_channel(1).0)).unwrap();
+    }
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn a_turn_has_one_question_and_the_next_waits_nine_times_as_long_as_it_took() {
+        let (to_loop, mut questions) = questions();
+        (0..2).for_each(|_| ask(&to_loop));
+        questions.look();
+        assert_eq!(questions.next_timeout(), Time::ZERO);
+        assert!(questions.next(ms(100)).is_some() && questions.next(ms(100)).is_none());
+        questions.answered(ms(100), ms(102));
+        // The one that waits is due by itself, whoever has woken the loop for both.
+        assert_eq!(questions.next_timeout(), ms(120));
+        assert!(questions.next(ms(119)).is_none() && questions.next(ms(120)).is_some());
+        questions.answered(ms(120), ms(120));
+        assert_eq!(questions.next_timeout(), Time::NEVER);
+    }
+
+    #[test]
+    fn who_asks_again_at_once_has_a_tenth_of_the_time() {
+        let (to_loop, mut questions) = questions();
+        ask(&to_loop);
+        questions.look();
+        let (mut now, mut busy_ms) = (Time::ZERO, 0);
+        while now < ms(1000) {
+            match questions.next(now) {
+                Some(_) => {
+                    busy_ms += 1;
+                    ask(&to_loop);
+                    questions.answered(now, now + Duration::from_millis(1));
+                    now += Duration::from_millis(1);
+                }
+                None => now = questions.next_timeout(),
+            }
+        }
+        assert_eq!(busy_ms, 100);
+    }
+
+    #[test]
+    fn nobody_waits_long_because_the_machine_stood_still() {
+        let (to_loop, mut questions) = questions();
+        ask(&to_loop);
+        questions.answered(Time::ZERO, ms(60_000));
+        assert_eq!(questions.next_timeout(), ms(60_200));
+    }
+}
