@@ -34,6 +34,8 @@ const HANGUPS: Token = Token(usize::MAX - 2);
 /// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
 const ROUNDS_MAX: usize = 64;
 
+/// How often free memory goes back to the kernel, as often as the core looks through its tables.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 /// Of threads that answer people.
 const NICENESS: i32 = 10;
 
@@ -58,6 +60,8 @@ pub(crate) struct Server {
     store: Store,
     plugins: Vec<Box<dyn Plugin>>,
     inbox: Inbox,
+    /// When free memory goes back to the kernel next; the core's own times wake the loop often enough for it.
+    give_back_at: Time,
     /// Until when the end may take, once the program was told to stop.
     stop_at: Option<Time>,
 }
@@ -117,6 +121,7 @@ impl Server {
             store,
             plugins,
             inbox: Inbox::default(),
+            give_back_at: now + GIVE_BACK_EVERY,
             stop_at: None,
         })
     }
@@ -156,6 +161,7 @@ impl Server {
             }
             self.turn(now)?;
             self.answer_question();
+            self.give_back_memory(now);
             if self.may_end(now) {
                 tracing::info!(counters = ?self.proxy.counters(), "stopped");
                 return Ok(());
@@ -202,6 +208,14 @@ impl Server {
             Asked::Listen(back) => _ = back.try_send(self.taps.open()),
         }
         self.questions.answered(now, self.clock.now());
+    }
+
+    /// What a storm of messages took is spread over the heap: without this most of it would stay when it is over.
+    fn give_back_memory(&mut self, now: Time) {
+        if now >= self.give_back_at {
+            self.give_back_at = now + GIVE_BACK_EVERY;
+            netio::give_back_free_memory();
+        }
     }
 
     fn take_resolved(&mut self, now: Time) {
