@@ -68,15 +68,25 @@ pub(crate) fn all(matrix: &[Cell]) -> i32 {
 
 /// Runs, in a world of its own, the cells that no other world has taken.
 fn run_in_a_world(cells: &[&Cell], next: &AtomicUsize, failed: &AtomicUsize) {
-    let world = World::up().unwrap_or_else(|error| {
-        println!("cannot set up the guests and namespaces: {error:#}");
-        exit(101);
-    });
+    let mut world = up();
     while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-        if !passes(cell, &world) {
-            failed.fetch_add(1, Ordering::Relaxed);
+        if passes(cell, &world) {
+            continue;
+        }
+        failed.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = world.in_guest("true") {
+            println!("the guest has stopped, and another one is booted: {error:#}");
+            drop(world);
+            world = up();
         }
     }
+}
+
+fn up() -> World {
+    World::up().unwrap_or_else(|error| {
+        println!("cannot set up the guests and namespaces: {error:#}");
+        exit(101);
+    })
 }
 
 fn passes(cell: &Cell, world: &World) -> bool {
