@@ -6,8 +6,8 @@
 use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Causes, Chunk, ChunkType, CookieEcho, Cwr, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom,
-    PacketWriter, Parameters, ReConfig, Sack, Shutdown, Tsn, UnknownChunk,
+    Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom, PacketWriter,
+    Parameters, ReConfig, Sack, Shutdown, Tsn, UnknownChunk,
 };
 
 use super::heartbeat::info;
@@ -224,6 +224,8 @@ impl Association {
         //= rfc9260#6.10-3
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
+        let carrier = self.outstanding.next();
+        let has_answer = self.fill_answer(path, &mut packet);
         // A HEARTBEAT travels without data: else it would share the fate of packets that are too long for the path.
         if self.state.sends_data() && !has_heartbeat {
             //= rfc3758#3.5-16
@@ -239,6 +241,9 @@ impl Association {
             self.fill_new_data(path, &mut packet, now);
             self.paths.get_mut(path).sending.end_packet();
             self.state.end_first();
+        }
+        if has_answer {
+            self.on_answered(carrier);
         }
         if packet.is_empty() {
             return 0;
@@ -288,7 +293,6 @@ impl Association {
                     let cumulative_tsn = self.inbound.cumulative_tsn();
                     packet.push(&Chunk::Shutdown(Shutdown { cumulative_tsn })).is_ok()
                 }
-                Control::Cwr(tsn) => packet.push(&Chunk::Cwr(Cwr { lowest_tsn: *tsn })).is_ok(),
                 Control::Asconf => self.push_asconf(path, packet),
                 Control::Reconfig => self.push_reconfig(packet),
                 Control::ReconfigAnswer(answers) => {

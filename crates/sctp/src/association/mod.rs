@@ -90,8 +90,6 @@ enum Control {
     },
     /// Error causes, whole.
     Error(Bytes),
-    /// The window was reduced for a packet with this TSN that was marked.
-    Cwr(Tsn),
     /// The request of ours that is out.
     Asconf,
     /// The request of ours about streams that is out.
@@ -171,6 +169,8 @@ pub(crate) struct Association {
     duplicate_path: PathIndex,
     /// Marks of congestion that the peer has not reacted to.
     echoes: ecn::Echoes,
+    /// What answers the peer's echoes.
+    answer: ecn::Answer,
     /// The mark of the packet that is being handled; taken by its first DATA.
     packet_ecn: Ecn,
     /// Whether the next SACK that reports duplicates leaves by another path.
@@ -315,6 +315,7 @@ impl Association {
             data_path: PathIndex(0),
             duplicate_path: PathIndex(0),
             echoes: ecn::Echoes::new(),
+            answer: ecn::Answer::default(),
             packet_ecn: Ecn::NotEct,
             sack_deviates: false,
             control: VecDeque::new(),
@@ -553,9 +554,10 @@ impl Association {
         wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead()
     }
 
-    /// User bytes that fit into one DATA chunk of the packet in hand: more where it has no advertisement.
+    /// User bytes that fit into one DATA chunk of the packet in hand: more where it has no advertisement, less where it has a CWR.
     fn fragment_size_now(&self) -> usize {
-        self.fragment_size() + self.advertisement_len().saturating_sub(self.kept)
+        let without = self.fragment_size() + self.advertisement_len().saturating_sub(self.kept);
+        without.saturating_sub(self.answer.len()).max(4)
     }
 
     /// Octets of AUTH before user data.

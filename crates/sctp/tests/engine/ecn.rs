@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Ecn;
-use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Extension, Extensions};
+use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Extension, Extensions, SendBufferConfig};
 use sim::{Conversation, Fate, LinkConfig, chunk_names, packet};
 use wire::{Chunk, Cwr, Ecne, Tsn};
 
@@ -131,6 +131,42 @@ fn a_mark_is_echoed_until_the_sender_has_said_that_it_reacted() {
     t.world.records.clear();
     t.world.run_for(MS(200));
     assert_eq!(codepoints(&t, "ECNE").len(), 0);
+}
+
+/// The packets with CWR of a bulk transfer over a link that marks, in two seconds, and those that hold nothing else.
+fn answers(advertisement: Option<SendBufferConfig>) -> (usize, usize) {
+    let mut t = bulk(marking(Some(30_000)), AssociationConfig { advertisement, ..with(CUBIC) });
+    t.world.run_for(seconds(2));
+    t.world.recording = true;
+    t.world.run_for(seconds(2));
+    let names = t.world.records.iter().map(|r| chunk_names(&r.packet));
+    let answers: Vec<_> = names.filter(|names| names.contains("CWR")).collect();
+    assert!(t.info(t.a).counters.ecn_reductions > 2, "{}", describe(&t.world));
+    (answers.len(), answers.iter().filter(|names| !names.contains("DATA")).count())
+}
+
+#[test]
+fn an_echo_is_answered_before_new_data_and_not_by_a_packet_of_its_own() {
+    for advertisement in [None, Some(SendBufferConfig::seed())] {
+        let (answers, alone) = answers(advertisement);
+        assert!(answers > 2 && alone == 0, "{alone} of {answers} were sent alone");
+    }
+}
+
+#[test]
+fn an_echo_is_answered_again_only_when_the_answer_can_have_arrived() {
+    let mut t = bulk(marking(None), with(CUBIC));
+    t.world.run_for(seconds(1));
+    t.world.link_mut(t.links[0]).config.mark_above = Some(0);
+    t.world.run_for(MS(5));
+    t.world.link_mut(t.links[0]).config.mark_above = None;
+    t.world.recording = true;
+    // The first answer is lost: the second goes when its DATA was sent again and acknowledged, two round trips later.
+    lose(&mut t.world, "CWR", 1);
+    t.world.run_for(seconds(2));
+    let echoes = codepoints(&t, "ECNE").len();
+    let sent = codepoints(&t, "CWR").len();
+    assert!(echoes > 20 && (2..=8).contains(&sent), "{sent} answers to {echoes} echoes");
 }
 
 #[test]
