@@ -275,7 +275,7 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
         learned(out, row)?;
     }
     if e.connections > 0 {
-        writeln!(out, "  connections over SCTP now: {}", e.connections)?;
+        writeln!(out, "  connections over SCTP now: {}{}", e.connections, limits(e))?;
     }
     let now = unix_ms_now();
     for attempt in &e.past {
@@ -290,6 +290,17 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
         }
     }
     e.notes.iter().try_for_each(|note| writeln!(out, "  note: {note}"))
+}
+
+/// What keeps its connections from sending more: `; limited by: network 2, application 1; 120000 bytes wait`.
+fn limits(e: &Explanation) -> String {
+    let by: Vec<String> =
+        e.limited_by.iter().map(|(limit, count)| format!("{} {count}", limit.word())).collect();
+    match (by.is_empty(), e.waiting_bytes) {
+        (true, _) => String::new(),
+        (false, 0) => format!("; limited by: {}", by.join(", ")),
+        (false, bytes) => format!("; limited by: {}; {bytes} bytes wait", by.join(", ")),
+    }
 }
 
 fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {

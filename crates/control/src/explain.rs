@@ -1,10 +1,11 @@
 //! What would happen to a connection, and why.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fallback, FallbackReason, LearnedRow};
+use crate::{Fallback, FallbackReason, LearnedRow, LimitedBy};
 
 /// What the daemon would do with a connection to one address.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,6 +25,12 @@ pub struct Explanation {
     pub learned: Option<LearnedRow>,
     /// How many connections to it ride SCTP now.
     pub connections: usize,
+    /// What keeps those of them that are up from sending more now: how many are limited by what.
+    #[serde(default)]
+    pub limited_by: BTreeMap<LimitedBy, usize>,
+    /// Bytes that wait on their associations and were never sent.
+    #[serde(default)]
+    pub waiting_bytes: u64,
     /// What happened to the last connections to it, latest first.
     pub past: Vec<PastAttempt>,
     /// More to know, for people: "half-close is not possible with this peer".

@@ -21,7 +21,7 @@ pub use args::{
     parse_rate,
 };
 pub use error::RouterError;
-pub use flows::{FlowRow, Verdict};
+pub use flows::FlowRow;
 pub use policy::PolicyName;
 pub use run::{DirectionReport, RunReport};
 pub use tc::{Counted, Plan};

@@ -124,6 +124,17 @@ pub struct PathInfo {
     pub timeouts: u64,
 }
 
+/// What keeps an association from sending more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LimitedBy {
+    /// Nothing waits: its driver has given no more.
+    Driver,
+    /// The peer's receive window has no room for what is next.
+    Receiver,
+    /// The path: its congestion window, pacing, or what was lost and goes first.
+    Network,
+}
+
 /// One association.
 #[derive(Clone, Debug)]
 pub struct AssociationInfo {
@@ -151,6 +162,10 @@ pub struct AssociationInfo {
     pub paths: Vec<PathInfo>,
     /// Bytes given to `send` and not yet acknowledged.
     pub send_buffered: usize,
+    /// Those of them that were never sent.
+    pub send_waiting: usize,
+    /// What keeps it from sending more now.
+    pub limited_by: LimitedBy,
     /// Bytes received and not yet read.
     pub receive_buffered: usize,
     /// Bytes that the association takes in all: user data and what it takes to keep it.

@@ -49,7 +49,7 @@ pub use extension::auth::{AuthConfig, HmacAlgorithm};
 pub use extension::reconfig::{ReconfigOutcome, ReconfigPolicy, StreamDirection};
 pub use extension::send_buffer::{PeerSendBuffer, SendBufferCadence, SendBufferConfig, SendBufferForm};
 pub use extension::{Extension, Extensions};
-pub use info::{AssociationInfo, Counters, EndpointCounters, PathInfo, PathState, StateName};
+pub use info::{AssociationInfo, Counters, EndpointCounters, LimitedBy, PathInfo, PathState, StateName};
 pub use multipath::{Multipath, PathScheduler};
 pub use trace::{DropReason, TraceEvent, TraceRecord};
 pub use wire::{ChunkSet, ChunkType, Ppid, StreamId};

@@ -1,13 +1,14 @@
 //! What the daemon shows of itself: answers to status, paths, explain and doctor.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{
     Association, Check, Connection, Direction, DoctorReport, Done, Explanation, FallbackReason, LearnedRow,
-    Level, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role, ShimState, ShimStep,
-    Status, Verdict, Via,
+    Level, LimitedBy, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role,
+    ShimState, ShimStep, Status, Verdict, Via,
 };
 use relay::Peer;
 use rules::{Because, Chain, Decision};
@@ -209,9 +210,43 @@ impl Shard {
             reason,
             learned,
             connections: live.len(),
+            limited_by: self.limits_of(&live),
+            waiting_bytes: self.waiting_for(&live),
             past: self.history.of(destination),
             notes,
         }
+    }
+
+    /// How many of these connections are limited by what now.
+    fn limits_of(&self, live: &[&Known]) -> BTreeMap<LimitedBy, usize> {
+        let mut limits = BTreeMap::new();
+        for limit in live.iter().filter_map(|known| self.limit_of(known)) {
+            *limits.entry(limit).or_default() += 1;
+        }
+        limits
+    }
+
+    /// What keeps a connection from sending more; none before bytes flow. What shares an association shares its limit, but each has a
+    /// window of its own there.
+    fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
+        let info =
+            self.engine.info(known.association).filter(|_| matches!(known.stage, Stage::Relaying(_)))?;
+        let trunk = known.lane.and_then(|lane| Some((lane, self.trunks.get(known.association)?)));
+        if trunk.is_some_and(|(lane, state)| state.trunk.send_room(lane) == 0) {
+            return Some(LimitedBy::Receiver);
+        }
+        Some(match info.limited_by {
+            sctp::LimitedBy::Driver => LimitedBy::Application,
+            sctp::LimitedBy::Receiver => LimitedBy::Receiver,
+            sctp::LimitedBy::Network => LimitedBy::Network,
+        })
+    }
+
+    /// Bytes that wait on the associations of these connections, each association once.
+    fn waiting_for(&self, live: &[&Known]) -> u64 {
+        let associations: BTreeSet<AssociationId> = live.iter().map(|known| known.association).collect();
+        let infos = associations.into_iter().filter_map(|association| self.engine.info(association));
+        infos.map(|info| info.send_waiting as u64).sum()
     }
 
     /// What connections to the host share, if anything.

@@ -100,6 +100,8 @@ fn explain(book: &Rulebook, address: std::net::IpAddr, port: u16) -> Explanation
         reason,
         learned: None,
         connections: 0,
+        limited_by: Default::default(),
+        waiting_bytes: 0,
         past: Vec::new(),
         notes: Vec::new(),
     }

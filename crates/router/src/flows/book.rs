@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use base::Time;
+use control::LimitedBy;
 use sched::{Flow, Said, View};
 use serde::Serialize;
 use wire::{ChecksumMode, ChunkType, Packet};
@@ -25,32 +26,6 @@ const CHUNKS_READ: usize = 64;
 const SACK: ChunkType = ChunkType(3);
 const DATA_LEN: usize = 12;
 const I_DATA_LEN: usize = 16;
-
-/// What keeps a flow from sending more.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Its program has nothing more to say.
-    Application,
-    /// Its path.
-    Network,
-    /// Its receiver takes no more.
-    Receiver,
-    /// It does not say.
-    Unknown,
-}
-
-impl Verdict {
-    /// The word for tables and labels.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Verdict::Application => "application",
-            Verdict::Network => "network",
-            Verdict::Receiver => "receiver",
-            Verdict::Unknown => "unknown",
-        }
-    }
-}
 
 /// A flow, one direction of an association, since the last look.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -72,7 +47,7 @@ pub struct FlowRow {
     /// Bytes that wait there, if it says so.
     pub backlog: Option<u32>,
     /// What keeps it.
-    pub verdict: Verdict,
+    pub verdict: LimitedBy,
 }
 
 /// What was seen of a flow.
@@ -200,9 +175,9 @@ impl Track {
         *room = Room { is_closed, ..room.until(now) };
     }
 
-    fn verdict(&self, now: Time) -> Verdict {
+    fn verdict(&self, now: Time) -> LimitedBy {
         let Some((said, at)) = self.said.filter(|(_, at)| now.since(*at) < WORD_LIFETIME) else {
-            return Verdict::Unknown;
+            return LimitedBy::Unknown;
         };
         let waits = if self.words == 0 {
             said.backlog.map_or(said.occupancy > 0, |bytes| bytes > 0) && now.since(at) < WORD_LIFETIME
@@ -210,9 +185,9 @@ impl Track {
             self.waiting * 2 > self.words
         };
         match (waits, self.room.is_some_and(|room| room.is_mostly_closed(now))) {
-            (false, _) => Verdict::Application,
-            (true, true) => Verdict::Receiver,
-            (true, false) => Verdict::Network,
+            (false, _) => LimitedBy::Application,
+            (true, true) => LimitedBy::Receiver,
+            (true, false) => LimitedBy::Network,
         }
     }
 
@@ -302,24 +277,24 @@ mod tests {
             }
         }
         let rows = book.tick(MS(1000));
-        assert_eq!((rows.len(), rows[1].verdict), (2, Verdict::Unknown));
+        assert_eq!((rows.len(), rows[1].verdict), (2, LimitedBy::Unknown));
         rows[0].clone()
     }
 
     #[test]
     fn who_has_nothing_waiting_is_limited_by_its_application() {
-        assert_eq!(verdict(&[150, 0, 0, 4], 9000).verdict, Verdict::Application);
-        assert_eq!(verdict(&[150, 0, 0, 8, 0, 0, 0, 0], 100).verdict, Verdict::Application);
+        assert_eq!(verdict(&[150, 0, 0, 4], 9000).verdict, LimitedBy::Application);
+        assert_eq!(verdict(&[150, 0, 0, 8, 0, 0, 0, 0], 100).verdict, LimitedBy::Application);
     }
 
     #[test]
     fn who_waits_is_limited_by_its_receiver_where_that_takes_no_more_and_else_by_the_network() {
         let row = verdict(&[150, 60, 0, 8, 0, 0, 1, 0], 9000);
-        assert_eq!((row.verdict, row.occupancy, row.backlog), (Verdict::Network, Some(60), Some(256)));
+        assert_eq!((row.verdict, row.occupancy, row.backlog), (LimitedBy::Network, Some(60), Some(256)));
         assert!((row.bit_s - 12_000.0).abs() < 1.0 && row.packets == 10, "{row:?}");
         // Five chunks of 100 bytes are in flight.
-        assert_eq!(verdict(&[150, 60, 0, 4], 500).verdict, Verdict::Receiver);
-        assert_eq!(verdict(&[150, 60, 0, 4], 600).verdict, Verdict::Network);
+        assert_eq!(verdict(&[150, 60, 0, 4], 500).verdict, LimitedBy::Receiver);
+        assert_eq!(verdict(&[150, 60, 0, 4], 600).verdict, LimitedBy::Network);
     }
 
     #[test]
@@ -331,27 +306,27 @@ mod tests {
             let rows = book.tick(MS(at));
             rows.iter().find(|row| row.from_port == 1).unwrap().verdict
         };
-        assert_eq!(verdict(&mut book, 1000), Verdict::Receiver);
-        assert_eq!(verdict(&mut book, 2000), Verdict::Receiver, "no packet");
+        assert_eq!(verdict(&mut book, 1000), LimitedBy::Receiver);
+        assert_eq!(verdict(&mut book, 2000), LimitedBy::Receiver, "no packet");
         // A burst of SACKs with room changes nothing, if there was none for longer.
         for at in 2500..2520 {
             book.note(MS(at), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
         }
         book.note(MS(2520), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
-        assert_eq!(verdict(&mut book, 3000), Verdict::Receiver);
+        assert_eq!(verdict(&mut book, 3000), LimitedBy::Receiver);
         book.note(MS(3100), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
-        assert_eq!(verdict(&mut book, 4000), Verdict::Network);
+        assert_eq!(verdict(&mut book, 4000), LimitedBy::Network);
     }
 
     #[test]
     fn who_says_nothing_has_no_verdict_and_old_words_lapse() {
-        assert_eq!(verdict(&[], 100).verdict, Verdict::Unknown);
+        assert_eq!(verdict(&[], 100).verdict, LimitedBy::Unknown);
         let mut book = Book::default();
         book.note(MS(0), A, B, &packet([1, 2], &[&[150, 9, 0, 4], &data(1)]), 150, 150);
-        assert_eq!(book.tick(MS(1000))[0].verdict, Verdict::Network);
+        assert_eq!(book.tick(MS(1000))[0].verdict, LimitedBy::Network);
         let row = &book.tick(MS(9000))[0];
-        assert_eq!((row.verdict, row.packets), (Verdict::Network, 0));
-        assert_eq!(book.tick(MS(10_001))[0].verdict, Verdict::Unknown);
+        assert_eq!((row.verdict, row.packets), (LimitedBy::Network, 0));
+        assert_eq!(book.tick(MS(10_001))[0].verdict, LimitedBy::Unknown);
         assert!(book.tick(MS(30_001)).is_empty(), "forgotten");
     }
 

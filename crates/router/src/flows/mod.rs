@@ -23,7 +23,7 @@ use crate::look::Look;
 use crate::{page, signals};
 use book::Book;
 
-pub use book::{FlowRow, Verdict};
+pub use book::FlowRow;
 
 /// Receive calls of one interface before the others have their turn.
 const RECEIVES_PER_TURN: usize = 8;

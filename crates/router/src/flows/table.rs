@@ -5,9 +5,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use control::{MetricsText, Part};
+use control::{LimitedBy, MetricsText, Part};
 
-use super::book::{FlowRow, Verdict};
+use super::book::FlowRow;
 
 /// Series of flows at most: a time series store likes no more.
 const SERIES_MAX: usize = 512;
@@ -38,9 +38,10 @@ pub(super) fn part(rows: &[FlowRow], part: &Part) -> Result<serde_json::Value, S
 }
 
 /// How many flows there are of each verdict.
-fn counts(rows: &[FlowRow]) -> impl Iterator<Item = (Verdict, usize)> {
-    let all = [Verdict::Application, Verdict::Network, Verdict::Receiver, Verdict::Unknown];
-    all.into_iter().map(|verdict| (verdict, rows.iter().filter(|row| row.verdict == verdict).count()))
+fn counts(rows: &[FlowRow]) -> impl Iterator<Item = (LimitedBy, usize)> {
+    LimitedBy::ALL
+        .into_iter()
+        .map(|verdict| (verdict, rows.iter().filter(|row| row.verdict == verdict).count()))
 }
 
 /// `top` flows as a table, or all as a line of JSON.
@@ -121,7 +122,7 @@ mod tests {
             packets: 125,
             occupancy: Some(40),
             backlog: None,
-            verdict: Verdict::Network,
+            verdict: LimitedBy::Network,
         }
     }
 

@@ -50,7 +50,7 @@ use crate::extension::auth::Auth;
 use crate::extension::reconfig::Reconfig;
 use crate::extension::send_buffer::{Advertiser, PeerSendBuffer};
 use crate::extension::{Extension, Extensions};
-use crate::info::{AssociationInfo, Counters, StateName};
+use crate::info::{AssociationInfo, Counters, LimitedBy, StateName};
 use crate::memory::Pressure;
 use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
@@ -711,11 +711,21 @@ impl Association {
             inbound_streams: self.inbound_streams,
             paths: self.paths.iter().map(path).collect(),
             send_buffered: self.queue.bytes() + self.outstanding.bytes(),
+            send_waiting: self.queue.bytes(),
+            limited_by: self.limited_by(),
             receive_buffered: self.inbound.held(),
             memory: self.memory(),
             peer_rwnd: self.peer_rwnd,
             peer_send_buffer: self.peer_send_buffer,
             counters: self.counters,
+        }
+    }
+
+    fn limited_by(&self) -> LimitedBy {
+        match self.queue.next_length(self.fragment_size_now()) {
+            None => LimitedBy::Driver,
+            Some(length) if self.peer_rwnd < length => LimitedBy::Receiver,
+            Some(_) => LimitedBy::Network,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sctp::{AssociationConfig, CloseReason, Endpoint, EndpointConfig, PathError};
+use sctp::{AssociationConfig, CloseReason, Endpoint, EndpointConfig, LimitedBy, PathError};
 use sim::{Conversation, Fate, LinkConfig, Loss, Outgoing, Reading, World, chunk_names};
 use wire::{ChecksumMode, Chunk, Data, GapBlock, Packet, Ppid, Sack, Ssn, StreamId, Tsn};
 
@@ -178,6 +178,20 @@ fn reader_that_begins_at(second: u64) -> Two {
     let id = t.id(t.b);
     t.world.host_mut(t.b).app.conversations.get_mut(&id).unwrap().reading = Reading::AtOnce;
     t
+}
+
+#[test]
+fn what_keeps_a_sender_from_sending_more_is_told() {
+    let limit = |t: &Two| (t.info(t.a).limited_by, t.info(t.a).send_waiting > 0);
+    let mut t = reader_that_begins_at(30);
+    assert_eq!(limit(&t), (LimitedBy::Receiver, true), "nobody has read");
+    t.world.run_for(seconds(60));
+    assert_eq!(limit(&t), (LimitedBy::Driver, false), "all is sent");
+    let link = LinkConfig { rate: 1_000_000, ..LinkConfig::default() };
+    let mut t = two_with(1, link, EndpointConfig::default());
+    t.connect(sends(messages(200, 4000, 1)));
+    t.world.run_for(seconds(2));
+    assert_eq!(limit(&t), (LimitedBy::Network, true), "the link is slow");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod faults;
 mod forgery;
 mod keys;
 mod learned;
+mod limits;
 mod load;
 mod loopback;
 mod memory;

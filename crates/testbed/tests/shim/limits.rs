@@ -1,0 +1,79 @@
+//! `sctpify explain` tells what keeps live connections from sending more: their program, their receiver or the network.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use serde_json::Value;
+use testbed::process::wait_for;
+
+/// A program on beta that accepts and never reads.
+const DEAF: &str = "
+import socket, sys, time
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening', flush=True)
+peer = listener.accept()[0]
+time.sleep(600)
+";
+/// A program on alpha that says one thing and stays.
+const QUIET: &str = "
+import socket, sys, time
+peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+peer.sendall(b'hello')
+time.sleep(600)
+";
+
+/// What is explained of the destination, as JSON.
+fn explained(world: &World) -> Value {
+    let told = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
+    serde_json::from_str(told.stdout.trim()).unwrap()
+}
+
+/// Waits until the one connection is limited by this.
+fn wait_for_limit(world: &World, expected: &str) -> Value {
+    let is_it = || explained(world)["limited_by"] == serde_json::json!({ expected: 1 });
+    assert!(wait_for(LIMIT, is_it), "{expected}: {}", explained(world));
+    explained(world)
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_connection_whose_program_is_silent_is_limited_by_it() {
+    let world = World::new();
+    let _deaf = world.serve("python3", &["-c", DEAF, &PORT.to_string()]);
+    assert_eq!(explained(&world)["limited_by"], serde_json::json!({}));
+    let to = world.link.right_v4().to_string();
+    let quiet = world.client("python3", &["-c", QUIET, &to, &PORT.to_string()]);
+    let _quiet = world.alpha.spawn("quiet", quiet).unwrap();
+    let told = wait_for_limit(&world, "application");
+    assert_eq!((&told["connections"], &told["waiting_bytes"]), (&1.into(), &0.into()), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_connection_whose_receiver_does_not_read_is_limited_by_that() {
+    let world = World::new();
+    let _deaf = world.serve("python3", &["-c", DEAF, &PORT.to_string()]);
+    let sender = world.client(BULK, &["send", &world.target(), "600", "65536"]);
+    let _sender = world.alpha.spawn("sender", sender).unwrap();
+    wait_for_limit(&world, "receiver");
+    let told = world.alphas.sctpify(&["explain", &world.target()]).unwrap().good().unwrap().stdout;
+    assert!(told.contains("connections over SCTP now: 1; limited by: receiver 1"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_connection_over_a_slow_link_is_limited_by_the_network() {
+    let world = World::without_offloads();
+    let link = world.link.name();
+    // A short queue: one of thousands of packets takes longer than the engine waits for an answer.
+    for words in [
+        &["qdisc", "add", "dev", &link, "root", "handle", "1:", "htb", "default", "1"][..],
+        &["class", "add", "dev", &link, "parent", "1:", "classid", "1:1", "htb", "rate", "5mbit"],
+        &["qdisc", "add", "dev", &link, "parent", "1:1", "pfifo", "limit", "50"],
+    ] {
+        world.alpha.tool("tc", words).unwrap();
+    }
+    let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let sender = world.client(BULK, &["send", &world.target(), "600", "65536"]);
+    let _sender = world.alpha.spawn("sender", sender).unwrap();
+    let told = wait_for_limit(&world, "network");
+    assert!(told["waiting_bytes"].as_u64().unwrap() > 0, "{told}");
+}
