@@ -2,15 +2,17 @@
 
 use super::Setup;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use sched::Policy;
 use sctp::{AssociationConfig, SendBufferConfig};
 use serde::Deserialize;
 use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, Sample, run};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 const TBF: &str = "token bucket";
 const SFQ: &str = "SFQ";
+const POLICIES: [&str; 2] = [TBF, SFQ];
 const SUMMARY: &str = "summary";
 /// What the kernel of the seed's time counts for a byte that waits: its own bookkeeping included.
 const KERNEL_FACTOR: f64 = 1.36;
@@ -38,14 +40,17 @@ pub(in crate::experiments) struct Occupancy {
     packets: usize,
     /// At which seconds the buffers are shown.
     every: usize,
+    /// What came of each policy, once it was run: all its points are of one run.
+    #[serde(skip)]
+    runs: [OnceLock<DumbbellReport>; 2],
 }
 
 impl Experiment for Occupancy {
     fn points(&self) -> Vec<Planned> {
         let planned = |point| Planned { point, repetitions: self.repetitions, seconds: 0.5 };
         let mut points: Vec<_> =
-            [TBF, SFQ].map(|series| planned(Point::new(SUMMARY, series, 0.0))).into_iter().collect();
-        for panel in [TBF, SFQ] {
+            POLICIES.map(|series| planned(Point::new(SUMMARY, series, 0.0))).into_iter().collect();
+        for panel in POLICIES {
             for second in (1..self.seconds).step_by(self.every) {
                 for flow in ["flow 1", "flow 2"] {
                     points.push(planned(Point::new(panel, flow, second as f64)));
@@ -58,10 +63,9 @@ impl Experiment for Occupancy {
     fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
         if panel == SUMMARY {
-            let report = self.run(series, self.seed_of_all())?;
-            return self.summary(&report);
+            return self.summary(self.run(series)?);
         }
-        let report = self.run(panel, self.seed_of_all())?;
+        let report = self.run(panel)?;
         let flow = usize::from(series == "flow 2");
         let at = (*x * 1000.0) as u64;
         let sample = report.flows[flow].samples.iter().find(|it| it.at.as_millis() >= at);
@@ -77,16 +81,17 @@ fn percent(sample: &Sample) -> f64 {
 }
 
 impl Occupancy {
-    /// All points of a plot are of one run.
-    fn seed_of_all(&self) -> u64 {
-        self.rate
+    fn run(&self, policy: &str) -> Result<&DumbbellReport> {
+        let at = POLICIES.iter().position(|name| *name == policy);
+        let at = at.with_context(|| format!("there is no policy {policy:?}"))?;
+        let plan = self.plan(policy)?;
+        Ok(self.runs[at].get_or_init(|| run(&plan)))
     }
 
-    fn run(&self, policy: &str, seed: u64) -> Result<DumbbellReport> {
+    fn plan(&self, policy: &str) -> Result<Dumbbell> {
         let setup = match policy {
             TBF => Setup { policy: Policy::Fifo(self.packets), advertisement: None, ecn: false },
-            SFQ => Setup::named("SFQ", self.packets)?,
-            other => bail!("there is no policy {other:?}"),
+            _ => Setup::named(policy, self.packets)?,
         };
         let setup = Setup { advertisement: Some(SendBufferConfig::seed()), ..setup };
         let lasting = Duration::from_secs(self.seconds);
@@ -96,7 +101,7 @@ impl Occupancy {
             load: Load::Bulk { lasting, write: self.write, low: self.low },
             lie: None,
         };
-        Ok(run(&Dumbbell {
+        Ok(Dumbbell {
             rate: self.rate,
             burst: if policy == TBF { self.burst } else { 0 },
             policy: setup.policy,
@@ -105,8 +110,8 @@ impl Occupancy {
             window: (Duration::from_secs(WARM_S), lasting),
             sampling: Some(STEP),
             limit: lasting,
-            seed,
-        }))
+            seed: self.rate,
+        })
     }
 
     /// Ratio of the rates; least, greatest and mean percent; and how long one write lasts.
@@ -115,7 +120,8 @@ impl Occupancy {
         let mut writes = 0;
         for flow in &report.flows {
             let late: Vec<_> = flow.samples.iter().filter(|it| it.at.as_millis() >= WARM_S * 1000).collect();
-            percents.extend(late.iter().map(|it| percent(it)));
+            // Once a second, as the seed looked.
+            percents.extend(late.iter().filter(|it| it.at.as_millis() % 1000 == 0).map(|it| percent(it)));
             writes += late.windows(2).filter(|it| it[1].buffered > it[0].buffered + self.write / 2).count();
         }
         anyhow::ensure!(!percents.is_empty() && writes > 0, "nothing was sampled");
@@ -128,5 +134,22 @@ impl Occupancy {
             ("mean_percent".to_owned(), percents.iter().sum::<f64>() / percents.len() as f64),
             ("write_s".to_owned(), flow_seconds / writes as f64),
         ]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::one;
+    use crate::manifest::Form;
+
+    #[test]
+    fn all_points_of_a_policy_are_of_one_run_and_no_other_policy_has_it() {
+        let parameters = one("sba-occupancy").unwrap().manifest.parameters(Form::Quick);
+        let it: Occupancy = parameters.try_into().unwrap();
+        let at = |policy| std::ptr::from_ref(it.run(policy).unwrap());
+        assert_eq!((at(SFQ), at(TBF)), (at(SFQ), at(TBF)));
+        assert_ne!(at(SFQ), at(TBF));
+        assert!(it.run("LTF").is_err());
     }
 }
