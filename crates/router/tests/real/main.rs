@@ -6,6 +6,7 @@ mod classes;
 mod ends;
 mod flows;
 mod guest;
+mod made;
 mod pages;
 mod running;
 mod world;
