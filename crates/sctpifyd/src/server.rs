@@ -177,8 +177,8 @@ impl Shard {
         client: SocketAddr,
         peer: Peer,
     ) {
-        let form = self.rules.advertise(server);
-        self.engine.set_advertisement(self.now, association, timing::advertisement(form));
+        let (form, chunk_type) = (self.rules.advertise(server), self.rules.settings().advertise_type);
+        self.engine.set_advertisement(self.now, association, timing::advertisement(form, chunk_type));
         match self.open_local(association, server, client, peer, None) {
             Ok(id) => self.await_listener(id),
             Err(error) => {

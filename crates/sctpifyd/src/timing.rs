@@ -6,8 +6,8 @@ use relay::trunk::TRUNK_STREAMS;
 use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
 use rules::{Advertise, Settings};
 use sctp::{
-    AssociationConfig, CongestionAlgorithm, EndpointConfig, Extension, Extensions, Limits, Multipath,
-    PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
+    AssociationConfig, ChunkType, CongestionAlgorithm, EndpointConfig, Extension, Extensions, Limits,
+    Multipath, PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
 };
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
@@ -119,15 +119,19 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
             rules::Congestion::Rfc9260 => CongestionAlgorithm::Rfc9260,
             rules::Congestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
-        advertisement: advertisement(settings.advertise),
+        advertisement: advertisement(settings.advertise, settings.advertise_type),
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         ..AssociationConfig::default()
     }
 }
 
-/// What packets tell of the send buffer.
-pub(crate) fn advertisement(form: Advertise) -> Option<SendBufferConfig> {
+/// What packets tell of the send buffer, in chunks of this type.
+pub(crate) fn advertisement(form: Advertise, chunk_type: u8) -> Option<SendBufferConfig> {
+    form_of(form).map(|config| SendBufferConfig { chunk_type: ChunkType(chunk_type), ..config })
+}
+
+fn form_of(form: Advertise) -> Option<SendBufferConfig> {
     let each = |form, precision| SendBufferConfig {
         form,
         cadence: SendBufferCadence::EveryPacket,
@@ -195,6 +199,21 @@ mod tests {
             let all =
                 [endpoint.association, association_config(1500, &settings), trunk_config(1500, &settings)];
             assert!(all.iter().all(|config| config.congestion == algorithm), "{word}");
+        }
+    }
+
+    #[test]
+    fn the_settings_name_the_form_of_advertisements_and_the_type_of_their_chunk() {
+        let mut settings = Settings::default();
+        assert_eq!(association_config(1500, &settings).advertisement, None);
+        settings.set("advertise", "economical").unwrap();
+        let default = Some(SendBufferConfig::default());
+        assert_eq!(association_config(1500, &settings).advertisement, default);
+        settings.set("advertise_type", "151").unwrap();
+        let other = Some(SendBufferConfig { chunk_type: ChunkType(151), ..SendBufferConfig::default() });
+        assert_eq!(trunk_config(1500, &settings).advertisement, other);
+        for known_or_loud in ["130", "132", "192", "0", "x"] {
+            assert!(settings.set("advertise_type", known_or_loud).is_err(), "{known_or_loud}");
         }
     }
 

@@ -242,8 +242,9 @@ impl Shard {
     pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, remote: IpAddr) {
         self.trunks.opening.insert(association, remote);
         self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
-        let form = self.rules.settings().advertise;
-        self.engine.set_advertisement(self.now, association, timing::advertisement(form));
+        let settings = self.rules.settings();
+        let advertisement = timing::advertisement(settings.advertise, settings.advertise_type);
+        self.engine.set_advertisement(self.now, association, advertisement);
         self.engine.accept(self.now, association);
     }
 

@@ -14,14 +14,19 @@ const SIZE: &str = "4000000";
 /// What the packets with DATA of one host have as first chunk: how many advertise, how many do not. In those of the handshake a
 /// cookie is first.
 fn count(world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
+    count_of(ADVERTISEMENT, world, tap, sender)
+}
+
+/// The same for chunks of another type.
+fn count_of(chunk_type: &str, world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
     let filter = format!("sctp && ip.src == {sender} && !(ip.dst == {sender})");
     let packets = tap.fields(world, &filter, &["sctp.chunk_type"]);
     let chunks = packets.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let with_data: Vec<_> =
         chunks.filter(|all| all.iter().any(|c| DATA.contains(c)) && !COOKIES.contains(&all[0])).collect();
-    let elsewhere = |chunks: &&Vec<&str>| chunks[1..].contains(&ADVERTISEMENT);
+    let elsewhere = |chunks: &&Vec<&str>| chunks[1..].contains(&chunk_type);
     assert_eq!(with_data.iter().find(elsewhere), None, "the chunk is the first");
-    let with = with_data.iter().filter(|chunks| chunks[0] == ADVERTISEMENT).count();
+    let with = with_data.iter().filter(|chunks| chunks[0] == chunk_type).count();
     (with, with_data.len() - with)
 }
 
@@ -98,4 +103,19 @@ fn by_the_setting_a_shared_association_advertises_too() {
     // At least once a train; a train has 64 packets at most.
     assert!(with > without / 64 && with < without / 4, "{with} {without}");
     assert!(shared["associations"].as_array().unwrap().iter().any(|a| !a["shared_by"].is_null()), "{shared}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn by_the_setting_the_chunk_has_another_type() {
+    let world = World::without_offloads();
+    let betas = world.betas.as_ref().unwrap();
+    for setting in ["advertise=percent", "advertise_type=151"] {
+        betas.sctpify(&["set", setting]).unwrap().good().unwrap();
+    }
+    let _server = world.serve(BULK, &["give", &PORT.to_string()]);
+    let tap = Tap::on(&world, "type");
+    fetch(&world);
+    let (with, without) = count_of("151", &world, tap, world.link.right_v4().into());
+    assert!(with > 100 && without == 0, "{with} {without}");
 }
