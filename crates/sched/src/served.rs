@@ -25,9 +25,9 @@ use crate::queue::{Backlog, Counters, Queue};
 
 /// Send buffer that percents are taken of, for the router does not know it, in bytes.
 const BUFFER: u64 = 256 << 10;
-/// Credit of a flow that comes back, in bytes: what it missed counts up to this.
+/// Credit of a flow that comes back and said that data waits, in bytes.
 const CREDIT: u64 = 65_536;
-/// The same where some are preferred, unless it said that data waits: a packet.
+/// Credit of any other flow that comes back: a packet.
 const LITTLE_CREDIT: u64 = 1514;
 /// How long a word counts.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(1);
@@ -210,8 +210,7 @@ impl<T> Served<T> {
             if now.since(state.idle_since) > CLAIM_LIFETIME {
                 state.busy_since = now;
             }
-            let is_owed = state.is_starved || finish.is_none();
-            let credit = if is_owed { CREDIT } else { LITTLE_CREDIT };
+            let credit = if state.is_starved { CREDIT } else { LITTLE_CREDIT };
             state.served = state.served.max(self.level.saturating_sub(credit));
         }
         Some(id)

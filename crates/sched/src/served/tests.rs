@@ -30,34 +30,21 @@ fn the_least_served_flow_goes_first() {
 }
 
 #[test]
-fn who_was_away_gets_what_it_missed_up_to_the_credit_and_no_more() {
-    // Nobody is preferred, but by a config that could.
-    let unused = || Served::new(ServedConfig::finishing(Finish { share: 0, ..Finish::AUDITED }));
-    let [nothing, much] = [0, 500_000].map(|bytes| Some(claims(bytes)));
-    for (mut queue, said, expected) in [
-        (fair(), None, 45),
-        (fair(), nothing, 45),
-        (fair(), much, 45),
-        (unused(), nothing, 3),
-        (unused(), much, 45),
-    ] {
-        let packet = |flow| {
-            let mut packet = data(flow, flow, 1500);
-            packet.view.said = said.filter(|_| flow == 2);
-            packet
-        };
-        queue.enqueue(MS(0), packet(2));
+fn who_was_away_gets_a_packet_or_what_waits_up_to_the_credit_and_no_more() {
+    for (said, least, most) in [(claims(0), 3, 3), (claims(500_000), 45, 45)] {
+        let mut queue = fair();
+        queue.enqueue(MS(0), says(data(2, 2, 1500), said));
         for n in 0..200 {
-            queue.enqueue(MS(n), packet(1));
+            queue.enqueue(MS(n), data(1, 1, 1500));
             queue.dequeue(MS(n));
         }
         assert_eq!(queue.backlog().packets, 1);
         for _ in 0..60 {
-            queue.enqueue(MS(201), packet(1));
-            queue.enqueue(MS(201), packet(2));
+            queue.enqueue(MS(201), data(1, 1, 1500));
+            queue.enqueue(MS(201), says(data(2, 2, 1500), said));
         }
         let ahead = drained(&mut queue).into_iter().skip_while(|n| *n == 1).take_while(|n| *n == 2).count();
-        assert_eq!(ahead, expected, "{said:?}");
+        assert!((least..=most).contains(&ahead), "{ahead} packets with {said:?}");
     }
 }
 
