@@ -45,7 +45,7 @@ impl Proxy {
             timer_c: if is_proxied_invite { now + self.config.timers.c } else { Time::NEVER },
             wake: Time::NEVER,
         };
-        self.clients.insert(id, client);
+        self.clients.insert(id, Box::new(client));
         if let Some(server) = server.and_then(|server| self.servers.get_mut(&server)) {
             server.branches.push(id);
             server.open += 1;

@@ -149,7 +149,7 @@ impl Proxy {
             best: None,
             wake: Time::NEVER,
         };
-        self.servers.insert(id, server);
+        self.servers.insert(id, Box::new(server));
         id
     }
 

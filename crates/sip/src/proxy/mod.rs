@@ -195,9 +195,10 @@ pub struct Proxy {
     fellows: fellows::Fellows,
     rng: ChaCha12Rng,
     next_id: Id,
-    servers: HashMap<Id, Server>,
+    /// Boxed, as are the others: what a table has room for beyond its entries costs little then.
+    servers: HashMap<Id, Box<Server>>,
     server_keys: HashMap<Box<[u8]>, Id>,
-    clients: HashMap<Id, Client>,
+    clients: HashMap<Id, Box<Client>>,
     acks: HashMap<Id, acks::SentAck>,
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
     location: Location,
