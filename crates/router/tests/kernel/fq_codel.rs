@@ -69,7 +69,9 @@ fn hit(trace: &[Offer], came: &[Came]) -> Hit {
     [dropped.collect(), came.iter().filter(|it| it.is_marked).map(|it| it.id).collect()]
 }
 
-/// Two queues that stand for seconds: ours is asked for a packet whenever the kernel's gave one.
+/// Two queues that stand for seconds: ours is asked for a packet whenever the kernel's gave one. The kernel's clock was read a
+/// little before a packet's time was told, also when the first packet was hit, from which all other times follow: the flow's packet
+/// before or behind counts as the same.
 fn drops_and_marks_come_when_the_kernels_do(kernel: &Kernel) {
     const RATE: u64 = 2_000_000;
     let ecn = [Ecn::NotEct, Ecn::Ect0];
@@ -88,10 +90,15 @@ fn drops_and_marks_come_when_the_kernels_do(kernel: &Kernel) {
     }
     let (theirs, ours) = (hit(&trace, &theirs), hit(&trace, &ours));
     for (what, theirs, ours) in [("dropped", &theirs[0], &ours[0]), ("marked", &theirs[1], &ours[1])] {
-        let (theirs_n, ours_n, both) = (theirs.len(), ours.len(), theirs.intersection(ours).count());
-        eprintln!("{what}: {theirs_n} by the kernel, {ours_n} by ours, {both} of them the same packets");
+        let (theirs_n, ours_n) = (theirs.len(), ours.len());
+        let both = theirs
+            .iter()
+            .filter(|&&id| [id.saturating_sub(2), id, id + 2].iter().any(|id| ours.contains(id)));
+        let both = both.count();
+        eprintln!(
+            "{what}: {theirs_n} by the kernel, {ours_n} by ours, {both} of them the same packets or the next"
+        );
         assert!(theirs_n > 100 && theirs_n.abs_diff(ours_n) <= theirs_n / 30, "{what}");
-        // The kernel's clock was read a little before a packet's time was told: once in a while the next one is hit.
         assert!(both * 10 >= theirs_n * 9, "{what}: {theirs:?} by the kernel, {ours:?} by ours");
     }
 }
