@@ -8,8 +8,11 @@ use clap_complete::Shell;
 /// A stateful SIP proxy and registrar over UDP, TCP, TLS and SCTP
 ///
 /// Registers users of its domains, and forwards requests to them and among proxies. Over SCTP (RFC 4168) it uses the
-/// project's own stack; over IP protocol 132 that takes root (CAP_NET_RAW), in UDP it does not. Runs in the foreground until
-/// SIGTERM or SIGINT.
+/// project's own stack; over IP protocol 132 that takes root (CAP_NET_RAW), in UDP it does not. Runs in the foreground.
+///
+/// SIGTERM has it drain: what would begin gets 503, and it ends when what is under way has ended, or drain_s (32) seconds
+/// later. A second SIGTERM, or SIGINT, ends it at once: what is under way gets 503, and whoever rings is told to stop. SIGHUP has it
+/// read the configuration again.
 ///
 /// Exit status: 0 stopped, 1 refused or failed, 2 wrong usage.
 #[derive(Parser, Debug)]

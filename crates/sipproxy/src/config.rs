@@ -8,6 +8,7 @@ mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use sip::proxy::ProxyConfig;
@@ -34,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) sctp: SctpConfig,
     /// Name servers; empty: names are not looked up.
     pub(crate) name_servers: Vec<SocketAddr>,
+    /// How long what is under way may take to end once the proxy is to end.
+    pub(crate) drain: Duration,
     /// Where messages are copied to, and the number to say there.
     pub(crate) hep: Option<(SocketAddr, u32)>,
     /// Of TLS, where there is such a listener.

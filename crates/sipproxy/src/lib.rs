@@ -18,6 +18,7 @@ mod questions;
 mod report;
 mod resolver;
 mod server;
+mod stage;
 mod store;
 mod trace;
 mod transport;

@@ -6,6 +6,7 @@ use sip::proxy::Proxy;
 
 use crate::config::Config;
 use crate::lists;
+use crate::stage::Stage;
 use crate::store::{Shared, Store};
 use crate::transport::Plugin;
 use crate::words::{Answer, Question, Status};
@@ -36,12 +37,13 @@ pub(crate) fn answer(
     question: &Question,
     now: Time,
     proxy: &Proxy,
+    stage: Stage,
     config: &Config,
     plugins: &[Box<dyn Plugin>],
     store: StoreReport,
 ) -> Answer {
     match question {
-        Question::Status => Answer::Status(Box::new(status(now, proxy, config, plugins, store))),
+        Question::Status => Answer::Status(Box::new(status(now, proxy, stage, config, plugins, store))),
         Question::Contacts(part) => lists::contacts(now, proxy, part),
         Question::Dialogs(part) => lists::dialogs(now, proxy, part).unwrap_or_else(refused),
         Question::Connections(part) => lists::connections(plugins, config, part).unwrap_or_else(refused),
@@ -56,15 +58,20 @@ fn refused(reason: String) -> Answer {
 fn status(
     now: Time,
     proxy: &Proxy,
+    stage: Stage,
     config: &Config,
     plugins: &[Box<dyn Plugin>],
     store: StoreReport,
 ) -> Status {
+    let drains_until = if let Stage::Draining { until } = stage { Some(until) } else { None };
     let (counters, transactions) = (proxy.counters(), proxy.transactions());
     let listeners = config.proxy.listeners.iter();
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_s: now.as_millis() / 1000,
+        state: stage.as_str().to_owned(),
+        transactions_left: proxy.transactions_left(),
+        drain_ends_in_s: drains_until.map(|until| until.since(now).as_secs()),
         listeners: listeners.map(|l| format!("{} {}", l.transport.as_lower_str(), l.address)).collect(),
         users: proxy.location().users(),
         contacts: proxy.location().contacts(),
@@ -88,6 +95,7 @@ fn status(
         store_failures: store.server.map_or(0, |(_, failures)| failures),
         store_waiting: proxy.waiting_for_store(),
         unanswered: counters.unanswered,
+        late: counters.late,
     }
 }
 
@@ -98,6 +106,12 @@ pub(crate) fn metrics(status: &Status) -> MetricsText {
     out.one("sctpify_sip_users", "gauge", "Users with contacts.", status.users);
     out.one("sctpify_sip_contacts", "gauge", "Contacts of users.", status.contacts);
     out.one("sctpify_sip_dialogs", "gauge", "Calls and subscriptions that are known.", status.dialogs);
+    let (name, is_draining) = ("sctpify_sip_draining", u8::from(status.transactions_left.is_some()));
+    out.one(name, "gauge", "Whether the proxy is to end and takes nothing new.", is_draining);
+    if let Some(left) = status.transactions_left {
+        let name = "sctpify_sip_transactions_left";
+        out.one(name, "gauge", "Transactions that the end waits for.", left);
+    }
     if let Some(is_up) = status.store_up {
         let name = "sctpify_sip_store_up";
         out.one(name, "gauge", "Whether the shared store answers and tells what changes.", u8::from(is_up));
@@ -130,6 +144,7 @@ pub(crate) fn metrics(status: &Status) -> MetricsText {
         ("timeouts", "Client transactions without an answer.", status.timeouts),
         ("store_failures", "Times that the shared store could not be reached.", status.store_failures),
         ("unanswered", "Requests that the shared store did not answer for.", status.unanswered),
+        ("late", "Requests refused because the proxy drains.", status.late),
     ] {
         out.one(&format!("sctpify_sip_{name}_total"), "counter", help, value);
     }

@@ -23,12 +23,15 @@ use crate::page;
 use crate::questions::Questions;
 use crate::report;
 use crate::resolver::Resolver;
+use crate::stage::{Stage, Wish};
 use crate::store::{Own, Store};
 use crate::trace::{Direction, Taps};
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
-/// The token of the signals: no plug-in's.
+/// The token of signals that end a program: no plug-in's. Of the proxy it is SIGINT's.
 pub(crate) const SIGNALS: Token = Token(usize::MAX);
+/// That of SIGTERM.
+const TERMINATIONS: Token = Token(usize::MAX - 3);
 /// That of SIGHUP.
 const HANGUPS: Token = Token(usize::MAX - 2);
 /// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
@@ -39,15 +42,12 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 /// Of threads that answer people.
 const NICENESS: i32 = 10;
 
-/// How long peers may take to take leave.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
-
 /// A running proxy.
 pub(crate) struct Server {
     clock: Clock,
     poll: Poll,
-    /// Readable from the first signal on.
-    _signals: UnixStream,
+    interrupts: UnixStream,
+    terminations: UnixStream,
     hangups: UnixStream,
     questions: Questions,
     taps: Taps,
@@ -62,8 +62,7 @@ pub(crate) struct Server {
     inbox: Inbox,
     /// When free memory goes back to the kernel next; the core's own times wake the loop often enough for it.
     give_back_at: Time,
-    /// Until when the end may take, once the program was told to stop.
-    stop_at: Option<Time>,
+    stage: Stage,
 }
 
 impl Server {
@@ -74,8 +73,11 @@ impl Server {
     pub(crate) fn open(config: Config, path: &Path) -> Result<Server, SipError> {
         let clock = Clock::start();
         let poll = Poll::new().map_err(SipError::system("make a poll"))?;
-        let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
-        let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS).map_err(SipError::system("wait for signals"))?;
+        let pipe = |signal: i32, token: Token| {
+            signal_pipe(&poll, &[signal], token).map_err(SipError::system("wait for signals"))
+        };
+        let (interrupts, terminations) = (pipe(SIGINT, SIGNALS)?, pipe(SIGTERM, TERMINATIONS)?);
+        let hangups = pipe(SIGHUP, HANGUPS)?;
         let (desk, questions) = Desk::open(poll.registry()).map_err(SipError::system("make a waker"))?;
         let control =
             config.control.as_deref().map(|path| ControlSocket::open(path, desk.clone())).transpose()?;
@@ -109,7 +111,8 @@ impl Server {
         Ok(Server {
             clock,
             poll,
-            _signals: signals,
+            interrupts,
+            terminations,
             hangups,
             questions: Questions::new(questions),
             taps: Taps::default(),
@@ -122,11 +125,11 @@ impl Server {
             plugins,
             inbox: Inbox::default(),
             give_back_at: now + GIVE_BACK_EVERY,
-            stop_at: None,
+            stage: Stage::Running,
         })
     }
 
-    /// Runs until SIGTERM or SIGINT.
+    /// Runs until SIGTERM or SIGINT, and until what they find under way has ended or may not go on.
     ///
     /// # Errors
     /// When the poll or the store fails.
@@ -143,7 +146,8 @@ impl Server {
             let now = self.clock.now();
             for event in &ready {
                 match event.token() {
-                    SIGNALS => self.begin_stop(now),
+                    SIGNALS => self.end_by(now, Wish::EndNow)?,
+                    TERMINATIONS => self.end_by(now, Wish::End)?,
                     HANGUPS => self.reload(),
                     QUESTIONS => {
                         self.questions.look();
@@ -162,6 +166,7 @@ impl Server {
             self.turn(now)?;
             self.answer_question();
             self.give_back_memory(now);
+            self.leave_if_drained(now)?;
             if self.may_end(now) {
                 tracing::info!(counters = ?self.proxy.counters(), "stopped");
                 return Ok(());
@@ -169,17 +174,59 @@ impl Server {
         }
     }
 
-    /// SIGTERM or SIGINT has come: peers are told, as far as transports can.
-    fn begin_stop(&mut self, now: Time) {
-        if self.stop_at.is_none() {
-            self.stop_at = Some(now + STOP_LIMIT);
-            self.plugins.iter_mut().for_each(|plugin| plugin.begin_close(now));
+    /// SIGTERM or SIGINT has come, perhaps more than once.
+    fn end_by(&mut self, now: Time, wish: Wish) -> Result<(), SipError> {
+        let pipe = if wish == Wish::End { &mut self.terminations } else { &mut self.interrupts };
+        for _ in 0..taken(pipe) {
+            self.enter(now, self.stage.after(wish, now, self.config.drain))?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, now: Time, next: Stage) -> Result<(), SipError> {
+        let before = std::mem::replace(&mut self.stage, next);
+        match (before, next) {
+            (Stage::Running, Stage::Draining { until }) => {
+                self.proxy.begin_drain();
+                let (transactions, seconds) = (self.proxy.transactions_left(), until.since(now).as_secs());
+                tracing::info!(
+                    transactions,
+                    seconds,
+                    "draining: waits for what is under way, at most so long"
+                );
+                Ok(())
+            }
+            (Stage::Running | Stage::Draining { .. }, Stage::Leaving { .. }) => self.take_leave(now),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who waits still is told not to; then peers are told, as far as transports can.
+    fn take_leave(&mut self, now: Time) -> Result<(), SipError> {
+        let requests = self.proxy.cut_off(now);
+        if requests > 0 {
+            tracing::warn!(requests, "refused what had not ended yet");
+        }
+        self.deliver(now)?;
+        for plugin in &mut self.plugins {
+            plugin.finish_turn(now, &mut self.inbox);
+            plugin.begin_close(now);
+        }
+        Ok(())
+    }
+
+    fn leave_if_drained(&mut self, now: Time) -> Result<(), SipError> {
+        match self.stage {
+            Stage::Draining { until } if until <= now || self.proxy.is_drained() => {
+                self.enter(now, Stage::leaving(now))
+            }
+            _ => Ok(()),
         }
     }
 
     /// SIGHUP has come: the file is read again. Nothing that is under way is dropped; what is wrong changes nothing.
     fn reload(&mut self) {
-        while self.hangups.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
+        taken(&mut self.hangups);
         let new = match Config::read(&self.path) {
             Ok(new) => new,
             Err(error) => return tracing::error!(%error, "not reloaded"),
@@ -202,7 +249,15 @@ impl Server {
         match asked {
             Asked::Look(question, back) => {
                 let store = report::StoreReport::of(&self.config, &self.store);
-                let answer = report::answer(&question, now, &self.proxy, &self.config, &self.plugins, store);
+                let answer = report::answer(
+                    &question,
+                    now,
+                    &self.proxy,
+                    self.stage,
+                    &self.config,
+                    &self.plugins,
+                    store,
+                );
                 let _ = back.try_send(answer);
             }
             Asked::Listen(back) => _ = back.try_send(self.taps.open()),
@@ -225,7 +280,8 @@ impl Server {
     }
 
     fn may_end(&self, now: Time) -> bool {
-        self.stop_at.is_some_and(|until| until <= now || self.plugins.iter().all(|plugin| plugin.is_closed()))
+        let Stage::Leaving { until } = self.stage else { return false };
+        until <= now || self.plugins.iter().all(|plugin| plugin.is_closed())
     }
 
     fn next_timeout(&self) -> Time {
@@ -233,8 +289,7 @@ impl Server {
             return Time::ZERO;
         }
         let plugins = self.plugins.iter().map(|plugin| plugin.next_timeout());
-        let stop_at = self.stop_at.unwrap_or(Time::NEVER);
-        let own = [self.proxy.next_timeout(), self.questions.next_timeout(), stop_at];
+        let own = [self.proxy.next_timeout(), self.questions.next_timeout(), self.stage.next_timeout()];
         plugins.chain(own).min().unwrap_or(Time::NEVER)
     }
 
@@ -355,6 +410,15 @@ fn open_plugin(
 ) -> Result<Box<dyn Plugin>, SipError> {
     let limits = Bounds { messages: config.proxy.messages, connections: config.connections };
     transport::open(place, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
+}
+
+/// How many signals have come by a pipe of [`signal_pipe`] since the last look; it is empty then.
+fn taken(pipe: &mut UnixStream) -> usize {
+    let mut all = 0;
+    while let Ok(length @ 1..) = pipe.read(&mut [0; 64]) {
+        all += length;
+    }
+    all
 }
 
 /// A socket that can be read once SIGTERM or SIGINT has come.

@@ -92,6 +92,15 @@ pub(crate) struct Status {
     pub(crate) version: String,
     /// Seconds since the start.
     pub(crate) uptime_s: u64,
+    /// `running`; `draining` from SIGTERM on, while what is under way comes to its end; then `leaving`.
+    #[serde(default)]
+    pub(crate) state: String,
+    /// Transactions that the end waits for; nothing while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transactions_left: Option<usize>,
+    /// Seconds until it does not wait any longer; nothing unless it drains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) drain_ends_in_s: Option<u64>,
     /// Transport and address of each listener.
     pub(crate) listeners: Vec<String>,
     /// Users with contacts.
@@ -145,6 +154,9 @@ pub(crate) struct Status {
     /// Requests that it did not answer for, since the start.
     #[serde(default)]
     pub(crate) unanswered: u64,
+    /// Requests refused because the proxy drains.
+    #[serde(default)]
+    pub(crate) late: u64,
 }
 
 /// One call or subscription.

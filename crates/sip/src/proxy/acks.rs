@@ -81,7 +81,9 @@ impl Proxy {
         let copy = self.fitting_copy(&ack.request, &ack.known, target.hop, &mut target, &branch);
         let (hop, domain) = target.way();
         let id = self.keep_ack(now, ack, target);
-        self.send_to(hop, domain, copy.to_bytes(), id, dialog_number(&ack.known.call_id));
+        let dialog = dialog_number(&ack.known.call_id);
+        self.unacknowledged.remove(&(dialog, ack.known.cseq.number));
+        self.send_to(hop, domain, copy.to_bytes(), id, dialog);
     }
 
     /// Its number, if it has other places to go to.

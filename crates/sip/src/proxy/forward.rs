@@ -46,6 +46,7 @@ impl Proxy {
             wake: Time::NEVER,
         };
         self.clients.insert(id, Box::new(client));
+        self.note_begun(id);
         if let Some(server) = server.and_then(|server| self.servers.get_mut(&server)) {
             server.branches.push(id);
             server.open += 1;

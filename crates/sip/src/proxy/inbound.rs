@@ -4,6 +4,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::auth::Verdict;
+use super::drain::ENDING;
 use super::gate::Admission;
 use super::route::{Asked, Taken};
 use super::{Id, Proxy, Server, dialog_number};
@@ -67,6 +68,11 @@ impl Proxy {
         if known.cseq.method == Method::Ack {
             request.replace_first(Name::Via, &value);
             self.forward_ack(now, from, request, known);
+            return;
+        }
+        if self.is_too_late(&known) {
+            self.counters.late += 1;
+            self.refuse_statelessly(hop, &request, &value, ENDING);
             return;
         }
         if self.servers.len() >= self.config.limits.transactions {
@@ -137,6 +143,7 @@ impl Proxy {
             key,
             hop,
             dialog: dialog_number(&known.call_id),
+            cseq: known.cseq.number,
             last: None,
             request: Some(request.clone()),
             branches: Vec::new(),
@@ -150,6 +157,7 @@ impl Proxy {
             wake: Time::NEVER,
         };
         self.servers.insert(id, Box::new(server));
+        self.note_begun(id);
         id
     }
 

@@ -11,6 +11,7 @@ mod auth;
 pub(crate) mod cancel;
 mod config;
 mod dialogs;
+mod drain;
 mod fellows;
 mod flows;
 mod forward;
@@ -34,7 +35,7 @@ pub use names::{Lookup, Place};
 pub use shared::{Finding, Query, Record, Wanted};
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use base::Time;
@@ -110,6 +111,8 @@ pub struct Counters {
     pub invites: u64,
     /// Requests refused because the shared store did not answer.
     pub unanswered: u64,
+    /// Requests refused because the proxy drains.
+    pub late: u64,
     /// Responses of server transactions by their class, 1xx first.
     pub responses: [u64; 6],
 }
@@ -122,6 +125,8 @@ struct Server {
     /// Where responses go.
     hop: Hop,
     dialog: u32,
+    /// The number of its CSeq.
+    cseq: u32,
     /// The last response.
     last: Option<Bytes>,
     /// The request, until it has its final response.
@@ -144,6 +149,15 @@ struct Server {
     best: Option<Message>,
     /// When the heap will wake this.
     wake: Time,
+}
+
+/// What an ACK for a 2xx has in common with its INVITE: the dialog's number, and that of CSeq.
+type AckKey = (u32, u32);
+
+impl Server {
+    fn ack_key(&self) -> AckKey {
+        (self.dialog, self.cseq)
+    }
 }
 
 /// A request that was sent.
@@ -200,6 +214,9 @@ pub struct Proxy {
     server_keys: HashMap<Box<[u8]>, Id>,
     clients: HashMap<Id, Box<Client>>,
     acks: HashMap<Id, acks::SentAck>,
+    /// Accepted INVITEs whose ACK has not passed; each has a transaction.
+    unacknowledged: HashSet<AckKey>,
+    drain: Option<drain::Drain>,
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
     location: Location,
     dialogs: dialogs::Dialogs,
@@ -243,6 +260,8 @@ impl Proxy {
             server_keys: HashMap::new(),
             clients: HashMap::new(),
             acks: HashMap::new(),
+            unacknowledged: HashSet::new(),
+            drain: None,
             wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
             location,
             dialogs,
@@ -339,6 +358,9 @@ impl Proxy {
         }
         server.last = Some(bytes.clone());
         let (hop, dialog) = (server.hop, server.dialog);
+        if server.machine.is_accepted() {
+            self.unacknowledged.insert(server.ack_key());
+        }
         self.send(hop, bytes, None, dialog);
         self.schedule_server(id);
         if let Some(leg) = leg {

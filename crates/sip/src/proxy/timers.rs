@@ -53,6 +53,9 @@ impl Proxy {
         shrink(&mut self.server_keys);
         shrink(&mut self.clients);
         shrink(&mut self.acks);
+        if self.unacknowledged.len() < self.unacknowledged.capacity() / 4 {
+            self.unacknowledged.shrink_to(2 * self.unacknowledged.len());
+        }
         if self.wakes.len() < self.wakes.capacity() / 4 {
             self.wakes.shrink_to(2 * self.wakes.len());
         }
@@ -61,6 +64,7 @@ impl Proxy {
     fn wake_server(&mut self, now: Time, id: Id) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         server.wake = Time::NEVER;
+        let is_accepted = server.machine.is_accepted();
         match server.machine.on_timeout(now) {
             ServerTimeout::Nothing => self.schedule_server(id),
             ServerTimeout::Resend => {
@@ -69,6 +73,9 @@ impl Proxy {
             }
             ServerTimeout::NoAck | ServerTimeout::Ended => {
                 if let Some(server) = self.servers.remove(&id) {
+                    if is_accepted {
+                        self.unacknowledged.remove(&server.ack_key());
+                    }
                     self.server_keys.remove(&server.key);
                 }
             }
@@ -145,6 +152,7 @@ mod tests {
                 proxy.server_keys.capacity(),
                 proxy.clients.capacity(),
                 proxy.acks.capacity(),
+                proxy.unacknowledged.capacity(),
                 proxy.wakes.capacity(),
             ]
         };
@@ -152,6 +160,7 @@ mod tests {
         proxy.server_keys.reserve(10_000);
         proxy.clients.reserve(10_000);
         proxy.acks.reserve(10_000);
+        proxy.unacknowledged.reserve(10_000);
         proxy.wakes.reserve(10_000);
         proxy.handle_timeout(Time::ZERO + SWEEP / 2);
         assert!(room(&proxy).into_iter().all(|room| room >= 10_000), "{:?}", room(&proxy));

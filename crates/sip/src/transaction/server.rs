@@ -126,6 +126,16 @@ impl Server {
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Trying | State::Proceeding)
     }
+
+    /// Whether an INVITE was refused, and its ACK has not come.
+    pub fn awaits_ack(&self) -> bool {
+        matches!(self.state, State::Refused { .. })
+    }
+
+    /// Whether an INVITE was accepted; its ACK is no business of this transaction (RFC 6026 section 7.1).
+    pub fn is_accepted(&self) -> bool {
+        matches!(self.state, State::Accepted { .. })
+    }
 }
 
 #[cfg(test)]

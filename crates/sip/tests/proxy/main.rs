@@ -5,6 +5,7 @@ mod world;
 mod attempts;
 mod calls;
 mod dialogs;
+mod draining;
 mod judging;
 mod registering;
 mod secure;

@@ -204,6 +204,13 @@ pub(crate) fn callers_routes(forwarded: &Sent) -> String {
     routes.iter().rev().map(|route| format!("Route: {}\n", String::from_utf8_lossy(route))).collect()
 }
 
+/// A request of alice's within the dialog that bob made by answering her INVITE ([`Sent::answer`]).
+pub(crate) fn from_alice(method: &str, number: u32, forwarded: &Sent) -> String {
+    let (uri, branch) = (format!("sip:bob@{BOB};transport=udp"), format!("{method}{number}"));
+    let text = request(method, &uri, "alice", "bob", &branch, udp(ALICE), &callers_routes(forwarded));
+    text.replace("To: <sip:bob@example.com>", "To: <sip:bob@example.com>;tag=uas")
+}
+
 /// What was sent to whom, in short.
 pub(crate) fn summary(sent: &[Sent]) -> Vec<(String, String)> {
     sent.iter().map(|sent| (sent.what(), sent.to())).collect()

@@ -31,6 +31,8 @@ pub(super) struct File {
     control: Option<PathBuf>,
     #[serde(default)]
     page_port: u16,
+    #[serde(default = "drain_s")]
+    drain_s: u32,
     #[serde(default)]
     relay_networks: Vec<String>,
     dialog_key: Option<String>,
@@ -49,6 +51,11 @@ pub(super) struct File {
     #[serde(default)]
     dns: NameServers,
     hep: Option<Collector>,
+}
+
+/// 64 × T1, as long as a transaction waits for an answer that nobody gives (RFC 3261 table 4, timers B and F).
+fn drain_s() -> u32 {
+    32
 }
 
 /// The table `[hep]`.
@@ -310,12 +317,16 @@ impl File {
         let connections = self.limits.connections;
         let (control, page_port) = (self.control, self.page_port);
         let hep = self.hep.map(|hep| (hep.collector, hep.agent));
+        let drain = Some(self.drain_s).filter(|seconds| *seconds <= 3600);
+        let drain = drain.ok_or(("drain_s", "must be 3600 at most; 0 does not wait".to_owned()))?;
+        let drain = Duration::from_secs(drain.into());
         let tls = self.tls.map(Tls::check).transpose()?;
         if tls.is_none() && proxy.listeners.iter().any(|listener| listener.transport == Transport::Tls) {
             let problem = "is missing: a listener with transport = \"tls\" needs certificate and key there";
             return Err(("tls", problem.to_owned()));
         }
-        Ok(Config { proxy, store, control, page_port, connections, sctp: self.sctp, name_servers, hep, tls })
+        let sctp = self.sctp;
+        Ok(Config { proxy, store, control, page_port, connections, sctp, name_servers, drain, hep, tls })
     }
 }
 

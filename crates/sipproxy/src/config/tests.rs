@@ -16,6 +16,7 @@ fn a_domain_and_an_address_are_enough_and_the_transport_is_udp() {
     assert_eq!(config.proxy.domains, ["example.com"]);
     assert_eq!(config.proxy.listeners[0].transport, Transport::Udp);
     assert_eq!((config.store, config.proxy.dialog_secret), (None, None));
+    assert_eq!(config.drain.as_secs(), 32);
 }
 
 #[test]
@@ -57,6 +58,10 @@ fn an_error_names_file_key_and_remedy() {
         ),
         ("[registration]\nmin_s = 9\ndefault_s = 8", "registration: must have 0 < min_s <= default_s"),
         ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
+        (
+            "domains = [\"a\"]\ndrain_s = 3601\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "sip.toml: drain_s: must be 3600 at most",
+        ),
         ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
         ("[authentication]\nusers = {}\nalgorithms = [\"SHA-1\"]", "`SHA-1` is no hash: say SHA-256 or MD5"),
         (

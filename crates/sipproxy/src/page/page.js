@@ -3,7 +3,7 @@
 
 const COUNTERS = {
   requests: "requests", invites: "INVITEs", calls: "calls answered", registrations: "registrations", retransmissions: "messages that came again",
-  timeouts: "time-outs", overloads: "refused for want of room", denied: "refused by source", limited: "beyond a source's rate", dropped: "dropped",
+  timeouts: "time-outs", overloads: "refused for want of room", late: "refused while draining", denied: "refused by source", limited: "beyond a source's rate", dropped: "dropped",
 };
 const rates = new Rates();
 
@@ -43,5 +43,6 @@ live("the proxy", async () => {
   place("listeners").replaceChildren(table(["Listener", "Connections"], status.listeners.map((l, i) => [l, status.connections[i]]), "None."));
   const search = sought();
   for (const list of [dialogs, contacts, connections]) await list.show(search);
-  return "version " + status.version + ", up " + lasting(status.uptime_s) + (status.store ? ", store " + status.store : "");
+  const left = status.state === "draining" ? ", draining: " + status.transactions_left + " transactions left" : "";
+  return "version " + status.version + ", up " + lasting(status.uptime_s) + (status.store ? ", store " + status.store : "") + left;
 });

@@ -4,6 +4,7 @@
 
 mod agent;
 mod association;
+mod draining;
 mod framed;
 mod kernel;
 mod live_page;

@@ -1,0 +1,85 @@
+//! SIGTERM: a call that rings is answered, what would begin is refused, and a second signal ends what rings still.
+
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use testbed::process::wait_for;
+use testbed::{Lab, Process};
+
+use crate::world::{LIMIT, Site};
+
+struct World {
+    site: Site,
+    control: std::path::PathBuf,
+    proxy: Process,
+    _lab: Lab,
+}
+
+impl World {
+    /// A proxy by UDP alone, which may drain for longer than anything here takes.
+    fn new() -> World {
+        let lab = Lab::new().unwrap();
+        let site = Site::alone(&lab);
+        let control = site.dir.join("control.sock");
+        let head = format!("control = \"{}\"\ndrain_s = 600\n", control.display());
+        let proxy = site.proxy(&[head, site.listen("udp")]);
+        World { site, control, proxy, _lab: lab }
+    }
+
+    fn agent(&self, user: &str, port: u16, words: &[&str]) -> Command {
+        let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+        command.args(["--local", &format!("127.0.0.1:{port}"), "--proxy", "127.0.0.1:5060", "--log", "info"]);
+        command.args(["--user", &format!("{user}@example.com"), "--rtp-port", &format!("{}", port + 1000)]);
+        command.args(words);
+        command
+    }
+
+    /// A user who rings for so many seconds before answering.
+    fn callee(&self, user: &str, port: u16, ring: &str) -> Process {
+        let mut callee = self.site.host.spawn(user, self.agent(user, port, &["--ring", ring])).unwrap();
+        callee.wait_until("registered", LIMIT, |callee| callee.stderr().contains("Registered")).unwrap();
+        callee
+    }
+
+    /// A call that is hung up as soon as it is answered.
+    fn call(&self, user: &str, port: u16, to: &str) -> Process {
+        let to = format!("sip:{to}@example.com");
+        let command = self.agent(user, port, &["--no-register", "--call", &to, "--duration", "0"]);
+        self.site.host.spawn(user, command).unwrap()
+    }
+
+    fn told(&self, what: &str) -> String {
+        let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
+        command.arg(what).arg("--control").arg(&self.control);
+        self.site.host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout
+    }
+}
+
+/// How many calls a caller has hung up, and why one failed.
+fn outcome(caller: Process) -> (u64, Value) {
+    let told = caller.finish(LIMIT).unwrap();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    (told["calls_hung_up"]["count"].as_u64().unwrap(), told["last_failure"].clone())
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn a_call_that_rings_at_sigterm_is_answered_and_another_ends_with_the_second_one() {
+    let world = World::new();
+    let (_bob, _dave) = (world.callee("bob", 5071, "5"), world.callee("dave", 5072, "1000"));
+    let (alice, carol) = (world.call("alice", 5073, "bob"), world.call("carol", 5074, "dave"));
+    assert!(wait_for(LIMIT, || world.told("dialogs").matches("call early").count() == 2));
+    world.proxy.signal(Signal::SIGTERM).unwrap();
+    assert!(wait_for(LIMIT, || world.told("status").contains("draining")), "{}", world.told("status"));
+    let status = world.told("status");
+    assert!(status.contains("transactions left") && status.contains("drain ends in s"), "{status}");
+    assert_eq!(outcome(world.call("erin", 5075, "bob")), (0, Value::from(503)));
+    // Answered, acknowledged and hung up while the proxy drains.
+    assert_eq!(outcome(alice), (1, Value::Null));
+    assert!(world.told("status").contains("draining"));
+    world.proxy.signal(Signal::SIGTERM).unwrap();
+    let stopped = world.proxy.finish(LIMIT).unwrap().good().unwrap();
+    assert!(stopped.stderr.contains("refused what had not ended yet"), "{}", stopped.stderr);
+    assert_eq!(outcome(carol), (0, Value::from(503)));
+}
