@@ -64,6 +64,8 @@ pub struct SipArgs {
 pub enum Command {
     /// Show numbers: users, transactions, requests, calls
     Status(Ask),
+    /// Show how registrations and calls do, by SIP's performance metrics (RFC 6076)
+    Performance(Ask),
     /// Show who is registered where
     Contacts(Ask),
     /// Show calls and subscriptions

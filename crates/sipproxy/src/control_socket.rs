@@ -75,7 +75,7 @@ impl Desk {
             Question::Contacts(part) => (Question::Contacts, part),
             Question::Dialogs(part) => (Question::Dialogs, part),
             Question::Connections(part) => (Question::Connections, part),
-            Question::Status | Question::Trace(_) => return self.look_once(question),
+            Question::Status | Question::Performance | Question::Trace(_) => return self.look_once(question),
         };
         if part.is_whole() {
             whole(part, |piece| self.look_once(kind(piece)))

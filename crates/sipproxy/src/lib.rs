@@ -14,6 +14,7 @@ mod error;
 mod hep;
 mod lists;
 mod page;
+mod performance;
 mod questions;
 mod report;
 mod resolver;
@@ -82,6 +83,7 @@ fn write_man_pages(dir: &std::path::Path) -> std::io::Result<()> {
 fn show(command: &Command) -> Result<(), SipError> {
     let (question, how) = match command {
         Command::Status(how) => (Question::Status, how),
+        Command::Performance(how) => (Question::Performance, how),
         Command::Contacts(how) => (Question::Contacts(Part::default()), how),
         Command::Dialogs(how) => (Question::Dialogs(Part::default()), how),
         Command::Connections(how) => (Question::Connections(Part::default()), how),

@@ -6,6 +6,7 @@ use sip::proxy::Proxy;
 
 use crate::config::Config;
 use crate::lists;
+use crate::performance::Performance;
 use crate::stage::Stage;
 use crate::store::{Shared, Store};
 use crate::transport::Plugin;
@@ -44,6 +45,7 @@ pub(crate) fn answer(
 ) -> Answer {
     match question {
         Question::Status => Answer::Status(Box::new(status(now, proxy, stage, config, plugins, store))),
+        Question::Performance => Answer::Performance(Box::new(Performance::of(proxy.performance()))),
         Question::Contacts(part) => lists::contacts(now, proxy, part),
         Question::Dialogs(part) => lists::dialogs(now, proxy, part).unwrap_or_else(refused),
         Question::Connections(part) => lists::connections(plugins, config, part).unwrap_or_else(refused),

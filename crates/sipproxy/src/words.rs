@@ -7,12 +7,16 @@ use std::net::IpAddr;
 use control::Part;
 use serde::{Deserialize, Serialize};
 
+use crate::performance::Performance;
+
 /// What can be asked.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Question {
     /// Numbers.
     Status,
+    /// How registrations and calls do.
+    Performance,
     /// Who is registered where.
     Contacts(Part),
     /// Which calls and subscriptions there are.
@@ -45,6 +49,8 @@ pub(crate) struct Wanted {
 pub(crate) enum Answer {
     /// To [`Question::Status`].
     Status(Box<Status>),
+    /// To [`Question::Performance`].
+    Performance(Box<Performance>),
     /// To [`Question::Contacts`].
     Contacts {
         /// In the users' order.
@@ -276,6 +282,7 @@ impl Answer {
                 });
                 lines.collect()
             }
+            Answer::Performance(performance) => performance.to_text(),
             Answer::Contacts { contacts, left_out, .. } => {
                 let line = |c: &Contact| {
                     let Contact { user, uri, expires_s, transport, source } = c;

@@ -1,6 +1,7 @@
 //! Numbers as Prometheus reads them.
 
 use std::fmt::{Display, Write as _};
+use std::time::Duration;
 
 /// Numbers for Prometheus, in its text format 0.0.4.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -23,8 +24,36 @@ impl MetricsText {
     pub fn series(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
     }
+
+    /// The series of a histogram of times. `counts` are of what is in one bucket alone, in the order of `bounds_ms`, their upper bounds in
+    /// milliseconds; the last one has no bound.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &dyn Display)],
+        bounds_ms: &[u64],
+        counts: &[u64],
+        sum: Duration,
+    ) {
+        let bounds = bounds_ms.iter().map(|ms| seconds(Duration::from_millis(*ms)));
+        let mut all = 0;
+        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
+            all += count;
+            let labels = [labels, &[("le", &bound as &dyn Display)]].concat();
+            self.series(&format!("{name}_bucket"), &labels, all);
+        }
+        self.series(&format!("{name}_sum"), labels, seconds(sum));
+        self.series(&format!("{name}_count"), labels, all);
+    }
+}
+
+/// Without zeros at the end.
+fn seconds(time: Duration) -> String {
+    let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The value of a label, as the format wants it.
@@ -41,5 +70,22 @@ mod tests {
         let mut out = MetricsText::default();
         out.series("a", &[("b", &"c"), ("d", &"\"e\\\n")], 7);
         assert_eq!(out.0, "a{b=\"c\",d=\"\\\"e\\\\\\n\"} 7\n");
+    }
+
+    #[test]
+    fn buckets_of_a_histogram_count_what_is_in_those_before_too() {
+        let mut out = MetricsText::default();
+        out.histogram("a", &[("b", &"c")], &[5, 2000], &[1, 2, 4], Duration::from_millis(10_250));
+        let lines = [
+            "a_bucket{b=\"c\",le=\"0.005\"} 1",
+            "a_bucket{b=\"c\",le=\"2\"} 3",
+            "a_bucket{b=\"c\",le=\"+Inf\"} 7",
+            "a_sum{b=\"c\"} 10.25",
+            "a_count{b=\"c\"} 7\n",
+        ];
+        assert_eq!(out.0, lines.join("\n"));
+        let mut out = MetricsText::default();
+        out.histogram("a", &[], &[100], &[0, 0], Duration::ZERO);
+        assert_eq!(out.0, "a_bucket{le=\"0.1\"} 0\na_bucket{le=\"+Inf\"} 0\na_sum 0\na_count 0\n");
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use base::Time;
 use bytes::Bytes;
 
+use super::performance::SessionEnd;
 use super::route::Target;
 use super::{Id, Proxy};
 use crate::address::Address;
@@ -275,30 +276,39 @@ impl Proxy {
     }
 
     /// BYE has its final response: the dialog is over, but for a demand for credentials and the like (RFC 3261 section 15.1.1).
-    pub(super) fn on_bye_answer(&mut self, status: u16, known: &Essentials) {
-        if matches!(status, 200..=299 | 408 | 481) {
-            self.end_by_bye(known);
-        }
+    pub(super) fn on_bye_answer(&mut self, now: Time, status: u16, known: &Essentials, server: Option<Id>) {
+        let came = server.and_then(|server| self.servers.get(&server)).map(|server| server.measured.began);
+        let end = match status {
+            200..=299 => came.map(SessionEnd::By),
+            408 => Some(SessionEnd::Unheard),
+            481 => None,
+            _ => return,
+        };
+        self.end_by_bye(now, known, end);
     }
 
     /// A BYE has reached nobody: "no response at all" (section 15.1.1), or no way to its other end. Its session is over for its sender
     /// since it was sent, and nobody will say so again.
-    pub(super) fn note_undelivered_bye(&mut self, server: Id) {
+    pub(super) fn note_undelivered_bye(&mut self, now: Time, server: Id) {
         let request = self.servers.get(&server).and_then(|server| server.request.as_ref());
         let bye = request.filter(|request| request.method() == Some(&Method::Bye));
         if let Some(Ok(known)) = bye.map(Essentials::of) {
-            self.end_by_bye(&known);
+            self.end_by_bye(now, &known, Some(SessionEnd::Unheard));
         }
     }
 
-    fn end_by_bye(&mut self, known: &Essentials) {
+    fn end_by_bye(&mut self, now: Time, known: &Essentials, end: Option<SessionEnd>) {
         let tags = [&known.from_tag, &known.to_tag].map(|tag| tag.as_deref().unwrap_or_default());
         for (caller, callee) in [(tags[0], tags[1]), (tags[1], tags[0])] {
             let leg = Leg::new(&known.call_id, caller);
             let Some(dialog) = self.dialogs.known.get_mut(&leg) else { continue };
             dialog.answers.retain(|answer| **answer != *callee);
             if dialog.answers.is_empty() {
+                let answered = dialog.answered.filter(|_| dialog.is_call);
                 self.dialogs.remove(&leg);
+                if let (Some(answered), Some(end)) = (answered, end) {
+                    self.performance.note_session(now, answered, end);
+                }
             }
         }
     }

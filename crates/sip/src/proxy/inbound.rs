@@ -72,12 +72,14 @@ impl Proxy {
         }
         if self.is_too_late(&known) {
             self.counters.late += 1;
+            self.note_refused(now, &known, ENDING);
             self.refuse_statelessly(hop, &request, &value, ENDING);
             return;
         }
         if self.servers.len() >= self.config.limits.transactions {
             self.counters.overloads += 1;
             let fault = Fault { status: 503, reason: "Overloaded" };
+            self.note_refused(now, &known, fault);
             self.refuse_statelessly(hop, &request, &value, fault);
             return;
         }
@@ -87,7 +89,7 @@ impl Proxy {
         }
         let invite_key = server_key(&request, &known, &via, &Method::Invite);
         request.replace_first(Name::Via, &value);
-        let id = self.start_server(hop, key, &request, &known);
+        let id = self.start_server(now, hop, key, &request, &known);
         if known.cseq.method == Method::Cancel {
             self.handle_cancel(now, id, &invite_key);
         } else if let Err(fault) = self.judge(now, id, from, &request, &known) {
@@ -133,8 +135,22 @@ impl Proxy {
         }
     }
 
-    fn start_server(&mut self, hop: Hop, key: Box<[u8]>, request: &Message, known: &Essentials) -> Id {
-        let id = self.new_id();
+    /// A request is refused without anything being kept of it.
+    fn note_refused(&mut self, now: Time, known: &Essentials, fault: Fault) {
+        let dialog = dialog_number(&known.call_id);
+        let measured = self.performance.begin(now, known, dialog);
+        self.performance.note_final(now, measured, dialog, fault.status);
+    }
+
+    fn start_server(
+        &mut self,
+        now: Time,
+        hop: Hop,
+        key: Box<[u8]>,
+        request: &Message,
+        known: &Essentials,
+    ) -> Id {
+        let (id, dialog) = (self.new_id(), dialog_number(&known.call_id));
         let is_invite = known.cseq.method == Method::Invite;
         let kind = Kind { is_invite, is_reliable: hop.transport.is_reliable() };
         self.server_keys.insert(key.clone(), id);
@@ -142,8 +158,9 @@ impl Proxy {
             machine: transaction::Server::start(kind, self.config.timers),
             key,
             hop,
-            dialog: dialog_number(&known.call_id),
+            dialog,
             cseq: known.cseq.number,
+            measured: self.performance.begin(now, known, dialog),
             last: None,
             request: Some(request.clone()),
             branches: Vec::new(),

@@ -20,6 +20,7 @@ pub(crate) mod inbound;
 mod loops;
 mod marks;
 mod names;
+mod performance;
 mod registrar;
 mod response;
 mod route;
@@ -32,6 +33,7 @@ pub use dialogs::Dialog;
 pub use flows::fingerprint;
 pub use gate::Access;
 pub use names::{Lookup, Place};
+pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
 
 use std::cmp::Reverse;
@@ -127,6 +129,7 @@ struct Server {
     dialog: u32,
     /// The number of its CSeq.
     cseq: u32,
+    measured: performance::Measured,
     /// The last response.
     last: Option<Bytes>,
     /// The request, until it has its final response.
@@ -224,6 +227,7 @@ pub struct Proxy {
     names: names::Names,
     outputs: VecDeque<Output>,
     counters: Counters,
+    performance: performance::Performance,
 }
 
 impl Proxy {
@@ -269,6 +273,7 @@ impl Proxy {
             names: names::Names::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
+            performance: performance::Performance::default(),
         }
     }
 
@@ -300,6 +305,11 @@ impl Proxy {
     /// What has happened so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// How long registrations and sessions have taken so far, and how they have ended.
+    pub fn performance(&self) -> &Performance {
+        &self.performance
     }
 
     /// Server and client transactions, those that only wait to be over included.
@@ -351,13 +361,19 @@ impl Proxy {
         self.counters.responses[usize::from(status / 100).clamp(1, 6) - 1] += 1;
         let bytes = response.to_bytes();
         let leg = server.leg.clone().filter(|_| status >= 200);
+        let (hop, dialog) = (server.hop, server.dialog);
+        if status > 100 {
+            server.measured.note_indication(now);
+        }
         if status >= 200 {
-            server.request = None;
             server.best = None;
             server.plan = None;
+            // Further 2xx are no other attempts.
+            if server.request.take().is_some() {
+                self.performance.note_final(now, server.measured, dialog, status);
+            }
         }
         server.last = Some(bytes.clone());
-        let (hop, dialog) = (server.hop, server.dialog);
         if server.machine.is_accepted() {
             self.unacknowledged.insert(server.ack_key());
         }
@@ -373,7 +389,7 @@ impl Proxy {
     fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
         // There is no way to whom it is for.
         if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
-            self.note_undelivered_bye(id);
+            self.note_undelivered_bye(now, id);
         }
         let seconds = self.config.limits.retry_after.to_string();
         self.reply(now, id, fault.status, fault.reason, |response| {

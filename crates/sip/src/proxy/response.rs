@@ -32,7 +32,7 @@ impl Proxy {
             return;
         }
         if known.cseq.method == Method::Bye {
-            self.on_bye_answer(status, known);
+            self.on_bye_answer(now, status, known, asked_by);
         }
         if let (101..=299, Some(server)) = (status, asked_by) {
             self.learn_callee(server, hop, &response);
@@ -212,10 +212,10 @@ impl Proxy {
     }
 
     /// The best response says that nobody was reached; but who is told of congestion may send the request again.
-    fn note_if_undelivered(&mut self, id: Id) {
+    fn note_if_undelivered(&mut self, now: Time, id: Id) {
         let Some(server) = self.servers.get(&id).filter(|server| !server.is_congested) else { return };
         if server.best.as_ref().is_some_and(|best| matches!(best.status(), 408 | 430 | 503)) {
-            self.note_undelivered_bye(id);
+            self.note_undelivered_bye(now, id);
         }
     }
 
@@ -228,7 +228,7 @@ impl Proxy {
         if self.attempt_next(now, id) {
             return;
         }
-        self.note_if_undelivered(id);
+        self.note_if_undelivered(now, id);
         let Some(server) = self.servers.get_mut(&id) else { return };
         let is_invite = server.request.as_ref().is_some_and(|r| r.method() == Some(&Method::Invite));
         let is_by_flow = server.is_by_flow;
@@ -237,6 +237,7 @@ impl Proxy {
             // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client has given up by then itself.
             408 if !is_invite => {
                 if let Some(server) = self.servers.remove(&id) {
+                    self.performance.note_silence(now, server.measured);
                     self.server_keys.remove(&server.key);
                 }
             }

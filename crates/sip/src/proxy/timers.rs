@@ -33,6 +33,7 @@ impl Proxy {
                 Sleeper::Ack(id) => _ = self.acks.remove(&id),
                 Sleeper::Location => {
                     self.dialogs.expire(now);
+                    self.performance.forget(now, self.config.timers.long());
                     let changes = self.location.expire_all(now);
                     self.note_expired(changes);
                     self.shrink();

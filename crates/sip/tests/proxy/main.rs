@@ -7,6 +7,7 @@ mod calls;
 mod dialogs;
 mod draining;
 mod judging;
+mod performance;
 mod registering;
 mod secure;
 mod sharing;

@@ -9,7 +9,7 @@ use crate::report;
 use crate::words::{Answer, Question};
 
 /// What there is.
-const NAMES: &str = "/, /metrics, /status.json, and /contacts.json, /dialogs.json and /connections.json (?search=TEXT&count=NUMBER&after=NEXT)";
+const NAMES: &str = "/, /metrics, /status.json, /performance.json, and /contacts.json, /dialogs.json and /connections.json (?search=TEXT&count=NUMBER&after=NEXT)";
 
 /// Serves until the process ends.
 pub(crate) fn run(page: Page, desk: Desk) {
@@ -24,11 +24,16 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
     Some(match request.path() {
         "/" => PageAnswer::html("sctpify-sip", "proxy", include_str!("main.html")),
         "/page.js" => PageAnswer::script(include_str!("page.js")),
-        "/metrics" => match desk.look(Question::Status) {
-            Ok(Answer::Status(status)) => PageAnswer::metrics(report::metrics(&status)),
+        "/metrics" => match (desk.look(Question::Status), desk.look(Question::Performance)) {
+            (Ok(Answer::Status(status)), Ok(Answer::Performance(performance))) => {
+                let mut metrics = report::metrics(&status);
+                performance.add_to(&mut metrics);
+                PageAnswer::metrics(metrics)
+            }
             _ => PageAnswer::text("503 Service Unavailable", "the proxy is stopping or overloaded"),
         },
         "/status.json" => json(desk.look(Question::Status)),
+        "/performance.json" => json(desk.look(Question::Performance)),
         "/contacts.json" => list(Question::Contacts),
         "/dialogs.json" => list(Question::Dialogs),
         "/connections.json" => list(Question::Connections),

@@ -77,9 +77,13 @@ fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
         "sctpify_sip_registrations_total 1\n",
         "sctpify_sip_dialogs 0\n",
         "sctpify_sip_connections{listener=\"udp 127.0.0.1:5060\"} 0\n",
+        "sctpify_sip_session_attempts_total{outcome=\"successful\"} 1\n",
+        "sctpify_sip_session_duration_seconds_bucket{outcome=\"successful\",le=\"1\"} 0\n",
+        "sctpify_sip_session_duration_seconds_count{outcome=\"successful\"} 1\n",
     ] {
         assert!(metrics.contains(line), "{line}{metrics}");
     }
+    assert!(world.told(&["performance"]).contains("SER               100.00 % (1 of 1)\n"));
     let elsewhere = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example:9897"];
     let page = "http://127.0.0.1:9897/status.json";
     assert_eq!(world.site.host.tool("curl", &[&elsewhere[..], &[page]].concat()).unwrap(), "403");

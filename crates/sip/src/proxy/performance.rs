@@ -1,0 +1,311 @@
+//! SIP's performance metrics (RFC 6076), of registrations and sessions that pass.
+//!
+//! The RFC has user agents take them; here they are of the way from this proxy on. A time begins when the first request has come (the one
+//! before a challenge, if there was one) and ends when the answer goes back. Invariant: no more than [`CHALLENGED_MAX`] requests are
+//! remembered because of their challenges. Begin with [`Performance::note_final`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use base::Time;
+
+use crate::essentials::Essentials;
+use crate::message::Method;
+
+/// Requests remembered after a challenge; the delays of further ones begin with the answer to it.
+const CHALLENGED_MAX: usize = 100_000;
+/// Upper bounds of a delay's buckets, in milliseconds: from a host nearby to 64 × T1 and twice that.
+const DELAYS_MS: [u64; 14] = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
+/// The same of a session's duration.
+const DURATIONS_MS: [u64; 12] = [
+    1000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
+    14_400_000,
+];
+
+/// How an attempt to register, or to begin a session, has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// 2xx.
+    Successful,
+    /// 3xx.
+    Redirected,
+    /// 401, 402 or 407: the same attempt comes again with credentials.
+    Challenged,
+    /// 480, 486, 600 or 603: it was effective (RFC 6076 section 4.7), but nobody is there or wants it.
+    Declined,
+    /// 408, 500, 503 or 504: ineffective (section 4.8).
+    Ineffective,
+    /// All else.
+    Failed,
+}
+
+impl Attempt {
+    /// All of them.
+    pub const ALL: [Attempt; 6] = [
+        Attempt::Successful,
+        Attempt::Redirected,
+        Attempt::Challenged,
+        Attempt::Declined,
+        Attempt::Ineffective,
+        Attempt::Failed,
+    ];
+
+    /// That of a final response.
+    pub fn of(status: u16) -> Attempt {
+        match status {
+            200..=299 => Attempt::Successful,
+            300..=399 => Attempt::Redirected,
+            401 | 402 | 407 => Attempt::Challenged,
+            480 | 486 | 600 | 603 => Attempt::Declined,
+            408 | 500 | 503 | 504 => Attempt::Ineffective,
+            _ => Attempt::Failed,
+        }
+    }
+
+    /// In lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Attempt::Successful => "successful",
+            Attempt::Redirected => "redirected",
+            Attempt::Challenged => "challenged",
+            Attempt::Declined => "declined",
+            Attempt::Ineffective => "ineffective",
+            Attempt::Failed => "failed",
+        }
+    }
+}
+
+/// How many attempts have ended how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attempts([u64; 6]);
+
+impl Attempts {
+    /// How many have ended so.
+    pub fn of(&self, attempt: Attempt) -> u64 {
+        self.0[attempt as usize]
+    }
+
+    fn note(&mut self, attempt: Attempt) {
+        self.0[attempt as usize] += 1;
+    }
+}
+
+/// Times, by how long they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Histogram {
+    bounds_ms: &'static [u64],
+    counts: Box<[u64]>,
+    sum: Duration,
+}
+
+impl Histogram {
+    fn new(bounds_ms: &'static [u64]) -> Histogram {
+        Histogram { bounds_ms, counts: vec![0; bounds_ms.len() + 1].into(), sum: Duration::ZERO }
+    }
+
+    /// Upper bounds of the buckets in milliseconds, each its bucket's; the last bucket has none.
+    pub fn bounds_ms(&self) -> &'static [u64] {
+        self.bounds_ms
+    }
+
+    /// How many are in each bucket, and not in one before.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// All together.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    fn note(&mut self, time: Duration) {
+        let is_within = |bound: &u64| time <= Duration::from_millis(*bound);
+        let bucket = self.bounds_ms.iter().position(is_within).unwrap_or(self.bounds_ms.len());
+        self.counts[bucket] += 1;
+        self.sum = self.sum.saturating_add(time);
+    }
+}
+
+/// Times of what has succeeded and of what has failed, which are never put together (RFC 6076 sections 4.3 to 4.5).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// Of what has succeeded.
+    pub successful: Histogram,
+    /// Of what has failed.
+    pub failed: Histogram,
+}
+
+impl Times {
+    fn new(bounds_ms: &'static [u64]) -> Times {
+        Times { successful: Histogram::new(bounds_ms), failed: Histogram::new(bounds_ms) }
+    }
+}
+
+/// All metrics so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Performance {
+    /// REGISTERs.
+    pub registrations: Attempts,
+    /// INVITEs outside of dialogs.
+    pub sessions: Attempts,
+    /// RRD (section 4.1): from REGISTER to its 2xx.
+    pub registration_request_delay: Histogram,
+    /// SRD (section 4.3): from INVITE to the first response that says what goes on: provisional but for 100, or final.
+    pub session_request_delay: Times,
+    /// SDD (section 4.4): from BYE to its 2xx; failed: until nobody has answered it.
+    pub session_disconnect_delay: Times,
+    /// SDT (section 4.5): from the 2xx of INVITE to BYE; failed: until nobody has answered that.
+    pub session_duration: Times,
+    /// When what was challenged had come, by the dialog's number.
+    challenged: HashMap<u32, Time>,
+}
+
+impl Default for Performance {
+    fn default() -> Performance {
+        Performance {
+            registrations: Attempts::default(),
+            sessions: Attempts::default(),
+            registration_request_delay: Histogram::new(&DELAYS_MS),
+            session_request_delay: Times::new(&DELAYS_MS),
+            session_disconnect_delay: Times::new(&DELAYS_MS),
+            session_duration: Times::new(&DURATIONS_MS),
+            challenged: HashMap::new(),
+        }
+    }
+}
+
+/// What a request is for, as far as that is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    Registration,
+    /// INVITE outside of a dialog.
+    Session,
+    /// BYE.
+    Disconnect,
+    Other,
+}
+
+impl Purpose {
+    pub(super) fn of(known: &Essentials) -> Purpose {
+        match known.cseq.method {
+            Method::Register => Purpose::Registration,
+            Method::Invite if known.to_tag.is_none() => Purpose::Session,
+            Method::Bye => Purpose::Disconnect,
+            _ => Purpose::Other,
+        }
+    }
+}
+
+/// How a session has come to its end, as far as that is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SessionEnd {
+    /// By a BYE that came then, and was answered.
+    By(Time),
+    /// By one that nobody has answered.
+    Unheard,
+}
+
+/// What is known of a request that is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub(super) purpose: Purpose,
+    /// When it came, or what was challenged before it.
+    pub(super) began: Time,
+    /// When it was first said what goes on.
+    indicated: Option<Time>,
+}
+
+impl Measured {
+    /// A response other than 100 goes back.
+    pub(super) fn note_indication(&mut self, now: Time) {
+        self.indicated.get_or_insert(now);
+    }
+}
+
+impl Performance {
+    /// A request has come.
+    pub(super) fn begin(&mut self, now: Time, known: &Essentials, dialog: u32) -> Measured {
+        let purpose = Purpose::of(known);
+        let may_be_challenged = matches!(purpose, Purpose::Registration | Purpose::Session);
+        let first = may_be_challenged.then(|| self.challenged.remove(&dialog)).flatten();
+        Measured { purpose, began: first.unwrap_or(now), indicated: None }
+    }
+
+    /// A request has its final response.
+    pub(super) fn note_final(&mut self, now: Time, measured: Measured, dialog: u32, status: u16) {
+        let Measured { purpose, began, indicated } = measured;
+        let attempt = Attempt::of(status);
+        let delay = now.since(began);
+        match (purpose, attempt) {
+            (Purpose::Other, _) => return,
+            (Purpose::Disconnect, Attempt::Successful) => {
+                self.session_disconnect_delay.successful.note(delay)
+            }
+            (Purpose::Disconnect, _) => {}
+            (Purpose::Registration, Attempt::Successful) => self.registration_request_delay.note(delay),
+            (Purpose::Session, Attempt::Successful) => {
+                self.session_request_delay.successful.note(indicated.unwrap_or(now).since(began));
+            }
+            (Purpose::Registration | Purpose::Session, Attempt::Challenged) => {
+                if self.challenged.len() < CHALLENGED_MAX {
+                    self.challenged.insert(dialog, began);
+                }
+            }
+            (Purpose::Session, Attempt::Declined | Attempt::Ineffective | Attempt::Failed) => {
+                self.session_request_delay.failed.note(indicated.unwrap_or(now).since(began));
+            }
+            (Purpose::Registration | Purpose::Session, _) => {}
+        }
+        match purpose {
+            Purpose::Registration => self.registrations.note(attempt),
+            Purpose::Session => self.sessions.note(attempt),
+            Purpose::Disconnect | Purpose::Other => {}
+        }
+    }
+
+    /// Nobody has answered a request in time, and it gets no answer for that (RFC 4320).
+    pub(super) fn note_silence(&mut self, now: Time, measured: Measured) {
+        if measured.purpose == Purpose::Disconnect {
+            self.session_disconnect_delay.failed.note(now.since(measured.began));
+        }
+    }
+
+    /// A session that was answered then is over.
+    pub(super) fn note_session(&mut self, now: Time, answered: Time, end: SessionEnd) {
+        match end {
+            SessionEnd::By(bye) => self.session_duration.successful.note(bye.since(answered)),
+            SessionEnd::Unheard => self.session_duration.failed.note(now.since(answered)),
+        }
+    }
+
+    /// Forgets challenges that nobody has answered for so long.
+    pub(super) fn forget(&mut self, now: Time, patience: Duration) {
+        self.challenged.retain(|_, began| now.since(*began) < patience);
+        if self.challenged.len() < self.challenged.capacity() / 4 {
+            self.challenged.shrink_to(2 * self.challenged.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_first_bucket_that_it_does_not_exceed() {
+        let mut histogram = Histogram::new(&[5, 10]);
+        for us in [0, 5000, 5001, 10_000, 10_001] {
+            histogram.note(Duration::from_micros(us));
+        }
+        assert_eq!((histogram.counts(), histogram.sum().as_micros()), (&[2, 2, 1][..], 30_002));
+    }
+
+    #[test]
+    fn every_outcome_has_its_own_count() {
+        let mut attempts = Attempts::default();
+        for status in [200, 302, 407, 486, 503, 404] {
+            attempts.note(Attempt::of(status));
+        }
+        assert_eq!(Attempt::ALL.map(|attempt| attempts.of(attempt)), [1; 6]);
+    }
+}

@@ -1,0 +1,219 @@
+//! SIP's performance metrics (RFC 6076): in the control socket's words, for Prometheus, and as a table for people.
+//!
+//! Ratios are for people alone: who has the counts can take them over any time (docs/sip.md). Begin with [`Performance::of`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use control::MetricsText;
+use serde::{Deserialize, Serialize};
+use sip::proxy::{self, Attempt, Attempts};
+
+/// All metrics since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Performance {
+    /// REGISTERs by how they have ended.
+    registrations: BTreeMap<String, u64>,
+    /// INVITEs outside of dialogs, the same way.
+    sessions: BTreeMap<String, u64>,
+    registration_request_delay: Histogram,
+    session_request_delay: Times,
+    session_disconnect_delay: Times,
+    session_duration: Times,
+}
+
+/// Times of what has succeeded, and of what has failed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Times {
+    successful: Histogram,
+    failed: Histogram,
+}
+
+/// Times by how long they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Histogram {
+    /// The longest of each bucket; the last bucket has no bound.
+    bounds_ms: Vec<u64>,
+    /// How many are in each bucket alone.
+    counts: Vec<u64>,
+    /// All together, in microseconds.
+    sum_us: u64,
+}
+
+impl Histogram {
+    fn of(histogram: &proxy::Histogram) -> Histogram {
+        Histogram {
+            bounds_ms: histogram.bounds_ms().to_vec(),
+            counts: histogram.counts().to_vec(),
+            sum_us: u64::try_from(histogram.sum().as_micros()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn to_text(&self) -> String {
+        match self.count() {
+            0 => "none".to_owned(),
+            count => format!("{count}, {:.3} s in the mean", self.sum_us as f64 / 1e6 / count as f64),
+        }
+    }
+
+    fn add_to(&self, out: &mut MetricsText, name: &str, labels: &[(&str, &dyn std::fmt::Display)]) {
+        out.histogram(name, labels, &self.bounds_ms, &self.counts, Duration::from_micros(self.sum_us));
+    }
+}
+
+impl Times {
+    fn of(times: &proxy::Times) -> Times {
+        Times { successful: Histogram::of(&times.successful), failed: Histogram::of(&times.failed) }
+    }
+}
+
+fn counts(attempts: &Attempts) -> BTreeMap<String, u64> {
+    Attempt::ALL.map(|attempt| (attempt.as_str().to_owned(), attempts.of(attempt))).into()
+}
+
+/// How many attempts have ended in one of these ways.
+fn ended(attempts: &BTreeMap<String, u64>, ways: &[Attempt]) -> u64 {
+    ways.iter().filter_map(|way| attempts.get(way.as_str())).sum()
+}
+
+impl Performance {
+    /// What the core has measured.
+    pub(crate) fn of(performance: &proxy::Performance) -> Performance {
+        Performance {
+            registrations: counts(&performance.registrations),
+            sessions: counts(&performance.sessions),
+            registration_request_delay: Histogram::of(&performance.registration_request_delay),
+            session_request_delay: Times::of(&performance.session_request_delay),
+            session_disconnect_delay: Times::of(&performance.session_disconnect_delay),
+            session_duration: Times::of(&performance.session_duration),
+        }
+    }
+
+    /// For people, by the RFC's names.
+    pub(crate) fn to_text(&self) -> String {
+        use Attempt::{Declined, Failed, Ineffective, Redirected, Successful};
+        let Performance { registrations, sessions, .. } = self;
+        // What was challenged comes again, and is one attempt.
+        let all = [Successful, Redirected, Declined, Ineffective, Failed];
+        let not_redirected = [Successful, Declined, Ineffective, Failed];
+        let completed = self.session_duration.successful.count();
+        let mut text = String::new();
+        for (name, part, whole) in [
+            ("IRA", ended(registrations, &[Declined, Ineffective, Failed]), ended(registrations, &all)),
+            ("SER", ended(sessions, &[Successful]), ended(sessions, &not_redirected)),
+            ("SEER", ended(sessions, &[Successful, Declined]), ended(sessions, &not_redirected)),
+            ("ISA", ended(sessions, &[Ineffective]), ended(sessions, &all)),
+            ("SCR", completed, ended(sessions, &all)),
+        ] {
+            let percent = match whole {
+                0 => "-".to_owned(),
+                _ => format!("{:.2} %", 100.0 * part as f64 / whole as f64),
+            };
+            text += &format!("{name:<17} {percent} ({part} of {whole})\n");
+        }
+        let [srd, sdd, sdt] =
+            [&self.session_request_delay, &self.session_disconnect_delay, &self.session_duration];
+        for (name, histogram) in [
+            ("RRD", &self.registration_request_delay),
+            ("SRD successful", &srd.successful),
+            ("SRD failed", &srd.failed),
+            ("SDD successful", &sdd.successful),
+            ("SDD failed", &sdd.failed),
+            ("SDT successful", &sdt.successful),
+            ("SDT failed", &sdt.failed),
+        ] {
+            text += &format!("{name:<17} {}\n", histogram.to_text());
+        }
+        text
+    }
+
+    /// Adds the counts and times for Prometheus.
+    pub(crate) fn add_to(&self, out: &mut MetricsText) {
+        for (name, help, attempts) in [
+            ("registration", "REGISTERs by how they have ended (RFC 6076 section 4.2).", &self.registrations),
+            (
+                "session",
+                "INVITEs outside of dialogs by how they have ended (RFC 6076 sections 4.6 to 4.9).",
+                &self.sessions,
+            ),
+        ] {
+            let name = format!("sctpify_sip_{name}_attempts_total");
+            out.head(&name, "counter", help);
+            for (outcome, count) in attempts {
+                out.series(&name, &[("outcome", outcome)], count);
+            }
+        }
+        let name = "sctpify_sip_registration_request_delay_seconds";
+        out.head(name, "histogram", "From REGISTER to its 2xx (RFC 6076 section 4.1).");
+        self.registration_request_delay.add_to(out, name, &[]);
+        for (name, help, times) in [
+            (
+                "session_request_delay",
+                "From INVITE to the first response but 100 (RFC 6076 section 4.3).",
+                &self.session_request_delay,
+            ),
+            (
+                "session_disconnect_delay",
+                "From BYE to its 2xx, or until nobody has answered it (RFC 6076 section 4.4).",
+                &self.session_disconnect_delay,
+            ),
+            (
+                "session_duration",
+                "From the 2xx of INVITE to BYE, or until nobody has answered that (RFC 6076 section 4.5).",
+                &self.session_duration,
+            ),
+        ] {
+            let name = format!("sctpify_sip_{name}_seconds");
+            out.head(&name, "histogram", help);
+            times.successful.add_to(out, &name, &[("outcome", &"successful")]);
+            times.failed.add_to(out, &name, &[("outcome", &"failed")]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Performance {
+        let sessions =
+            [("successful", 5), ("redirected", 2), ("challenged", 9), ("declined", 1), ("failed", 2)];
+        let sessions = sessions.map(|(way, count)| (way.to_owned(), count)).into();
+        let successful = Histogram { bounds_ms: vec![5, 1000], counts: vec![3, 1, 0], sum_us: 500_000 };
+        let session_duration = Times { successful, failed: Histogram::default() };
+        Performance { sessions, session_duration, ..Performance::default() }
+    }
+
+    #[test]
+    fn ratios_are_of_the_attempts_that_the_rfc_counts() {
+        let text = some().to_text();
+        for line in [
+            "IRA               - (0 of 0)\n",
+            "SER               62.50 % (5 of 8)\n",
+            "SEER              75.00 % (6 of 8)\n",
+            "ISA               0.00 % (0 of 10)\n",
+            "SCR               40.00 % (4 of 10)\n",
+            "SDT successful    4, 0.125 s in the mean\n",
+            "SDT failed        none\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+
+    #[test]
+    fn prometheus_gets_counts_by_outcome_and_buckets() {
+        let mut out = MetricsText::default();
+        some().add_to(&mut out);
+        for line in [
+            "sctpify_sip_session_attempts_total{outcome=\"declined\"} 1\n",
+            "sctpify_sip_session_duration_seconds_bucket{outcome=\"successful\",le=\"1\"} 4\n",
+            "sctpify_sip_session_duration_seconds_sum{outcome=\"successful\"} 0.5\n",
+        ] {
+            assert!(out.0.contains(line), "{line}{}", out.0);
+        }
+    }
+}
