@@ -11,7 +11,6 @@ use crate::world::{LIMIT, Site};
 
 struct World {
     site: Site,
-    control: std::path::PathBuf,
     proxy: Process,
     _lab: Lab,
 }
@@ -21,10 +20,9 @@ impl World {
     fn new() -> World {
         let lab = Lab::new().unwrap();
         let site = Site::alone(&lab);
-        let control = site.dir.join("control.sock");
-        let head = format!("control = \"{}\"\ndrain_s = 600\n", control.display());
+        let head = site.with_control() + "drain_s = 600\n";
         let proxy = site.proxy(&[head, site.listen("udp")]);
-        World { site, control, proxy, _lab: lab }
+        World { site, proxy, _lab: lab }
     }
 
     fn agent(&self, user: &str, port: u16, words: &[&str]) -> Command {
@@ -48,12 +46,6 @@ impl World {
         let command = self.agent(user, port, &["--no-register", "--call", &to, "--duration", "0"]);
         self.site.host.spawn(user, command).unwrap()
     }
-
-    fn told(&self, what: &str) -> String {
-        let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
-        command.arg(what).arg("--control").arg(&self.control);
-        self.site.host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout
-    }
 }
 
 /// How many calls a caller has hung up, and why one failed.
@@ -69,15 +61,19 @@ fn a_call_that_rings_at_sigterm_is_answered_and_another_ends_with_the_second_one
     let world = World::new();
     let (_bob, _dave) = (world.callee("bob", 5071, "5"), world.callee("dave", 5072, "1000"));
     let (alice, carol) = (world.call("alice", 5073, "bob"), world.call("carol", 5074, "dave"));
-    assert!(wait_for(LIMIT, || world.told("dialogs").matches("call early").count() == 2));
+    assert!(wait_for(LIMIT, || world.site.told(&["dialogs"]).matches("call early").count() == 2));
     world.proxy.signal(Signal::SIGTERM).unwrap();
-    assert!(wait_for(LIMIT, || world.told("status").contains("draining")), "{}", world.told("status"));
-    let status = world.told("status");
+    assert!(
+        wait_for(LIMIT, || world.site.told(&["status"]).contains("draining")),
+        "{}",
+        world.site.told(&["status"])
+    );
+    let status = world.site.told(&["status"]);
     assert!(status.contains("transactions left") && status.contains("drain ends in s"), "{status}");
     assert_eq!(outcome(world.call("erin", 5075, "bob")), (0, Value::from(503)));
     // Answered, acknowledged and hung up while the proxy drains.
     assert_eq!(outcome(alice), (1, Value::Null));
-    assert!(world.told("status").contains("draining"));
+    assert!(world.site.told(&["status"]).contains("draining"));
     world.proxy.signal(Signal::SIGTERM).unwrap();
     let stopped = world.proxy.finish(LIMIT).unwrap().good().unwrap();
     assert!(stopped.stderr.contains("refused what had not ended yet"), "{}", stopped.stderr);

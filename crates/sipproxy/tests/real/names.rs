@@ -122,19 +122,12 @@ fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
     let _names = name_server(&one.host, "127.0.0.1", &records);
     let server = Server::new(Kind::Redis, &one);
     let _store = server.start();
-    let control = |site: &Site| site.dir.join(format!("control-{}", site.address));
     let start = |site: &Site| {
-        let head =
-            format!("control = \"{}\"\n{KEY}relay_networks = [\"127.0.0.0/8\"]\n", control(site).display());
+        let head = format!("{}{KEY}relay_networks = [\"127.0.0.0/8\"]\n", site.with_control());
         let listener = site.listen("udp") + "record_route = \"sip.example.com\"\n";
         site.proxy_with_store(&server.kind.url(PASSWORD, PORT), &[head, listener])
     };
     let (first, _second) = (start(&one), start(&other));
-    let told = |site: &Site, what: &str| {
-        let mut command = site.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
-        command.arg(what).arg("--control").arg(control(site));
-        site.host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout
-    };
     let relay = "relay_networks = [\"127.0.0.0/8\"]\n".to_owned();
     let next_hop = "[[next_hop]]\ndomain = \"example.com\"\naddress = \"127.0.0.1:5060\"\n".to_owned();
     let _callers = callers.proxy(&[
@@ -166,13 +159,13 @@ fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
     ]);
     command.args(["--calls", &STANDING.to_string()]);
     let alice = callers.host.spawn("alice", command).unwrap();
-    let standing = || told(&one, "dialogs").matches("call confirmed").count() == STANDING;
-    assert!(wait_for(LIMIT, standing), "{}", told(&one, "dialogs"));
+    let standing = || one.told(&["dialogs"]).matches("call confirmed").count() == STANDING;
+    assert!(wait_for(LIMIT, standing), "{}", one.told(&["dialogs"]));
     first.signal(Signal::SIGKILL).unwrap();
     first.stop();
     alice.finish(LIMIT).unwrap().good().unwrap();
     // What the other one heard is their ends, each of which was answered.
-    let status = told(&other, "status");
+    let status = other.told(&["status"]);
     for heard in
         [format!("requests             {STANDING}\n"), format!("responses            0, {STANDING}, 0")]
     {

@@ -1,8 +1,6 @@
 //! What an operator sees: dialogs, messages as they pass, metrics; and who may see them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use testbed::process::wait_for;
@@ -12,7 +10,6 @@ use crate::world::{LIMIT, Site};
 
 struct World {
     site: Site,
-    control: PathBuf,
     _proxy: Process,
     _callee: Process,
     _lab: Lab,
@@ -23,23 +20,12 @@ impl World {
     fn new() -> World {
         let lab = Lab::new().unwrap();
         let site = Site::alone(&lab);
-        let control = site.dir.join("control.sock");
-        let operations = format!("control = \"{}\"\npage_port = 9897\n", control.display());
+        let operations = site.with_control() + "page_port = 9897\n";
         let hep = "[hep]\ncollector = \"127.0.0.1:9060\"\nagent = 77\n".to_owned();
         let proxy = site.proxy(&[operations, site.listen("udp"), hep]);
         let callee = site.callee("udp");
         site.register("bob", "udp");
-        World { site, control, _proxy: proxy, _callee: callee, _lab: lab }
-    }
-
-    fn ask(&self, words: &[&str]) -> Command {
-        let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
-        command.args(words).arg("--control").arg(&self.control);
-        command
-    }
-
-    fn told(&self, words: &[&str]) -> String {
-        self.site.host.run("ask", self.ask(words), LIMIT).unwrap().good().unwrap().stdout
+        World { site, _proxy: proxy, _callee: callee, _lab: lab }
     }
 
     /// A call of alice's that stands for so many seconds.
@@ -63,14 +49,14 @@ impl World {
 fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
     let world = World::new();
     let caller = world.call("4");
-    assert!(wait_for(LIMIT, || world.told(&["dialogs"]).contains("call confirmed")));
-    let listed = world.told(&["dialogs"]);
+    assert!(wait_for(LIMIT, || world.site.told(&["dialogs"]).contains("call confirmed")));
+    let listed = world.site.told(&["dialogs"]);
     assert!(
         listed.contains("<sip:alice@example.com>") && listed.contains("(udp 127.0.0.1:5070)"),
         "{listed}"
     );
     caller.finish(LIMIT).unwrap().good().unwrap();
-    assert_eq!(world.told(&["dialogs"]), "");
+    assert_eq!(world.site.told(&["dialogs"]), "");
     let metrics = world.site.host.tool("curl", &["-s", "http://127.0.0.1:9897/metrics"]).unwrap();
     for line in [
         "sctpify_sip_calls_total 1\n",
@@ -83,7 +69,7 @@ fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
     ] {
         assert!(metrics.contains(line), "{line}{metrics}");
     }
-    assert!(world.told(&["performance"]).contains("SER               100.00 % (1 of 1)\n"));
+    assert!(world.site.told(&["performance"]).contains("SER               100.00 % (1 of 1)\n"));
     let elsewhere = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example:9897"];
     let page = "http://127.0.0.1:9897/status.json";
     assert_eq!(world.site.host.tool("curl", &[&elsewhere[..], &[page]].concat()).unwrap(), "403");
@@ -94,8 +80,8 @@ fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
 fn messages_are_traced_as_text_and_as_a_file_that_tshark_reads() {
     let world = World::new();
     let file = world.site.dir.join("trace.pcapng");
-    let text = world.site.host.spawn("text", world.ask(&["trace", "--method", "bye"])).unwrap();
-    let saved = world.ask(&["trace", "--user", "alice", "--pcapng", &file.display().to_string()]);
+    let text = world.site.host.spawn("text", world.site.ask(&["trace", "--method", "bye"])).unwrap();
+    let saved = world.site.ask(&["trace", "--user", "alice", "--pcapng", &file.display().to_string()]);
     let saved = world.site.host.spawn("saved", saved).unwrap();
     // The file's head is there once messages are.
     assert!(wait_for(LIMIT, || std::fs::metadata(&file).is_ok()));
@@ -126,13 +112,13 @@ fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
     let world = World::new();
     let mut command = world.site.host.command("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "status", "--control"]).arg(&world.control);
+    command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "status", "--control"]).arg(world.site.control());
     let told = world.site.host.run("nobody", command, LIMIT).unwrap();
     assert!(!told.status.success() && told.stderr.contains("ermission denied"), "{told:?}");
     // Its group may look at numbers, but sees no messages.
     let mut command = world.site.host.command("setpriv");
     command.args(["--reuid", "65534", "--regid", "0", "--clear-groups"]);
-    command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "trace", "--control"]).arg(&world.control);
+    command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "trace", "--control"]).arg(world.site.control());
     let told = world.site.host.run("group", command, LIMIT).unwrap();
     assert!(told.stderr.contains("may not see messages"), "{told:?}");
 }

@@ -1,6 +1,5 @@
 //! Two proxies behind one domain, with one store: a real server, which is killed, too.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
@@ -40,21 +39,15 @@ impl World {
 
     fn start(&self, at: usize) -> Process {
         let site = &self.sites[at];
-        let head = format!("control = \"{}\"\n{KEY}", self.control(at).display());
+        let head = site.with_control() + KEY;
         site.proxy_with_store(
             &self.server.kind.url(PASSWORD, PORT),
             &[head, site.listen("udp"), site.listen("tcp")],
         )
     }
 
-    fn control(&self, at: usize) -> PathBuf {
-        self.sites[at].dir.join(format!("control-{at}"))
-    }
-
     fn told(&self, at: usize, what: &str) -> String {
-        let mut command = self.sites[at].host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
-        command.arg(what).arg("--control").arg(self.control(at));
-        self.sites[at].host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout
+        self.sites[at].told(&[what])
     }
 
     fn log(&self, at: usize) -> String {

@@ -78,6 +78,28 @@ impl Site {
         command
     }
 
+    /// Where its proxy can be asked, if it is told so.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.dir.join(format!("control-{}", self.address))
+    }
+
+    /// The line that tells it so.
+    pub(crate) fn with_control(&self) -> String {
+        format!("control = \"{}\"\n", self.control().display())
+    }
+
+    /// A command of the proxy's program that asks the proxy.
+    pub(crate) fn ask(&self, words: &[&str]) -> std::process::Command {
+        let mut command = self.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
+        command.args(words).arg("--control").arg(self.control());
+        command
+    }
+
+    /// What the proxy answers.
+    pub(crate) fn told(&self, words: &[&str]) -> String {
+        self.host.run("ask", self.ask(words), LIMIT).unwrap().good().unwrap().stdout
+    }
+
     /// "address:port" of the proxy.
     pub(crate) fn proxy_address(&self) -> String {
         format!("{}:5060", self.address)
