@@ -39,8 +39,12 @@ pub(super) struct SentAck {
 }
 
 impl Proxy {
-    /// Sends an ACK where its Routes and Request-URI say.
+    /// Sends an ACK where its Routes and Request-URI say, unless it is for a refusal of ours: "a stateless UAS MUST ignore ACK requests"
+    /// (section 8.2.7).
     pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
+        if self.is_for_own_refusal(&known) {
+            return;
+        }
         let mark = self.loop_mark(&request, &known);
         let may_go_on = known.max_forwards > 0 && !self.is_loop(&request, &mark);
         match self.take_own_routes(&mut request, &known) {

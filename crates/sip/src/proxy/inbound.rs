@@ -43,8 +43,7 @@ impl Proxy {
     }
 
     fn refuse_statelessly(&mut self, hop: Hop, request: &Message, via: &[u8], fault: Fault) {
-        let tag = self.token();
-        let mut response = request.response(fault.status, fault.reason, &tag);
+        let mut response = self.own_response(request, fault.status, fault.reason);
         response.replace_first(Name::Via, via);
         if fault.status == 503 {
             let seconds = self.config.limits.retry_after.to_string();

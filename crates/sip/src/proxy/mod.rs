@@ -25,6 +25,7 @@ mod registrar;
 mod response;
 mod route;
 mod shared;
+mod tags;
 mod timers;
 
 pub(crate) use auth::Proof;
@@ -206,6 +207,7 @@ pub struct Proxy {
     loop_secret: [u8; 32],
     dialog_secret: [u8; 32],
     flow_secret: [u8; 32],
+    tag_secret: [u8; 32],
     /// Which run of this program it is, among all.
     run: u64,
     shared: shared::Waiting,
@@ -255,6 +257,7 @@ impl Proxy {
             loop_secret,
             dialog_secret,
             flow_secret: flows::derived(&dialog_secret, "flows"),
+            tag_secret: flows::derived(&dialog_secret, "tags"),
             run: rng.next_u64(),
             shared: shared::Waiting::default(),
             fellows: fellows::Fellows::default(),
@@ -322,7 +325,7 @@ impl Proxy {
         self.next_id
     }
 
-    /// A tag, or part of a branch: 64 unpredictable bits.
+    /// Part of a branch: 64 unpredictable bits.
     fn token(&mut self) -> String {
         format!("{:016x}", self.rng.next_u64())
     }
@@ -401,9 +404,8 @@ impl Proxy {
 
     /// The same, with fields added.
     fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, add: impl FnOnce(&mut Message)) {
-        let tag = self.token();
         let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) else { return };
-        let mut response = request.response(status, reason, &tag);
+        let mut response = self.own_response(request, status, reason);
         add(&mut response);
         self.respond(now, id, &response);
     }

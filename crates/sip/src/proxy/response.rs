@@ -143,10 +143,9 @@ impl Proxy {
         if is_begun_anew {
             return;
         }
-        let tag = self.token();
         let Some(server) = self.servers.get(&server_id) else { return };
         if let Some(request) = &server.request {
-            let mut response = request.response(status, reason, &tag);
+            let mut response = self.own_response(request, status, reason);
             // Kept responses have our own Via, which goes when they are passed back.
             self.push_via(&mut response, client.hop, &String::from_utf8_lossy(&client.branch));
             self.keep_best(server_id, response);

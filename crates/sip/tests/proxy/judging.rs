@@ -142,3 +142,50 @@ fn who_is_not_let_in_gets_403_and_a_flood_503_with_retry_after() {
     assert_eq!(ask("z9hG4bKp3"), pair("", ""));
     assert_eq!((world.proxy.counters().limited, world.proxy.transactions().0), (2, 1));
 }
+
+/// Alice's INVITE is refused with this status, and she acknowledges it `later`: what goes on of her ACK, and then of the same as if another
+/// had refused her.
+fn after_refusal(world: &mut World, invite: &str, status: &str, later: Duration) -> [Vec<Sent>; 2] {
+    let sent = world.put(udp(ALICE), invite);
+    let refusal = sent.last().unwrap();
+    assert_eq!(refusal.what(), status);
+    let to = refusal.value(Name::To);
+    world.pass(later);
+    let ack = invite.replace("INVITE", "ACK").replace("Max-Forwards: x\n", "");
+    let ack = |to: &str| ack.replace("To: <sip:bob@example.com>", &format!("To: {to}"));
+    [&to[..], "<sip:bob@example.com>;tag=0123456789abcdef"].map(|to| world.put(udp(ALICE), &ack(to)))
+}
+
+#[test]
+fn an_ack_for_a_refusal_of_ours_of_which_nothing_is_kept_goes_no_further() {
+    let limits = ProxyLimits { transactions: 1, ..ProxyLimits::default() };
+    let rate = Access { rate: 1, burst: 1, ..Access::default() };
+    let allow = Access { allow: vec!["192.0.2.2".parse().unwrap()], ..Access::default() };
+    let limited = |access| ProxyConfig { access, ..config() };
+    let full = ProxyConfig { limits, ..config() };
+    let again = invite(udp(ALICE), "");
+    let malformed = invite(udp(ALICE), "Max-Forwards: x\n");
+    let looping = invite(udp(ALICE), "Max-Forwards: 0\n");
+    let of_rfc_2543 = again.replace(";branch=z9hG4bKi1", "");
+    let (none, over) = (Duration::ZERO, Duration::from_secs(60));
+    for (config, is_ending, text, status, later) in [
+        (full, false, &again, "503", none),
+        (limited(rate), false, &again, "503", none),
+        (limited(allow), false, &again, "403", none),
+        (config(), false, &malformed, "400", none),
+        (config(), true, &again, "503", none),
+        (config(), true, &of_rfc_2543, "503", none),
+        // Of this one a transaction was kept, and is over.
+        (config(), false, &looping, "483", over),
+    ] {
+        let mut world = World::new(config);
+        world.register("bob", udp(BOB), "");
+        world.put(udp(ALICE), &options("sip:example.com", ""));
+        if is_ending {
+            world.proxy.begin_drain();
+        }
+        let [own, others] = after_refusal(&mut world, text, status, later);
+        assert_eq!(summary(&own), [], "{status} {text}");
+        assert_eq!(summary(&others).len(), usize::from(text != &looping), "{status} {text}");
+    }
+}
