@@ -240,6 +240,7 @@ impl Story {
             0 => PathError::Unreachable(Unreachable::Host),
             1 => PathError::Unreachable(Unreachable::Protocol),
             2 => PathError::Unreachable(Unreachable::Port),
+            3 => PathError::LocalQueue { bytes: usize::from(input.word()) << 8 },
             _ => PathError::TooBig { mtu: input.word() },
         };
         let quoted = &packet[..packet.len().min(8 + usize::from(input.below(32)))];

@@ -118,6 +118,16 @@ impl Carriers {
         }
     }
 
+    /// Bytes that wait in this host, in queues of interfaces above all, where the packets of this train leave it: those of all that
+    /// was sent by the same socket, as the kernel counts them, its own overhead included. Over IPv6 each interface has a socket of
+    /// its own, over IPv4 all share one. None if that is not known. Costs a system call, or two over IP.
+    pub fn waiting(&self, train: &Train<'_>) -> Option<usize> {
+        match train.route.carrier {
+            Carrier::Udp { .. } => self.udp.as_ref()?.pair.waiting(train),
+            Carrier::Ip => self.raw.as_ref()?.waiting(train),
+        }
+    }
+
     /// Calls `f` with the packets that have arrived at any carrier; see [`UdpCarrier::recv`].
     ///
     /// # Errors

@@ -73,6 +73,12 @@ impl Outlets {
         outlet.and_then(|ifindex| self.senders.get(&ifindex)).unwrap_or(&self.main).socket.as_fd()
     }
 
+    /// Bytes of packets from `local` over the interface, and of others that leave by the same socket, that the kernel still holds.
+    pub(crate) fn waiting(&self, local: IpAddr, ifindex: u32) -> io::Result<usize> {
+        let outlet = NonZeroU32::new(ifindex).filter(|_| local.is_ipv6() && !local.is_unspecified());
+        sys::waiting(self.fd(outlet))
+    }
+
     /// Chooses where packets from `local` over the interface (0: any) leave; opens a sender if one is needed.
     pub(crate) fn choose(&mut self, local: IpAddr, ifindex: u32) -> io::Result<Outlet> {
         let (IpAddr::V6(local), Some(ifindex)) = (local, NonZeroU32::new(ifindex)) else { return Ok(None) };

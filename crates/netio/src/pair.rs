@@ -43,6 +43,12 @@ impl Pair {
         socket.as_ref().map_or(*train, |socket| socket.towards(train))
     }
 
+    /// Bytes that wait in this host where the packets of a train leave it; none if that is not known.
+    pub(crate) fn waiting(&self, train: &Train<'_>) -> Option<usize> {
+        let socket = if train.route.remote.is_ipv4() { &self.v4 } else { &self.v6 };
+        socket.as_ref()?.waiting(&self.towards(train)).ok()
+    }
+
     pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         let route = &train.route;
         let socket = match route.remote {

@@ -68,6 +68,12 @@ impl RawCarrier {
         self.pair.send(&rest).map_err(|e| SendError { sent: sent + e.sent, ..e })
     }
 
+    /// Bytes that wait in this host where the packets of a train leave it, by either way; none if that is not known.
+    pub(crate) fn waiting(&self, train: &Train<'_>) -> Option<usize> {
+        let by_shortcut = self.shortcut.as_ref().and_then(Shortcut::waiting).unwrap_or(0);
+        self.pair.waiting(train).map(|bytes| bytes + by_shortcut)
+    }
+
     /// Calls `f` with each SCTP packet that has arrived, IP headers removed, up to
     /// [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) per family.
     ///

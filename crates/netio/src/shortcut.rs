@@ -112,6 +112,11 @@ impl Shortcut {
         sent.0
     }
 
+    /// Bytes of trains that took the shortcut and that the kernel still holds; none if it does not tell.
+    pub(crate) fn waiting(&self) -> Option<usize> {
+        sys::waiting(self.socket.as_fd()).ok()
+    }
+
     fn forget_what_changed(&mut self) {
         let is_time = self.trains.is_multiple_of(TRAINS_PER_LOOK);
         // Not `||`: what is not read now would count as news later.

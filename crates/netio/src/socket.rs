@@ -171,6 +171,11 @@ impl Socket {
         self.arrivals.towards(train)
     }
 
+    /// Bytes that wait in this host where the packets of a train leave it.
+    pub(crate) fn waiting(&self, train: &Train<'_>) -> io::Result<usize> {
+        self.outlets.waiting(train.route.local, train.source_ifindex.unwrap_or(0))
+    }
+
     /// Sends the packets of a train.
     pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         let ifindex = train.source_ifindex.unwrap_or(0);

@@ -131,6 +131,14 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32>
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Bytes that were sent by a socket and that the kernel still holds, with its own overhead.
+pub(crate) fn waiting(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: c_int = 0;
+    // SAFETY: SIOCOUTQ, whose number is TIOCOUTQ's, writes one c_int, which lives through the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ as _, &raw mut bytes) } as isize)?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
 fn outgoing(to: &SockAddr, control: &Control, iov: &mut [iovec]) -> msghdr {
     // SAFETY: msghdr is plain old data; all zeroes is a valid, empty header.
     let mut header: msghdr = unsafe { zeroed() };

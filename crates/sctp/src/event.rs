@@ -237,6 +237,12 @@ pub enum PathError {
         /// Bytes, IP header included.
         mtu: u16,
     },
+    /// What the driver was asked by [`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue): nothing failed, but packets
+    /// wait in this host before they leave it.
+    LocalQueue {
+        /// Bytes that wait, as the kernel counts them.
+        bytes: usize,
+    },
 }
 
 /// What could not be reached.

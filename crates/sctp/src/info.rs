@@ -241,6 +241,9 @@ pub struct Counters {
     pub ecn_echoes_received: u64,
     /// Reductions of a window because of marks.
     pub ecn_reductions: u64,
+    /// Reductions of a window because what it let out only waited in this host
+    /// ([`PathError::LocalQueue`](crate::PathError::LocalQueue)).
+    pub local_queue_reductions: u64,
     /// Tail-loss probes sent.
     pub tail_probes: u64,
     /// Recoveries and timeouts that proved needless, and were taken back.

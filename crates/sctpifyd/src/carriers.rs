@@ -195,7 +195,15 @@ impl Outlet {
         for packet in train.bytes[..sent].chunks(train.segment_size) {
             note(&mut self.tap, now, &batch.route, batch.ecn, Direction::Out, packet);
         }
-        let Err(error) = outcome else { return true };
+        let Err(error) = outcome else {
+            if batch.asks_for_queue
+                && let Some(bytes) = self.carriers.waiting(&train)
+            {
+                let queue = PathError::LocalQueue { bytes };
+                engine.handle_path_error(now, &batch.route, queue, train.bytes);
+            }
+            return true;
+        };
         let unsent = start + error.sent;
         match error.kind {
             SendErrorKind::Full => {

@@ -65,6 +65,11 @@ impl Link {
         self.config.cut || self.ways[direction as usize].cut
     }
 
+    /// Bytes that wait for the wire, those on it included.
+    pub(crate) fn waiting(&mut self, now: Time, direction: Direction) -> usize {
+        self.ways[direction as usize].lane.queue(now).1
+    }
+
     /// A packet is too long for it.
     pub(crate) fn refuse(&mut self, length: usize) {
         self.counters.refuse(length, LossCause::Length);

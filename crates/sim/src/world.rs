@@ -144,6 +144,8 @@ pub struct World {
     buf: Vec<u8>,
     /// Whether every engine recounts itself after each input. On by default; costs time with large windows.
     pub checks: bool,
+    /// Whether what waits in front of links waits in the hosts that send, which then tell their engines of it when these ask.
+    pub queues_are_local: bool,
     /// Whether packets are kept in [`records`](Self::records), and what the engines note of themselves in
     /// [`traces`](Self::traces).
     pub recording: bool,
@@ -172,6 +174,7 @@ impl World {
             packets: 0,
             buf: vec![0; TRAIN_BYTES],
             checks: true,
+            queues_are_local: false,
             recording: false,
             records: Vec::new(),
             traces: Vec::new(),
@@ -481,6 +484,9 @@ impl World {
                     let sent = Sent { may_fragment: train.may_fragment, ecn: train.ecn };
                     self.send(train.route, packet.to_vec(), sent);
                 }
+                if train.asks_for_queue && self.queues_are_local {
+                    self.tell_queue(id, train.route, &buf[..train.len]);
+                }
             }
             if !sent {
                 break;
@@ -494,6 +500,14 @@ impl World {
         }
         if self.checks {
             self.hosts[id.0].endpoint.check_invariants();
+        }
+    }
+
+    /// Tells a host's engine what waits in front of the link that a train has just left by.
+    fn tell_queue(&mut self, host: HostId, route: Route, train: &[u8]) {
+        if let Some(&(link, direction)) = self.ways.get(&(route.local, route.remote)) {
+            let bytes = self.links[link.0].waiting(self.now, direction);
+            self.tell_error(host, route, PathError::LocalQueue { bytes }, train);
         }
     }
 

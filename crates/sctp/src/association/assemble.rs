@@ -28,6 +28,7 @@ pub(crate) struct Train {
     pub(crate) segment_size: usize,
     pub(crate) may_fragment: bool,
     pub(crate) ecn: Ecn,
+    pub(crate) asks_for_queue: bool,
 }
 
 /// What a sender has for the train of another.
@@ -122,6 +123,7 @@ impl Association {
             self.prove_mtu_if_busy(path, ctx);
         }
         let ecn = if has_new && !has_old { self.ecn_of_new_data(path) } else { Ecn::NotEct };
+        let asks_for_queue = (has_new || has_old) && self.may_wait_here(path);
         let path = self.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
         path.counters.bytes_sent += len as u64;
@@ -131,7 +133,7 @@ impl Association {
         if packets > 0 {
             self.tell(|_| TraceEvent::Sent { route, packets, bytes: len, ecn });
         }
-        (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn })
+        (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn, asks_for_queue })
     }
 
     /// How long a packet must be for a COOKIE ECHO that is next: the peer may have made the cookie as long as it liked.

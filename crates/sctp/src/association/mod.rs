@@ -17,6 +17,7 @@ mod doubt;
 mod ecn;
 mod heartbeat;
 mod idle;
+mod local_queue;
 mod mtu;
 mod opening;
 mod options;
@@ -650,6 +651,7 @@ impl Association {
         let Some(index) = self.paths.find(route) else { return };
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
+            PathError::LocalQueue { bytes } => self.on_local_queue(index, bytes, ctx.now),
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}

@@ -146,7 +146,14 @@ impl Association {
         counters.packets_sent += 1;
         counters.bytes_sent += len as u64;
         self.note(TraceEvent::MtuProbe { route, size });
-        Some(Train { route, len, segment_size: len, may_fragment: false, ecn: Ecn::NotEct })
+        Some(Train {
+            route,
+            len,
+            segment_size: len,
+            may_fragment: false,
+            ecn: Ecn::NotEct,
+            asks_for_queue: false,
+        })
     }
 }
 

@@ -144,6 +144,10 @@ pub struct Transmit {
     /// Whether IP must be let to fragment this packet (no DF bit): it is longer than the path's MTU, for it repeats a
     /// chunk that was cut when the MTU was larger. Such a packet always travels alone.
     pub may_fragment: bool,
+    /// Whether round trips of the path have become so long that packets may be waiting in this host: a driver that can tell how
+    /// many bytes do says so by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. One that cannot says
+    /// nothing; the window is bounded by losses, marks and buffers alone then.
+    pub asks_for_queue: bool,
 }
 
 impl Endpoint {
@@ -349,14 +353,16 @@ impl Endpoint {
             let room = buf.get_mut(..packet.len())?;
             room.copy_from_slice(&packet);
             let len = packet.len();
-            let reply = Transmit { route, ecn: Ecn::NotEct, len, segment_size: len, may_fragment: false };
+            let (ecn, segment_size) = (Ecn::NotEct, len);
+            let reply =
+                Transmit { route, ecn, len, segment_size, may_fragment: false, asks_for_queue: false };
             return Some((reply, None));
         }
         while let Some(&id) = self.ready.front() {
             let sent = match self.slots.get_mut(id) {
                 Some(Slot::Opening(opening)) => opening.poll_transmit(buf).map(|(route, len)| {
-                    let (ecn, segment_size, may_fragment) = (Ecn::NotEct, len, false);
-                    Transmit { route, ecn, len, segment_size, may_fragment }
+                    let (ecn, segment_size) = (Ecn::NotEct, len);
+                    Transmit { route, ecn, len, segment_size, may_fragment: false, asks_for_queue: false }
                 }),
                 Some(Slot::Association(_)) => {
                     self.with(id, now, |a, ctx| a.poll_transmit(buf, ctx)).flatten().map(|t| Transmit {
@@ -365,6 +371,7 @@ impl Endpoint {
                         len: t.len,
                         segment_size: t.segment_size,
                         may_fragment: t.may_fragment,
+                        asks_for_queue: t.asks_for_queue,
                     })
                 }
                 Some(Slot::Finished) | None => None,

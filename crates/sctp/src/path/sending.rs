@@ -185,6 +185,12 @@ impl Sending {
         self.begins_at = Some(self.pacing_rate(srtt));
     }
 
+    /// Bytes that may leave in a time.
+    pub(crate) fn bytes_in(&self, time: Duration, srtt: Duration) -> usize {
+        let bytes = u128::from(self.pacing_rate(srtt)) * time.as_nanos() / 1_000_000_000;
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     fn pacing_rate(&self, srtt: Duration) -> u64 {
         self.control.pacing_rate(srtt.max(Duration::from_nanos(1)))
     }
@@ -379,7 +385,8 @@ impl Sending {
         self.credit = Credit::OnePacket;
     }
 
-    /// A packet was marked: the window is reduced, and as nothing was given up, that is never taken back.
+    /// A packet was marked, or the host's own queue is long: the window is reduced, and as nothing was given up, that is never
+    /// taken back.
     pub(crate) fn on_marked(&mut self, seen: &Seen) {
         self.control.on_mark(seen.now);
         if self.in_recovery {

@@ -228,6 +228,13 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
+    /// A window was reduced because what it lets out only waits in this host.
+    LocalQueueObeyed {
+        /// The path.
+        route: Route,
+        /// Bytes that waited, as the kernel counts them.
+        bytes: usize,
+    },
     /// A message was given up (RFC 3758).
     Abandoned {
         /// Its stream.
@@ -328,6 +335,7 @@ impl Counters {
             TraceEvent::MarkedReceived { .. } => &mut self.ecn_marked_received,
             TraceEvent::EchoReceived { .. } => &mut self.ecn_echoes_received,
             TraceEvent::MarkObeyed { .. } => &mut self.ecn_reductions,
+            TraceEvent::LocalQueueObeyed { .. } => &mut self.local_queue_reductions,
             TraceEvent::Abandoned { was_begun: false, .. } => &mut self.abandoned_unsent,
             TraceEvent::Abandoned { was_begun: true, .. } => &mut self.abandoned_sent,
             TraceEvent::ForwardSent { .. } => &mut self.forward_tsns_sent,

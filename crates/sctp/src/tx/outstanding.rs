@@ -171,6 +171,11 @@ impl Outstanding {
         self.lanes.get(path.0).map_or(0, |lane| lane.flight)
     }
 
+    /// The least round trip on `path` of late.
+    pub(crate) fn least_round_trip(&self, path: PathIndex) -> Option<Duration> {
+        self.lanes.get(path.0).and_then(|lane| lane.rack.least_round_trip())
+    }
+
     /// The path that a chunk not yet cumulatively acknowledged was last sent by.
     pub(crate) fn path_of(&self, seq: Seq) -> Option<PathIndex> {
         self.get(seq).map(|chunk| chunk.path)

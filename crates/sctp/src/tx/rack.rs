@@ -80,6 +80,11 @@ impl Rack {
         }
     }
 
+    /// The least round trip of late.
+    pub(super) fn least_round_trip(&self) -> Option<Duration> {
+        self.min_rtt.get()
+    }
+
     /// Whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier
     /// one was delivered. A quarter of the least round trip is left for paths that have become quicker, and for packets
     /// that meet a shorter queue.

@@ -21,6 +21,7 @@ mod grid;
 mod handshake_faults;
 mod hostile;
 mod joined;
+mod local_queue;
 mod many;
 mod memory;
 mod mtu;

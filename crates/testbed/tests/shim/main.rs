@@ -21,6 +21,7 @@ mod keys;
 mod learned;
 mod limits;
 mod load;
+mod local_queue;
 mod loopback;
 mod memory;
 mod mtu;

@@ -1,0 +1,53 @@
+//! A link that is slow at the sending host already: its interface has a queue of a thousand packets, each perhaps a train of 64 KiB.
+
+use crate::world::{BULK, LIMIT, PORT, World, status};
+use serde_json::Value;
+use std::thread::sleep;
+use std::time::Duration;
+use testbed::Host;
+use testbed::process::wait_for;
+
+/// Classes of HTB have the interface's own queue length: 1000 packets.
+const RATE: &str = "2mbit";
+/// How often the queue is looked at, once a second.
+const LOOKS: u32 = 40;
+/// What may wait there. The window is right once it has been reduced; what slow start let out before has to drain.
+const BACKLOG_MAX: u64 = 512 << 10;
+
+fn slow_down(host: &Host, link: &str) {
+    for words in [
+        &["qdisc", "add", "dev", link, "root", "handle", "1:", "htb", "default", "1"][..],
+        &["class", "add", "dev", link, "parent", "1:", "classid", "1:1", "htb", "rate", RATE],
+    ] {
+        host.tool("tc", words).unwrap();
+    }
+}
+
+/// Bytes that wait at an interface.
+fn backlog(host: &Host, link: &str) -> u64 {
+    let told = host.tool("tc", &["-s", "-j", "qdisc", "show", "dev", link]).unwrap();
+    let queues: Value = serde_json::from_str(&told).unwrap();
+    let all = queues.as_array().unwrap().iter();
+    all.filter_map(|queue| queue["backlog"].as_u64()).max().unwrap_or(0)
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_slow_link_of_the_host_itself_has_a_short_queue_and_the_connection_lasts() {
+    let world = World::new();
+    let link = world.link.name();
+    slow_down(&world.alpha, &link);
+    let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let sender = world.client(BULK, &["send", &world.target(), "600", "65536"]);
+    let _sender = world.alpha.spawn("sender", sender).unwrap();
+    assert!(wait_for(LIMIT, || backlog(&world.alpha, &link) > 0), "nothing waits at {link}");
+    let backlogs: Vec<u64> = (0..LOOKS)
+        .map(|_| {
+            sleep(Duration::from_secs(1));
+            backlog(&world.alpha, &link)
+        })
+        .collect();
+    let told = status(&world.alphas);
+    assert!(backlogs.iter().all(|bytes| *bytes <= BACKLOG_MAX), "{backlogs:?}: {told}");
+    assert_eq!(told["connections"].as_array().map(Vec::len), Some(1), "{told}");
+}
