@@ -12,7 +12,7 @@ use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
-use sip::proxy::{Listener, Lookup, Output, Proxy, ProxyConfig, Query, Shared, fingerprint};
+use sip::proxy::{Listener, Lookup, Output, Presence, Proxy, ProxyConfig, Query, Shared, fingerprint};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -188,6 +188,7 @@ impl Server {
         match (before, next) {
             (Stage::Running, Stage::Draining { until }) => {
                 self.proxy.begin_drain();
+                self.say(Presence::Draining);
                 let (transactions, seconds) = (self.proxy.transactions_left(), until.since(now).as_secs());
                 tracing::info!(
                     transactions,
@@ -207,12 +208,20 @@ impl Server {
         if requests > 0 {
             tracing::warn!(requests, "refused what had not ended yet");
         }
+        self.say(Presence::Gone);
         self.deliver(now)?;
         for plugin in &mut self.plugins {
             plugin.finish_turn(now, &mut self.inbox);
             plugin.begin_close(now);
         }
         Ok(())
+    }
+
+    /// To proxies that share our users.
+    fn say(&self, presence: Presence) {
+        if let Some(store) = self.store.shared() {
+            store.say(presence);
+        }
     }
 
     fn leave_if_drained(&mut self, now: Time) -> Result<(), SipError> {
@@ -281,7 +290,8 @@ impl Server {
 
     fn may_end(&self, now: Time) -> bool {
         let Stage::Leaving { until } = self.stage else { return false };
-        until <= now || self.plugins.iter().all(|plugin| plugin.is_closed())
+        let has_left = self.store.shared().is_none_or(|store| store.has_left());
+        until <= now || (has_left && self.plugins.iter().all(|plugin| plugin.is_closed()))
     }
 
     fn next_timeout(&self) -> Time {

@@ -10,7 +10,8 @@ use base::Time;
 
 use super::dialogs::Leg;
 use super::names::UNRESOLVED;
-use super::route::{RELAYING_DENIED, Target};
+use super::route::RELAYING_DENIED;
+use super::target::Target;
 use super::{Id, Proxy, Sleeper, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;

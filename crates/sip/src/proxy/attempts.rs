@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use base::Time;
 
 use super::forward::may_make_dialog;
-use super::route::{Asked, Target};
+use super::route::Asked;
+use super::target::Target;
 use super::{Id, Proxy};
 use crate::essentials::Essentials;
 use crate::message::{Message, Method};
@@ -32,8 +33,9 @@ impl Proxy {
     pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
         if may_make_dialog(&known.cseq.method) {
+            let otherwise = |target: &Target| target.otherwise.as_ref().map(|((hop, _), _)| *hop);
             let hops =
-                targets.iter().flat_map(|t| t.alternates.iter().chain([&t.hop]).chain(&t.direct)).copied();
+                targets.iter().flat_map(|t| t.alternates.iter().copied().chain([t.hop]).chain(otherwise(t)));
             self.note_dialog(now, *server, *from, request, known, hops);
         }
         self.attempt(now, Plan { asked, later: by_preference(targets) });

@@ -17,7 +17,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::performance::SessionEnd;
-use super::route::Target;
+use super::target::Target;
 use super::{Id, Proxy};
 use crate::address::Address;
 use crate::essentials::Essentials;

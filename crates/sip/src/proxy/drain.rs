@@ -1,7 +1,8 @@
 //! The end of a proxy, begun in time: nothing new is taken, and what is under way comes to its end.
 //!
 //! While it drains, requests that begin something get 503 with Retry-After, and nothing is kept of them; what belongs to something that has
-//! begun (within dialogs, ACK, CANCEL, what comes again) is served as ever. Under way is what somebody waits for: a request
+//! begun (within dialogs, ACK, CANCEL, what comes again) is served as ever. So are requests that other proxies which share our users send
+//! for a flow of ours, as whoever has that is reached by nobody else. Under way is what somebody waits for: a request
 //! without its final response, here or at a next hop, a refusal of an INVITE whose ACK has not come, and an accepted one whose ACK has not
 //! passed. A transaction that only waits for repetitions (timers D, I, J and K) is not. Invariant: `left` has all that is under way. Begin
 //! with [`Proxy::begin_drain`].
@@ -11,7 +12,7 @@ use base::Time;
 use super::{Id, Proxy};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
-use crate::message::Method;
+use crate::message::{Message, Method};
 
 /// The refusal of what would begin now, and of what has not ended in time.
 pub(super) const ENDING: Fault = Fault { status: 503, reason: "Proxy Is Stopping" };
@@ -68,13 +69,13 @@ impl Proxy {
     }
 
     /// Whether a request is refused because it would begin something.
-    pub(super) fn is_too_late(&self, known: &Essentials) -> bool {
+    pub(super) fn is_too_late(&self, request: &Message, known: &Essentials) -> bool {
         let begins = match known.cseq.method {
             Method::Cancel => false,
             Method::Register => true,
             _ => known.to_tag.is_none(),
         };
-        begins && self.drain.is_some()
+        begins && self.drain.is_some() && !self.leads_by_flow(request)
     }
 
     /// A transaction has begun: the end waits for it, too.

@@ -1,6 +1,7 @@
 //! Which of the proxies that share users are there, by what they say of themselves every two seconds.
 //!
-//! A flow of one that is silent is taken to be gone, so that nobody waits for it; but only while others are heard, this one among
+//! One that drains says so: users are called through it as long as it lives if there is no other way to them. A flow of one that has taken
+//! its leave is gone, so that nobody waits for it. So is that of one that is silent; but only while others are heard, this one among
 //! them: else it is the news that do not come. Invariant: who is silent is forgotten, and no more than [`FELLOWS_MAX`] are known.
 
 use std::collections::BTreeMap;
@@ -14,34 +15,59 @@ const SILENCE_MAX: Duration = Duration::from_secs(7);
 /// Proxies that are known at once.
 const FELLOWS_MAX: usize = 1000;
 
+/// What a proxy says of itself to those that share its users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It is there.
+    Here,
+    /// It takes nothing new but for users whom nobody else can reach.
+    Draining,
+    /// It is about to end, and takes nothing.
+    Gone,
+}
+
 /// Those that are there, each by its first listener.
 #[derive(Debug, Default)]
 pub(super) struct Fellows {
-    heard: BTreeMap<SocketAddr, Time>,
+    heard: BTreeMap<SocketAddr, (Time, Presence)>,
     /// Since when somebody has been heard all the time.
     since: Time,
 }
 
 impl Fellows {
-    /// One says that it is there.
-    pub(super) fn note(&mut self, now: Time, address: SocketAddr) {
+    /// One says how it is; whether that is something new.
+    pub(super) fn note(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         if !self.is_anybody_heard(now) {
             self.since = now;
         }
-        self.heard.retain(|_, at| *at + SILENCE_MAX > now);
-        if self.heard.len() < FELLOWS_MAX || self.heard.contains_key(&address) {
-            self.heard.insert(address, now);
-        }
+        self.heard.retain(|_, (at, _)| *at + SILENCE_MAX > now);
+        let is_known = self.heard.contains_key(&address);
+        let has_room = is_known || self.heard.len() < FELLOWS_MAX;
+        let before = has_room.then(|| self.heard.insert(address, (now, presence))).flatten();
+        has_room && before.is_none_or(|(_, before)| before != presence)
     }
 
     fn is_anybody_heard(&self, now: Time) -> bool {
-        self.heard.values().any(|at| *at + SILENCE_MAX > now)
+        self.heard.values().any(|(at, _)| *at + SILENCE_MAX > now)
     }
 
-    /// Whether this one would have been heard if it were there.
+    /// What one has said last, if that is not too long ago.
+    fn presence(&self, now: Time, address: SocketAddr) -> Option<Presence> {
+        let (at, presence) = self.heard.get(&address)?;
+        (*at + SILENCE_MAX > now).then_some(*presence)
+    }
+
+    /// Whether this one has said that it is gone, or would have been heard if it were there.
     pub(super) fn is_gone(&self, now: Time, address: SocketAddr) -> bool {
-        let is_heard = self.heard.get(&address).is_some_and(|at| *at + SILENCE_MAX > now);
-        self.is_anybody_heard(now) && self.since + SILENCE_MAX <= now && !is_heard
+        match self.presence(now, address) {
+            Some(presence) => presence == Presence::Gone,
+            None => self.is_anybody_heard(now) && self.since + SILENCE_MAX <= now,
+        }
+    }
+
+    /// Whether this one should be spared what others can do.
+    pub(super) fn is_draining(&self, now: Time, address: SocketAddr) -> bool {
+        self.presence(now, address) == Some(Presence::Draining)
     }
 }
 
@@ -49,27 +75,49 @@ impl Fellows {
 mod tests {
     use super::*;
 
+    fn second(s: u64) -> Time {
+        Time::from_millis(1000 * s)
+    }
+
+    fn here(fellows: &mut Fellows, s: u64, who: SocketAddr) {
+        fellows.note(second(s), who, Presence::Here);
+    }
+
     #[test]
     fn who_is_silent_while_others_speak_is_gone() {
         let (ours, other) = ("192.0.2.1:5060".parse().unwrap(), "192.0.2.2:5060".parse().unwrap());
         let mut fellows = Fellows::default();
-        let second = |s: u64| Time::from_millis(1000 * s);
         for s in 100..=106 {
-            fellows.note(second(s), ours);
+            here(&mut fellows, s, ours);
             assert!(!fellows.is_gone(second(s), other), "it may have said nothing yet");
         }
-        fellows.note(second(107), ours);
+        here(&mut fellows, 107, ours);
         assert!(fellows.is_gone(second(107), other));
-        fellows.note(second(108), other);
+        here(&mut fellows, 108, other);
         for s in 109..=114 {
-            fellows.note(second(s), ours);
+            here(&mut fellows, s, ours);
             assert!(!fellows.is_gone(second(s), other), "{s}");
         }
-        fellows.note(second(115), ours);
+        here(&mut fellows, 115, ours);
         assert!(fellows.is_gone(second(115), other) && !fellows.is_gone(second(115), ours));
         // Nobody is heard: it is the news that do not come, and when they do again all get their time.
         assert!(!fellows.is_gone(second(130), other));
-        fellows.note(second(130), ours);
+        here(&mut fellows, 130, ours);
         assert!(!fellows.is_gone(second(130), other));
+    }
+
+    #[test]
+    fn who_takes_leave_is_gone_at_once_until_it_is_heard_again() {
+        let other = "192.0.2.2:5060".parse().unwrap();
+        let mut fellows = Fellows::default();
+        let mut note = |s, presence| {
+            let is_new = fellows.note(second(s), other, presence);
+            (is_new, fellows.is_draining(second(s), other), fellows.is_gone(second(s), other))
+        };
+        assert_eq!(note(100, Presence::Here), (true, false, false));
+        assert_eq!(note(101, Presence::Draining), (true, true, false));
+        assert_eq!(note(102, Presence::Draining), (false, true, false));
+        assert_eq!(note(103, Presence::Gone), (true, false, true));
+        assert_eq!(note(104, Presence::Here), (true, false, false));
     }
 }

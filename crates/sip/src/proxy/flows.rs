@@ -15,6 +15,8 @@ use super::marks;
 use crate::address::Address;
 use crate::digest::hex;
 use crate::fault::Fault;
+use crate::header::Name;
+use crate::message::Message;
 use crate::transport::{ConnectionId, Hop, Transport};
 use crate::uri::Uri;
 
@@ -95,6 +97,13 @@ impl Proxy {
             return Err(FLOW_FAILED);
         }
         Ok(hop)
+    }
+
+    /// Whether a request's first Route leads on by a flow of ours.
+    pub(super) fn leads_by_flow(&self, request: &Message) -> bool {
+        let first = request.elements(Name::Route).next();
+        let uri = first.and_then(|route| Uri::parse(Address::parse(route).ok()?.uri).ok());
+        uri.is_some_and(|uri| self.is_ours(&uri) && self.is_flow_route(&uri) && self.flow_of(&uri).is_ok())
     }
 
     /// Whether a Route's user part looks like a token: no user is called that.

@@ -3,7 +3,7 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::route::{Target, Way};
+use super::target::{Target, Way};
 use super::{Client, Id, Outgoing, Output, Proxy, RecordName, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;

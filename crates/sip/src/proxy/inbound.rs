@@ -69,7 +69,7 @@ impl Proxy {
             self.forward_ack(now, from, request, known);
             return;
         }
-        if self.is_too_late(&known) {
+        if self.is_too_late(&request, &known) {
             self.counters.late += 1;
             self.note_refused(now, &known, ENDING);
             self.refuse_statelessly(hop, &request, &value, ENDING);

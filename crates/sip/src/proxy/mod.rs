@@ -26,11 +26,13 @@ mod response;
 mod route;
 mod shared;
 mod tags;
+mod target;
 mod timers;
 
 pub(crate) use auth::Proof;
 pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared};
 pub use dialogs::Dialog;
+pub use fellows::Presence;
 pub use flows::fingerprint;
 pub use gate::Access;
 pub use names::{Lookup, Place};
@@ -180,7 +182,7 @@ struct Client {
     /// What is sent again: the request, later the ACK.
     bytes: Bytes,
     /// Where else it may be sent.
-    target: Option<Box<route::Target>>,
+    target: Option<Box<target::Target>>,
     /// The transaction of the CANCEL for this one.
     cancel: Option<Id>,
     /// CANCEL goes as soon as there was a provisional response (RFC 3261 section 9.1).

@@ -1,7 +1,6 @@
 //! Where a request goes (RFC 3261 sections 16.4 to 16.6): routes, registered contacts, other domains.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use base::Time;
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use super::dialogs::Leg;
 use super::flows::FLOW_FAILED;
 use super::names::{self, UNRESOLVED};
+use super::target::{Otherwise, Target, Way};
 use super::{Id, Proxy, RecordName};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -44,67 +44,6 @@ pub(super) struct Taken {
     pub(super) leg: Option<Leg>,
     /// By which flow another proxy has us send this.
     pub(super) flow: Option<Hop>,
-}
-
-/// One place to forward a request to.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    /// The new Request-URI.
-    pub(super) uri: Bytes,
-    /// Routes to add before those that are there (RFC 3327).
-    pub(super) routes: Vec<Box<[u8]>>,
-    /// Whom to send it to.
-    pub(super) hop: Hop,
-    /// Whom that has to prove to be, where it is asked to.
-    pub(super) domain: Option<Arc<str>>,
-    /// Where else it may be sent, if it cannot be sent there.
-    pub(super) alternates: Vec<Hop>,
-    /// How much it is preferred to others: a contact's q, in thousandths.
-    pub(super) preference: u16,
-    /// Whether there is no other transport than this: it is a flow, or the other one was tried.
-    pub(super) is_settled: bool,
-    /// A Route through the proxy that has the flow.
-    pub(super) detour: Option<Box<[u8]>>,
-    /// Where to send it without that, if nothing else can be reached.
-    pub(super) direct: Option<Hop>,
-}
-
-/// A hop, and whom it has to prove to be.
-pub(super) type Way = (Hop, Option<Arc<str>>);
-
-impl Target {
-    pub(super) fn new(uri: Bytes, hop: Hop, domain: Option<Arc<str>>) -> Target {
-        Target {
-            uri,
-            routes: Vec::new(),
-            hop,
-            domain,
-            alternates: Vec::new(),
-            preference: 1000,
-            is_settled: false,
-            detour: None,
-            direct: None,
-        }
-    }
-
-    pub(super) fn way(&self) -> Way {
-        (self.hop, self.domain.clone())
-    }
-
-    /// Whether there are other places.
-    pub(super) fn has_more(&self) -> bool {
-        !self.alternates.is_empty() || self.direct.is_some()
-    }
-
-    /// Goes on to the next place; false if there is none.
-    pub(super) fn move_on(&mut self) -> bool {
-        match (self.alternates.is_empty(), self.direct.take()) {
-            (true, Some(hop)) => (self.hop, self.detour, self.is_settled) = (hop, None, false),
-            (true, None) => return false,
-            (false, direct) => (self.hop, self.direct) = (self.alternates.remove(0), direct),
-        }
-        true
-    }
 }
 
 impl Proxy {
@@ -252,21 +191,24 @@ impl Proxy {
 
     /// A target by nothing but TLS; `None` if there is no such way.
     fn secured(&self, mut target: Target) -> Option<Target> {
-        let is_secure = |hop: &Hop| hop.transport == Transport::Tls;
-        let detour = target.detour.as_deref().filter(|_| !is_secure(&target.hop));
-        if let Some((detour, hop)) = detour.and_then(|detour| self.secure_route(detour)) {
-            // Proxies that share users are there for the same domains, and have to prove it.
-            let domain = self.config.domains.first().map(|domain| domain.as_str().into());
-            (target.hop, target.detour, target.domain) = (hop, Some(detour), domain);
-        }
         target.alternates.retain(is_secure);
-        target.direct = target.direct.filter(is_secure);
-        while !is_secure(&target.hop) {
-            if !target.move_on() {
-                return None;
-            }
+        target.otherwise = target.otherwise.and_then(|otherwise| self.secured_way(otherwise));
+        match self.secured_way((target.way(), target.detour.take())) {
+            Some(way) => target.go(way),
+            None if target.move_on() => {}
+            None => return None,
         }
         Some(target)
+    }
+
+    fn secured_way(&self, (way, detour): Otherwise) -> Option<Otherwise> {
+        if is_secure(&way.0) {
+            return Some((way, detour));
+        }
+        let (detour, hop) = self.secure_route(&detour?)?;
+        // Proxies that share users are there for the same domains, and have to prove it.
+        let domain = self.config.domains.first().map(|domain| domain.as_str().into());
+        Some(((hop, domain), Some(detour)))
     }
 
     /// Requests to the proxy itself: OPTIONS is answered (section 11.2), nothing else.
@@ -338,7 +280,8 @@ impl Proxy {
     }
 
     /// A user who registered with a proxy that shares users: by its flow if that was this one, by UDP where the contact says, else
-    /// through that proxy.
+    /// through that proxy. One that drains is spared that, and calls are spared its Record-Route, where nothing seems to stand between the
+    /// user and us: then its flow is the other way.
     fn target_through(&self, now: Time, binding: &Binding, through: &[u8]) -> Result<Target, Fault> {
         let uri = || Bytes::copy_from_slice(&binding.uri);
         let contact = || self.hop_of(now, &Uri::parse(&binding.uri)?);
@@ -358,8 +301,15 @@ impl Proxy {
         if self.fellows.is_gone(now, way.0.address) {
             return direct.map(at).ok_or(FLOW_FAILED);
         }
-        let direct = direct.map(|(hop, _)| hop);
-        Ok(Target { detour: Some(through.into()), direct, ..at(way) })
+        let is_draining = self.fellows.is_draining(now, way.0.address);
+        let is_open = |(hop, _): &Way| hop.address.ip() == binding.flow.address.ip();
+        let detour = Some(through.into());
+        Ok(match direct {
+            Some(direct) if is_draining && is_open(&direct) => {
+                Target { otherwise: Some((way, detour)), ..at(direct) }
+            }
+            direct => Target { detour, otherwise: direct.map(|direct| (direct, None)), ..at(way) },
+        })
     }
 
     /// Where a contact says it is, by the connection of its REGISTER while there is one.
@@ -463,6 +413,10 @@ impl Proxy {
         }
         self.forward(now, asked, targets);
     }
+}
+
+fn is_secure(hop: &Hop) -> bool {
+    hop.transport == Transport::Tls
 }
 
 /// Whether a user is there by nothing but the way that the REGISTER came: it says so (RFC 5626), or by UDP it named an address of a private

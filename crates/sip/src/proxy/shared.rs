@@ -14,6 +14,7 @@ use std::time::Duration;
 use base::Time;
 
 use super::auth::Proof;
+use super::fellows::Presence;
 use super::registrar::{Decision, Registration, contacts};
 use super::route::Asked;
 use super::{Id, Output, Proxy};
@@ -292,9 +293,9 @@ impl Proxy {
         }
     }
 
-    /// A proxy says that it is there; of each its first listener.
-    pub fn handle_alive(&mut self, now: Time, address: SocketAddr) {
-        self.fellows.note(now, address);
+    /// A proxy, by its first listener, says how it is; whether that is something new.
+    pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
+        self.fellows.note(now, address, presence)
     }
 
     /// All records follow by [`Proxy::handle_record`], then [`Proxy::end_records`]: the connection to the store is new.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sip::proxy::{Finding, Listener, ProxyConfig, Record, RecordName, Shared, Wanted};
+use sip::proxy::{Finding, Listener, Presence, ProxyConfig, Record, RecordName, Shared, Wanted};
 use sip::{Name, Transport};
 
 use crate::secure::{tls, with_tls};
@@ -381,22 +381,74 @@ fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
     pair.register(0, "carol", 1, tcp(CAROL, 8), &flow);
     pair.tell(1);
     let [first, second] = PLACES.map(|place| place.parse().unwrap());
-    let call = |pair: &mut Pair, branch: &str, user: &str| {
-        let text = invite(udp(ALICE), "").replace("i1", branch).replace("sip:bob@", &format!("sip:{user}@"));
-        let sent = pair.put(1, udp(ALICE), &text);
-        summary(&sent).pop().unwrap()
+    let called = |pair: &mut Pair, branch: &str, user: &str| {
+        let sent = call(pair, branch, user);
+        (sent.what(), sent.to())
     };
     for s in 0..8 {
         let now = base::Time::from_millis(1000 * s);
-        pair.worlds[1].proxy.handle_alive(now, second);
+        pair.worlds[1].proxy.handle_presence(now, second, Presence::Here);
         if s == 0 {
-            pair.worlds[1].proxy.handle_alive(now, first);
+            pair.worlds[1].proxy.handle_presence(now, first, Presence::Here);
         }
     }
     let through = ("INVITE".to_owned(), PLACES[0].to_owned());
     pair.worlds[1].now = base::Time::from_millis(6999);
-    assert_eq!(call(&mut pair, "i2", "carol"), through);
+    assert_eq!(called(&mut pair, "i2", "carol"), through);
     pair.worlds[1].now = base::Time::from_millis(7000);
-    assert_eq!(call(&mut pair, "i3", "carol"), ("480".to_owned(), ALICE.to_owned()));
-    assert_eq!(call(&mut pair, "i4", "bob"), ("INVITE".to_owned(), BOB.to_owned()));
+    assert_eq!(called(&mut pair, "i3", "carol"), ("480".to_owned(), ALICE.to_owned()));
+    assert_eq!(called(&mut pair, "i4", "bob"), ("INVITE".to_owned(), BOB.to_owned()));
+}
+
+/// What comes of a call of alice's through the second proxy, to somebody who is registered with the first.
+fn call(pair: &mut Pair, branch: &str, user: &str) -> Sent {
+    let text = invite(udp(ALICE), "").replace("i1", branch).replace("sip:bob@", &format!("sip:{user}@"));
+    pair.put(1, udp(ALICE), &text).pop().unwrap()
+}
+
+#[test]
+fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_connections() {
+    let mut pair = Pair::new(config);
+    let flow = format!("Contact: <sip:carol@{CAROL}>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n");
+    pair.register(0, "bob", 1, tcp(BOB, 7), "");
+    pair.register(0, "carol", 1, tcp(CAROL, 8), &flow);
+    // The connection comes from where his contact is not.
+    pair.register(
+        0,
+        "dave",
+        1,
+        tcp("192.0.2.4:5060", 9),
+        &format!("Contact: <sip:dave@{BOB};transport=tcp>\n"),
+    );
+    pair.tell(1);
+    let (now, first) = (pair.worlds[1].now, PLACES[0].parse().unwrap());
+    let ways = |pair: &mut Pair, at: usize| {
+        let call = |user| call(pair, &format!("i{at}{}", user), user);
+        ["carol", "dave", "bob"].map(call)
+    };
+    assert_eq!(ways(&mut pair, 2).map(|sent| sent.to()), [PLACES[0]; 3]);
+    pair.worlds[0].proxy.begin_drain();
+    pair.worlds[1].proxy.handle_presence(now, first, Presence::Draining);
+    let sent = ways(&mut pair, 3);
+    assert_eq!([&sent[0], &sent[1], &sent[2]].map(Sent::to), [PLACES[0], PLACES[0], BOB]);
+    // Those that need it are served by it, and waited for.
+    let there = pair.pass(0, &sent[0]);
+    assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(CAROL, 8)));
+    assert!(!pair.worlds[0].proxy.is_drained());
+    // If the other way leads nowhere there is still the connection.
+    pair.worlds[1].proxy.handle_send_failure(now, sent[2].on_failure.unwrap());
+    let again = pair.worlds[1].sent().pop().unwrap();
+    assert_eq!((again.what().as_str(), again.to().as_str()), ("INVITE", PLACES[0]));
+    let there = pair.pass(0, &again);
+    assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(BOB, 7)));
+    // Nothing else that is new, and no token that somebody made up.
+    let refused = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("i1", "i9"));
+    assert_eq!(summary(&refused), pairs(&[("503", ALICE)]));
+    let forged = String::from_utf8(again.message.to_bytes().to_vec()).unwrap();
+    let at = forged.find("Route: <sip:").unwrap() + 12;
+    let forged = forged.replace(&forged[at..at + 90], &"0".repeat(90)).replace("z9hG4bK", "z9hG4bKx");
+    assert_eq!(pair.worlds[0].put_bytes(udp(PLACES[1]), forged.as_bytes())[0].what(), "503");
+    // It takes its leave: at once nobody is sent there.
+    pair.worlds[1].proxy.handle_presence(now, first, Presence::Gone);
+    assert_eq!(ways(&mut pair, 4).map(|sent| sent.what()), ["480", "INVITE", "INVITE"]);
 }

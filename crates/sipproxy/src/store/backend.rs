@@ -56,8 +56,8 @@ pub(super) enum Reply {
 pub(super) enum Event {
     /// A record is of this version now; the text as in [`Command::Replace`].
     Changed(u64, String),
-    /// A proxy is there.
-    Alive(String),
+    /// What a proxy says of itself.
+    Presence(String),
 }
 
 /// What went wrong, for people.
@@ -77,7 +77,7 @@ pub(super) trait Commands: Send {
     /// Does all of these, each one whole or not at all, and answers in their order. What was replaced outlives the server's process.
     fn run(&mut self, commands: &[Command]) -> Result<Vec<Reply>, Failure>;
 
-    /// Tells the others that this proxy is there, and forgets what has expired; the server's time in milliseconds since 1970.
+    /// Tells the others what this proxy says of itself, and forgets what has expired; the server's time in milliseconds since 1970.
     fn beat(&mut self, who: &str) -> Result<u64, Failure>;
 
     /// What the server is not set up for that the user ought to know, asked once.
@@ -93,11 +93,11 @@ pub(super) trait News: Send {
     fn next(&mut self, limit: Duration) -> Result<Option<Event>, Failure>;
 }
 
-/// An event as one text: its version, 0 for [`Event::Alive`], a line end, and the rest.
+/// An event as one text: its version, 0 for [`Event::Presence`], a line end, and the rest.
 pub(super) fn event_of(text: &str) -> Option<Event> {
     let (version, rest) = text.split_once('\n')?;
     match version.parse().ok()? {
-        0 => Some(Event::Alive(rest.to_owned())),
+        0 => Some(Event::Presence(rest.to_owned())),
         version => Some(Event::Changed(version, rest.to_owned())),
     }
 }

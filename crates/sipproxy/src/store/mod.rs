@@ -4,6 +4,7 @@
 //! waited for by the loop; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
 
 mod backend;
+mod own;
 mod postgres;
 mod postgres_tls;
 mod record;
@@ -20,7 +21,8 @@ use sip::proxy::Proxy;
 
 use crate::clock::Clock;
 use crate::error::SipError;
-pub(crate) use shared::{Own, Shared};
+pub(crate) use own::Own;
+pub(crate) use shared::Shared;
 pub use sqlite::Sqlite;
 
 /// Where the store is.

@@ -388,7 +388,7 @@ impl PostgresNews {
     /// A record that was too long to be told of with the news; if it is gone meanwhile, news of that follow.
     fn read(&self, key: &str) -> Result<Option<Event>, Failure> {
         let rows = self.records.query(&self.read, &[&key])?;
-        let Some(row) = rows.first() else { return Ok(Some(Event::Alive(String::new()))) };
+        let Some(row) = rows.first() else { return Ok(Some(Event::Presence(String::new()))) };
         let (version, record) = record_of(row)?;
         Ok(Some(Event::Changed(version, record)))
     }

@@ -1,7 +1,7 @@
 //! A store that several proxies share, as the loop sees it: it asks, goes on, and is told later.
 //!
 //! One thread has a connection for commands: it takes all questions that wait together to the server, and tells every two seconds that
-//! this proxy is there. Another has one for news: each record as it changes, and all of them whenever that connection is new. Both
+//! this proxy is there, or drains, and at once when that changes. Another has one for news: each record as it changes, and all of them whenever that connection is new. Both
 //! connect again by themselves, after a time that doubles from 100 ms to 5 s; meanwhile questions fail at once. Invariants: each question
 //! is answered once; no more than [`QUEUE_MAX`] wait, nor more news than that. Begin with [`Shared::open`].
 
@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use base::Time;
 use mio::Waker;
-use sip::proxy::{Finding, Proxy, Query, Record, Wanted};
+use sip::proxy::{Finding, Presence, Proxy, Query, Record, Wanted};
 
 use super::StorePlace;
 use super::backend::{Backend, Command, Commands, Event, Failure, News, Reply};
+use super::own::Own;
 use super::postgres::Postgres;
 use super::record::{self, decode, encode, key_of};
 use super::redis::Redis;
@@ -114,8 +115,8 @@ enum Told {
     Record(String, Record),
     /// Those were all.
     End,
-    /// A proxy is there.
-    Alive(SocketAddr),
+    /// How a proxy is.
+    Presence(SocketAddr, Presence),
 }
 
 /// The server's clock beside ours.
@@ -142,23 +143,11 @@ struct Question {
     command: Command,
 }
 
-/// How this proxy is known to those that share its users.
-pub(crate) struct Own {
-    /// Its first listener.
-    pub(crate) address: SocketAddr,
-    /// Of its key, which must be that of all.
-    pub(crate) fingerprint: String,
-}
-
-impl Own {
-    fn to_text(&self) -> String {
-        format!("{} {}", self.address, self.fingerprint)
-    }
-
-    fn parse(text: &str) -> Option<Own> {
-        let (address, fingerprint) = text.split_once(' ')?;
-        Some(Own { address: address.parse().ok()?, fingerprint: fingerprint.to_owned() })
-    }
+/// What the loop wants of the thread for commands.
+enum Errand {
+    Ask(Question),
+    /// To tell others how this proxy is.
+    Beat,
 }
 
 /// What both threads know.
@@ -167,6 +156,9 @@ struct Common {
     /// The store, as it may be shown.
     name: String,
     own: Own,
+    /// How this proxy is, and whether it has told others that it goes, or cannot tell them.
+    presence: Mutex<Presence>,
+    has_left: AtomicBool,
     clock: StoreClock,
     state: Arc<StoreState>,
     told: SyncSender<Told>,
@@ -176,10 +168,10 @@ struct Common {
 /// The loop's end.
 pub(crate) struct Shared {
     common: Arc<Common>,
-    questions: SyncSender<Question>,
+    errands: SyncSender<Errand>,
     told: Receiver<Told>,
     /// What the threads will have once they run.
-    start: Option<(Box<dyn Commands>, Receiver<Question>)>,
+    start: Option<(Box<dyn Commands>, Receiver<Errand>)>,
 }
 
 impl Shared {
@@ -203,15 +195,17 @@ impl Shared {
         for warning in commands.warnings() {
             tracing::warn!(store = name, "{warning}");
         }
-        let server_ms = commands.beat(&own.to_text()).map_err(super::failed(place))?;
+        let server_ms = commands.beat(&own.to_text(Presence::Here)).map_err(super::failed(place))?;
         let clock = StoreClock { clock, origin_ms: AtomicU64::new(0) };
         clock.set(server_ms);
-        let (questions, asked) = sync_channel(QUEUE_MAX);
+        let (errands, asked) = sync_channel(QUEUE_MAX);
         let (tell, told) = sync_channel(2 * QUEUE_MAX);
         let state = Arc::new(StoreState::default());
         state.has_commands.store(true, Ordering::Relaxed);
-        let common = Arc::new(Common { backend, name, own, clock, state, told: tell, waker });
-        Ok(Shared { common, questions, told, start: Some((commands, asked)) })
+        let (presence, has_left) = (Mutex::new(Presence::Here), AtomicBool::new(false));
+        let common =
+            Arc::new(Common { backend, name, own, presence, has_left, clock, state, told: tell, waker });
+        Ok(Shared { common, errands, told, start: Some((commands, asked)) })
     }
 
     /// What the server's clock says at the start of this program's.
@@ -270,10 +264,23 @@ impl Shared {
                 Some(Finding::Failed)
             }
             command => {
-                let asked = self.questions.try_send(Question { ticket: query.ticket, command });
+                let question = Question { ticket: query.ticket, command };
+                let asked = self.errands.try_send(Errand::Ask(question));
                 asked.is_err().then_some(Finding::Failed)
             }
         }
+    }
+
+    /// Has the other proxies told how this one is.
+    pub(crate) fn say(&self, presence: Presence) {
+        *self.common.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence;
+        // Where too much waits already it goes with the next beat.
+        let _ = self.errands.try_send(Errand::Beat);
+    }
+
+    /// Whether nobody needs to be waited for any more: the others were told that this proxy goes, or cannot be.
+    pub(crate) fn has_left(&self) -> bool {
+        self.common.has_left.load(Ordering::Relaxed)
     }
 
     /// Tells the proxy what was found and heard. There may be more, for the next turn; then the loop is woken.
@@ -286,7 +293,12 @@ impl Shared {
                 Told::Begin => proxy.begin_records(),
                 Told::Record(user, record) => proxy.handle_record(&user, record),
                 Told::End => proxy.end_records(),
-                Told::Alive(address) => proxy.handle_alive(now, address),
+                Told::Presence(address, presence) => {
+                    let is_new = proxy.handle_presence(now, address, presence);
+                    if is_new && address != self.common.own.address {
+                        tracing::info!(%address, ?presence, "another proxy shares our users");
+                    }
+                }
             }
         }
         if heard == TURN_MAX {
@@ -313,21 +325,29 @@ impl Common {
         std::mem::replace(wait, (*wait * 2).min(BACKOFF.1))
     }
 
-    fn ask_forever(&self, commands: Box<dyn Commands>, asked: &Receiver<Question>) {
+    fn ask_forever(&self, commands: Box<dyn Commands>, asked: &Receiver<Errand>) {
         let (mut commands, mut wait, mut beat_at) = (Some(commands), BACKOFF.0, self.clock.clock.now());
         loop {
             let left = beat_at.since(self.clock.clock.now());
-            let batch = match asked.recv_timeout(left) {
+            let errands: Vec<Errand> = match asked.recv_timeout(left) {
                 Ok(first) => std::iter::once(first).chain(asked.try_iter().take(BATCH_MAX - 1)).collect(),
                 Err(RecvTimeoutError::Timeout) => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            let mut batch = Vec::with_capacity(errands.len());
+            for errand in errands {
+                match errand {
+                    Errand::Ask(question) => batch.push(question),
+                    Errand::Beat => beat_at = self.clock.clock.now(),
+                }
+            }
             let is_due = beat_at <= self.clock.clock.now();
+            let presence = is_due.then(|| self.presence());
             if commands.is_none() && is_due {
                 commands =
                     self.backend.connect().map_err(|problem| self.note(What::Commands, Err(&problem))).ok();
             }
-            let done = self.serve(commands.as_deref_mut(), batch, is_due);
+            let done = self.serve(commands.as_deref_mut(), batch, presence);
             match done {
                 Some(Ok(())) if is_due => {
                     self.note(What::Commands, Ok(()));
@@ -341,19 +361,27 @@ impl Common {
                 None if is_due => beat_at = self.clock.clock.now() + Common::back_off(&mut wait),
                 None => {}
             }
+            if presence == Some(Presence::Gone) {
+                self.has_left.store(true, Ordering::Relaxed);
+                let _ = self.waker.wake();
+            }
         }
+    }
+
+    fn presence(&self) -> Presence {
+        *self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, what: What, result: Result<(), &str>) {
         self.state.note(what, &self.name, result);
     }
 
-    /// Answers questions, and beats if that is due; `None` without a connection.
+    /// Answers questions, and tells how this proxy is if that is due; `None` without a connection.
     fn serve(
         &self,
         commands: Option<&mut (dyn Commands + 'static)>,
         batch: Vec<Question>,
-        is_due: bool,
+        due: Option<Presence>,
     ) -> Option<Result<(), Failure>> {
         let (tickets, wanted): (Vec<u64>, Vec<Command>) =
             batch.into_iter().map(|question| (question.ticket, question.command)).unzip();
@@ -367,8 +395,8 @@ impl Common {
             self.tell(Told::Found(ticket, found.next().unwrap_or(Finding::Failed)));
         }
         Some(replies.and_then(|_| {
-            if is_due {
-                self.clock.set(commands.beat(&self.own.to_text())?);
+            if let Some(presence) = due {
+                self.clock.set(commands.beat(&self.own.to_text(presence))?);
             }
             Ok(())
         }))
@@ -427,14 +455,14 @@ impl Common {
     fn hear(&self, news: &mut dyn News, stranger: &mut Option<SocketAddr>) -> Result<bool, Failure> {
         match news.next(SILENCE_MAX)? {
             None => Err(format!("nothing was heard for {} s", SILENCE_MAX.as_secs())),
-            Some(Event::Alive(who)) => {
-                let Some(who) = Own::parse(&who) else { return Ok(true) };
+            Some(Event::Presence(who)) => {
+                let Some((who, presence)) = Own::parse(&who) else { return Ok(true) };
                 if who.fingerprint != self.own.fingerprint && *stranger != Some(who.address) {
                     *stranger = Some(who.address);
                     let (store, proxy) = (&self.name, who.address);
                     tracing::error!(store, %proxy, "another proxy has the same store, but not the same dialog_key");
                 }
-                Ok(self.tell(Told::Alive(who.address)))
+                Ok(self.tell(Told::Presence(who.address, presence)))
             }
             Some(Event::Changed(version, text)) => {
                 let Some((user, record)) = self.decode(version, &text) else { return Ok(true) };

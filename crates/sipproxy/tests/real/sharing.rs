@@ -39,7 +39,7 @@ impl World {
 
     fn start(&self, at: usize) -> Process {
         let site = &self.sites[at];
-        let head = site.with_control() + KEY;
+        let head = site.with_control() + "drain_s = 600\n" + KEY;
         site.proxy_with_store(
             &self.server.kind.url(PASSWORD, PORT),
             &[head, site.listen("udp"), site.listen("tcp")],
@@ -113,19 +113,20 @@ impl World {
         self.sites[0].host.run("register", command, LIMIT).unwrap().good().unwrap().stdout
     }
 
-    /// A user agent of ours, registered with one of the proxies.
-    fn agent(&self, at: usize, user: &str, port: u16, transport: &str) -> Process {
+    /// A user agent of ours, registered with one of the proxies, that answers after so many seconds.
+    fn agent(&self, at: usize, user: &str, port: u16, transport: &str, ring: &str) -> Process {
         let site = &self.sites[at];
         let local = format!("{}:{port}", site.address);
         let mut command = site.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
         command.args(["--local", &local, "--proxy", &site.proxy_address(), "--log", "info"]);
+        command.args(["--rtp-port", &(port + 1000).to_string()]);
         command.args([
             "--transport",
             transport,
             "--user",
             &format!("{user}@{}", site.domain),
             "--ring",
-            "0.05",
+            ring,
         ]);
         let mut agent = site.host.spawn(user, command).unwrap();
         agent.wait_until("registered", LIMIT, |agent| agent.stderr().contains("Registered")).unwrap();
@@ -146,7 +147,7 @@ fn call_users_of_the_other(kind: Kind) {
     // At once: whatever the news have told by then.
     world.sites[1].call("bob", "example.com", "udp", 50);
     // By the connection that only the first has.
-    let _carol = world.agent(0, "carol", 5070, "tcp");
+    let _carol = world.agent(0, "carol", 5070, "tcp", "0.05");
     world.sites[1].call("carol", "example.com", "udp", 50);
     world.sites[0].call("carol", "example.com", "udp", 50);
     for at in [0, 1] {
@@ -288,4 +289,35 @@ fn kill_a_proxy(kind: Kind) {
     assert!(is_known(&world.told(0, "contacts")));
     world.sites[0].call("u8", "example.com", "udp", 10);
     back.stop();
+}
+
+#[test]
+#[ignore = "needs root: makes a network namespace"]
+fn users_that_only_a_draining_proxy_reaches_are_called_through_it_until_it_ends() {
+    Kind::ALL.into_iter().for_each(drain_a_proxy);
+}
+
+fn drain_a_proxy(kind: Kind) {
+    let mut world = World::new(kind);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/by_connection.py");
+    let mut command = world.sites[0].host.command("python3");
+    command.args([script, "carol", "127.0.0.1"]);
+    let mut carol = world.sites[0].host.spawn("carol", command).unwrap();
+    carol.wait_until("registered", LIMIT, |carol| carol.stdout().contains("200 OK")).unwrap();
+    // It does not end while somebody rings.
+    let _dave = world.agent(0, "dave", 5071, "udp", "1000");
+    let mut command = world.sites[0].host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
+    command.args(["--local", "127.0.0.1:5072", "--rtp-port", "6072", "--proxy", "127.0.0.1:5060"]);
+    command.args(["--no-register", "--user", "erin@example.com", "--call", "sip:dave@example.com"]);
+    let _erin = world.sites[0].host.spawn("erin", command).unwrap();
+    assert!(wait_for(LIMIT, || world.told(0, "dialogs").contains("call early")));
+    world.proxies[0].as_ref().unwrap().signal(Signal::SIGTERM).unwrap();
+    assert!(wait_for(LIMIT, || world.log(1).contains("Draining")), "{}", world.log(1));
+    world.sites[1].call("carol", "example.com", "udp", 20);
+    assert!(world.told(0, "status").contains("draining"), "{}", world.told(0, "status"));
+    // The second signal ends it, with who rings still.
+    let proxy = world.proxies[0].take().unwrap();
+    proxy.signal(Signal::SIGTERM).unwrap();
+    proxy.finish(LIMIT).unwrap().good().unwrap();
+    assert!(wait_for(LIMIT, || world.log(1).contains("Gone")), "{}", world.log(1));
 }
