@@ -12,6 +12,9 @@ use crate::via::Via;
 /// Max-Forwards of a message without it (RFC 3261 section 16.6, step 3).
 pub(crate) const MAX_FORWARDS: u8 = 70;
 
+/// Max-Breadth of a message without it, and the most that one is taken to have (RFC 5393 section 5.3.3).
+pub(crate) const MAX_BREADTH: u8 = 60;
+
 /// The CSeq field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CSeq {
@@ -36,6 +39,8 @@ pub struct Essentials {
     pub to_tag: Option<Bytes>,
     /// Max-Forwards; 70 where there is none.
     pub max_forwards: u8,
+    /// Max-Breadth: how many copies may be under way at once; 60 where there is none, or more.
+    pub max_breadth: u8,
 }
 
 impl Essentials {
@@ -65,6 +70,7 @@ impl Essentials {
             from_tag: from.map(Bytes::copy_from_slice),
             to_tag: to.map(Bytes::copy_from_slice),
             max_forwards: max_forwards(message)?,
+            max_breadth: max_breadth(message)?,
             cseq,
         })
     }
@@ -100,6 +106,15 @@ fn max_forwards(message: &Message) -> Result<u8, Fault> {
             .ok_or(Fault::bad("Max-Forwards Is No Number Up To 255")),
         _ => Err(Fault::bad("Max-Forwards Is There Twice")),
     }
+}
+
+fn max_breadth(message: &Message) -> Result<u8, Fault> {
+    let Some(value) = message.first(Name::MaxBreadth) else { return Ok(MAX_BREADTH) };
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(Fault::bad("Max-Breadth Is No Number"));
+    }
+    let breadth = number(value).and_then(|n| u8::try_from(n).ok());
+    Ok(breadth.unwrap_or(MAX_BREADTH).min(MAX_BREADTH))
 }
 
 impl CSeq {

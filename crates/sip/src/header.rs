@@ -40,6 +40,7 @@ names! {
     Contact "Contact" 'm' "Section 20.10.",
     ContentLength "Content-Length" 'l' "Section 20.14.",
     MaxForwards "Max-Forwards" ' ' "Section 20.22.",
+    MaxBreadth "Max-Breadth" ' ' "RFC 5393 section 5.3.1.",
     Route "Route" ' ' "Section 20.34.",
     RecordRoute "Record-Route" ' ' "Section 20.30.",
     Expires "Expires" ' ' "Section 20.19.",

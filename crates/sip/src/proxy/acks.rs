@@ -11,7 +11,7 @@ use base::Time;
 use super::dialogs::Leg;
 use super::names::UNRESOLVED;
 use super::route::RELAYING_DENIED;
-use super::target::Target;
+use super::target::{Target, share};
 use super::{Id, Proxy, Sleeper, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -59,7 +59,9 @@ impl Proxy {
     /// Finds its targets and sends it to them; waits for the name that leads there.
     pub(super) fn route_ack(&mut self, now: Time, ack: Ack) {
         let gone = match self.ack_targets(now, &ack) {
-            Ok(targets) => {
+            Ok(mut targets) => {
+                targets.truncate(ack.known.max_breadth.into());
+                share(&mut targets, ack.known.max_breadth);
                 let found = !targets.is_empty();
                 targets.into_iter().for_each(|target| self.send_ack(now, &ack, target));
                 found

@@ -1,5 +1,5 @@
 //! One attempt after the other: contacts of less preference once those before them have refused (RFC 3261 section 16.6, serial
-//! forking), and the next place when one cannot be reached (RFC 3263 section 4.3; section 18.1.1 for a message that UDP is too small for).
+//! forking), as are such as Max-Breadth has no room for at once (RFC 5393 section 5.3.3), and the next place when one cannot be reached (RFC 3263 section 4.3; section 18.1.1 for a message that UDP is too small for).
 //!
 //! A server transaction keeps its [`Plan`] while it may need it. Invariants: nothing new is tried once a branch has succeeded, 6xx has
 //! come or the request was cancelled; no place is tried twice. Begin with [`Proxy::forward`].
@@ -10,7 +10,7 @@ use base::Time;
 
 use super::forward::may_make_dialog;
 use super::route::Asked;
-use super::target::Target;
+use super::target::{Target, share};
 use super::{Id, Proxy};
 use crate::essentials::Essentials;
 use crate::message::{Message, Method};
@@ -24,7 +24,7 @@ const UDP_MAX: usize = 1300;
 #[derive(Debug)]
 pub(super) struct Plan {
     asked: Asked,
-    /// Targets of the same preference together, the most preferred first.
+    /// Those that are tried at once together, the most preferred first.
     later: VecDeque<Vec<Target>>,
 }
 
@@ -38,13 +38,16 @@ impl Proxy {
                 targets.iter().flat_map(|t| t.alternates.iter().copied().chain([t.hop]).chain(otherwise(t)));
             self.note_dialog(now, *server, *from, request, known, hops);
         }
-        self.attempt(now, Plan { asked, later: by_preference(targets) });
+        let later = groups(targets, asked.known.max_breadth);
+        self.attempt(now, Plan { asked, later });
     }
 
     /// Tries the next group of a plan.
     fn attempt(&mut self, now: Time, mut plan: Plan) {
         let mut is_needed = plan.later.len() > 1;
-        for target in plan.later.pop_front().unwrap_or_default() {
+        let mut targets = plan.later.pop_front().unwrap_or_default();
+        share(&mut targets, plan.asked.known.max_breadth);
+        for target in targets {
             is_needed |= self.start_branch(now, &plan.asked, target);
         }
         if let Some(server) = self.servers.get_mut(&plan.asked.server).filter(|_| is_needed) {
@@ -124,13 +127,16 @@ impl Proxy {
     }
 }
 
-/// "Process … targets … in decreasing order of q-values" (section 16.6), those of the same at once.
-fn by_preference(mut targets: Vec<Target>) -> VecDeque<Vec<Target>> {
+/// "Process … targets … in decreasing order of q-values" (section 16.6), those of the same at once, as far as the breadth goes.
+fn groups(mut targets: Vec<Target>, breadth: u8) -> VecDeque<Vec<Target>> {
+    let fits = |group: &[Target], target: &Target| {
+        group[0].preference == target.preference && group.len() < usize::from(breadth)
+    };
     targets.sort_by_key(|target| std::cmp::Reverse(target.preference));
     let mut groups: VecDeque<Vec<Target>> = VecDeque::new();
     for target in targets {
         match groups.back_mut() {
-            Some(group) if group[0].preference == target.preference => group.push(target),
+            Some(group) if fits(group, &target) => group.push(target),
             _ => groups.push_back(vec![target]),
         }
     }

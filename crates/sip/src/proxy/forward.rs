@@ -71,6 +71,7 @@ impl Proxy {
         }
         let hops = known.max_forwards.saturating_sub(1).to_string();
         copy.set(Header::new(Name::MaxForwards, &hops));
+        copy.set(Header::new(Name::MaxBreadth, &target.breadth.to_string()));
         if may_make_dialog(&known.cseq.method) {
             let is_secure = Uri::parse(request.request_uri()).is_ok_and(|uri| uri.scheme == Scheme::Sips);
             self.record_route(&mut copy, from, target, is_secure, known);

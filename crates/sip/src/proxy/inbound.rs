@@ -193,6 +193,9 @@ impl Proxy {
         if self.is_loop(request, &mark) {
             return Err(Fault { status: 482, reason: "Loop Detected" });
         }
+        if known.max_breadth == 0 {
+            return Err(Fault { status: 440, reason: "Max-Breadth Exceeded" });
+        }
         if request.first(Name::ProxyRequire).is_some() {
             self.refuse_extensions(now, id, request);
             return Ok(());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::essentials::MAX_BREADTH;
 use crate::transport::Hop;
 
 /// A hop, and whom it has to prove to be.
@@ -27,6 +28,8 @@ pub(super) struct Target {
     pub(super) alternates: Vec<Hop>,
     /// How much it is preferred to others: a contact's q, in thousandths.
     pub(super) preference: u16,
+    /// Its part of the request's Max-Breadth: [`share`].
+    pub(super) breadth: u8,
     /// Whether there is no other transport than this: it is a flow, or the other one was tried.
     pub(super) is_settled: bool,
     /// A Route through the proxy that has the flow.
@@ -45,6 +48,7 @@ impl Target {
             domain,
             alternates: Vec::new(),
             preference: 1000,
+            breadth: MAX_BREADTH,
             is_settled: false,
             detour: None,
             otherwise: None,
@@ -75,5 +79,14 @@ impl Target {
     /// Takes this way.
     pub(super) fn go(&mut self, (way, detour): Otherwise) {
         ((self.hop, self.domain), self.detour) = (way, detour);
+    }
+}
+
+/// Divides a request's Max-Breadth among targets that it is sent to at once: "MUST NOT allow the Outgoing Max-Breadth to exceed the Incoming"
+/// (RFC 5393 section 5.3.3). There are not more of them than that.
+pub(super) fn share(targets: &mut [Target], breadth: u8) {
+    let count = u8::try_from(targets.len()).unwrap_or(u8::MAX).max(1);
+    for (at, target) in (0..count).zip(targets) {
+        target.breadth = breadth / count + u8::from(at < breadth % count);
     }
 }

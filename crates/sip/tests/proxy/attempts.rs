@@ -193,3 +193,53 @@ fn an_ack_waits_for_the_place_of_its_name_and_goes_where_the_dialog_has_a_part_a
         assert_eq!(world.proxy.counters().dropped, u64::from(expected.is_empty()));
     }
 }
+
+/// Alice's INVITE with this Max-Breadth, for bob at three places.
+fn in_breadth(breadth: &str) -> (World, Vec<Sent>) {
+    let mut world = World::new(config());
+    for place in [BOB, CAROL, OTHER] {
+        world.register("bob", udp(place), "");
+    }
+    let field = if breadth.is_empty() { String::new() } else { format!("Max-Breadth: {breadth}\n") };
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), &field));
+    (world, sent)
+}
+
+#[test]
+fn a_request_is_not_at_more_places_at_once_than_its_max_breadth_says() {
+    let breadths = |sent: &[Sent]| -> Vec<String> {
+        let invites = sent.iter().filter(|sent| sent.what() == "INVITE");
+        invites.map(|sent| sent.value(sip::Name::MaxBreadth)).collect()
+    };
+    for (breadth, shares) in [
+        ("", vec!["20", "20", "20"]),
+        ("99999999999999999999", vec!["20", "20", "20"]),
+        ("5", vec!["2", "2", "1"]),
+        ("3", vec!["1", "1", "1"]),
+        ("2", vec!["1", "1"]),
+        ("1", vec!["1"]),
+    ] {
+        assert_eq!(breadths(&in_breadth(breadth).1), shares, "{breadth}");
+    }
+    // Who has no place among the first is asked when those have refused.
+    let (mut world, sent) = in_breadth("2");
+    assert_eq!(summary(&sent[1..]), pairs(&[("INVITE", BOB), ("INVITE", CAROL)]));
+    assert_eq!(summary(&world.put_message(udp(BOB), &sent[1].answer(486))), pairs(&[("ACK", BOB)]));
+    let after = world.put_message(udp(CAROL), &sent[2].answer(486));
+    assert_eq!(summary(&after), pairs(&[("ACK", CAROL), ("INVITE", OTHER)]));
+    assert_eq!(breadths(&after), ["2"]);
+    for (breadth, status) in [("0", "440"), ("x", "400")] {
+        assert_eq!(in_breadth(breadth).1.pop().unwrap().what(), status);
+    }
+}
+
+#[test]
+fn what_has_one_target_keeps_its_max_breadth_and_an_ack_has_one() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), "Max-Breadth: 7\n"));
+    assert_eq!(sent[1].value(sip::Name::MaxBreadth), "7");
+    world.put_message(udp(BOB), &sent[1].answer(200));
+    let ack = world.put(udp(ALICE), &from_alice("ACK", 1, &sent[1]));
+    assert_eq!((ack[0].what().as_str(), ack[0].value(sip::Name::MaxBreadth).as_str()), ("ACK", "60"));
+}
