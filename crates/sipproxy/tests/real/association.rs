@@ -1,11 +1,13 @@
 //! Two proxies joined by one association (RFC 4168): what the thesis left open in its chapter 6.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use testbed::process::wait_for;
 use testbed::{Capture, Lab, Link, Offloads, Process};
 
+use crate::framed::{Message, messages};
 use crate::world::{LIMIT, Site};
 
 /// Two sites on two links; the first is where SIPp and the proxies are.
@@ -46,11 +48,13 @@ fn associations(proxy: &Process) -> usize {
     proxy.stderr().matches("association up").count()
 }
 
-fn calls_both_ways(sctp: &str, carrier: &str) {
+/// The messages that crossed, in their order.
+fn calls_both_ways(sctp: &str, carrier: &str) -> Vec<Message> {
     let pair = Pair::new();
     let [a, b] = pair.proxies(sctp);
     let _callees = [pair.a.callee("udp"), pair.b.callee("udp")];
-    let capture = Capture::start(&pair.a.host, "calls", &[&pair.links[0].name()]).unwrap();
+    let capture = |name| Capture::start(&pair.a.host, name, &[&pair.links[0].name()]).unwrap();
+    let (capture, places) = (capture("calls"), capture("places"));
     for (caller, callee) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
         callee.register("bob", "udp");
         caller.call("bob", callee.domain, "udp", 100);
@@ -58,12 +62,24 @@ fn calls_both_ways(sctp: &str, carrier: &str) {
     assert_eq!((associations(&a), associations(&b)), (1, 1), "one association serves both ways");
     let seen = capture.judge().unwrap();
     assert_eq!((seen.carrier(), seen.faulty), (carrier, 0), "{seen:?}");
+    messages(places)
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn calls_cross_one_association_over_ip_in_both_directions() {
-    calls_both_ways("", "sctp");
+fn calls_cross_one_association_over_ip_in_both_directions_each_dialog_on_its_stream() {
+    let seen = calls_both_ways("", "sctp");
+    // The message that the association is made for goes with the COOKIE ECHO, on stream 0.
+    assert_eq!(seen[0].method, "INVITE");
+    let mut streams: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for message in &seen[1..] {
+        streams.entry(&message.dialog).or_default().insert(&message.stream);
+    }
+    assert_eq!(streams.len(), 200);
+    assert!(streams.values().all(|streams| streams.len() == 1), "a dialog has one stream: {streams:?}");
+    let all: BTreeSet<_> = streams.values().flatten().collect();
+    assert!(all.len() > 32, "dialogs are spread over 64 streams: {all:?}");
+    assert!(seen.iter().all(|message| !message.is_unordered), "{seen:?}");
 }
 
 #[test]
@@ -75,7 +91,10 @@ fn calls_cross_one_association_in_udp_in_both_directions() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn calls_go_through_unordered_on_stream_zero_too() {
-    calls_both_ways("order = \"none\"\n", "sctp");
+    let seen = calls_both_ways("order = \"none\"\n", "sctp");
+    let is_as_told = |message: &Message| message.is_unordered && message.stream == "0x0000";
+    // But for the one with the COOKIE ECHO.
+    assert!(seen.len() > 1000 && seen[1..].iter().all(is_as_told), "{seen:?}");
 }
 
 #[test]

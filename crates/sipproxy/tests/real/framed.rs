@@ -39,6 +39,11 @@ pub(crate) struct Message {
     pub(crate) method: String,
     begins: bool,
     ends: bool,
+    /// As tshark writes it.
+    pub(crate) stream: String,
+    pub(crate) is_unordered: bool,
+    /// Its Call-ID, of the last fragment alone.
+    pub(crate) dialog: String,
 }
 
 impl Message {
@@ -57,7 +62,8 @@ pub(crate) fn are_each_one(seen: &[Message]) -> bool {
 
 /// All of a capture, each TSN once; where a message of SCTP has more than one of SIP, this fails.
 pub(crate) fn messages(capture: Capture) -> Vec<Message> {
-    let fields = ["sctp.data_b_bit", "sctp.data_e_bit", "sip.CSeq.method", "sctp.data_tsn_raw", "ip.src"];
+    let chunk = ["sctp.data_b_bit", "sctp.data_e_bit", "sip.CSeq.method", "sctp.data_tsn_raw"];
+    let fields = [&chunk[..], &["sctp.data_sid", "sctp.data_u_bit", "sip.Call-ID", "ip.src"]].concat();
     let fields = fields.iter().flat_map(|field| ["-e", field]);
     let words =
         ["-Y", "sctp.chunk_type == 0", "-T", "fields", "-E", "separator=/t"].into_iter().chain(fields);
@@ -76,6 +82,9 @@ fn messages_of(line: &str, seen: &mut BTreeSet<(String, String)>) -> Vec<Message
         method: columns[2][i].to_owned(),
         begins: columns[0][i] == "1",
         ends: columns[1][i] == "1",
+        stream: columns[4][i].to_owned(),
+        is_unordered: columns[5][i] == "1",
+        dialog: columns[6][i].to_owned(),
     };
     new.map(one).collect()
 }
