@@ -1,5 +1,6 @@
 //! The messages of RFC 4475 with octets changed, lost, doubled and put together: nothing panics, nothing grows without limit.
 
+use allocation_counter::measure;
 use base::Time;
 use fuzzing::torture::{changed, corpus};
 use sip::agent::{Agent, AgentConfig};
@@ -63,6 +64,42 @@ fn a_proxy_lives_through_changed_messages_within_its_limits() {
         }
         assert_eq!(proxy.transactions(), (0, 0));
     }
+}
+
+/// Messages to a proxy in one go, a quarter of a millisecond between them, and time until it has forgotten what it may.
+fn storm(proxy: &mut Proxy, now: &mut Time, rng: &mut fastrand::Rng, corpus: &[Vec<u8>]) {
+    for _ in 0..20_000 {
+        proxy.handle_message(*now, hop(), changed(rng, corpus).into());
+        *now += Duration::from_micros(250);
+        proxy.handle_timeout(*now);
+        while proxy.poll_output().is_some() {}
+    }
+    for _ in 0..4 {
+        *now += Duration::from_secs(100);
+        proxy.handle_timeout(*now);
+        while proxy.poll_output().is_some() {}
+    }
+    assert_eq!((proxy.transactions(), proxy.dialog_count()), ((0, 0), 0));
+}
+
+#[test]
+fn changed_messages_leave_nothing_behind_but_registrations() {
+    let (mut rng, corpus) = (fastrand::Rng::with_seed(6026), corpus());
+    let config = ProxyConfig {
+        domains: vec!["example.com".to_owned()],
+        listeners: vec![listener()],
+        // Full soon.
+        location: LocationLimits { contacts: 3, users: 4 },
+        timers: Timers { t1: Duration::from_millis(50), ..Timers::default() },
+        ..ProxyConfig::default()
+    };
+    let (mut proxy, mut now) = (Proxy::new(Time::ZERO, config, [1; 32]), Time::ZERO);
+    let mut storms = |count: u32| {
+        measure(|| (0..count).for_each(|_| storm(&mut proxy, &mut now, &mut rng, &corpus))).bytes_current
+    };
+    let (first, then) = (storms(3), storms(3));
+    assert!(first > 1000, "who registered is known: {first} bytes");
+    assert!(then < 16 * 1024, "60,000 messages more left {then} bytes");
 }
 
 #[test]
