@@ -52,6 +52,7 @@ names! {
     RetryAfter "Retry-After" ' ' "Section 20.33.",
     Path "Path" ' ' "RFC 3327.",
     Supported "Supported" 'k' "Section 20.37.",
+    Require "Require" ' ' "Section 20.32.",
     Unsupported "Unsupported" ' ' "Section 20.40.",
     Allow "Allow" ' ' "Section 20.5.",
     MinExpires "Min-Expires" ' ' "Section 20.23.",

@@ -194,15 +194,20 @@ impl Proxy {
         }
     }
 
-    /// 200 with all contacts (step 8), and the Path that was taken (RFC 3327 section 5.3).
+    /// 200 with all contacts (step 8), the Path that was taken (RFC 3327 section 5.3), and whether the connection is kept for calls (RFC
+    /// 5626 section 6).
     pub(super) fn answer_registration(&mut self, now: Time, asked: &Registration, contacts: Vec<Vec<u8>>) {
         self.counters.registrations += 1;
         let path: Vec<Header> = asked.request.all(Name::Path).cloned().collect();
+        let is_by_outbound = is_by_outbound(asked);
         self.reply(now, asked.id, 200, "OK", |response| {
             for contact in contacts {
                 response.push(Header::of_bytes(Name::Contact, &contact));
             }
             path.into_iter().for_each(|header| response.push(header));
+            if is_by_outbound {
+                response.push(Header::new(Name::Require, "outbound"));
+            }
         });
     }
 }
@@ -255,6 +260,18 @@ fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
         ("1", 0) => Ok(1000),
         _ => Err(wrong),
     }
+}
+
+/// Whether a user agent that asks for it is told to keep its flow alive, and to come again when that is gone: by a connection of its own to
+/// here. By UDP it would do that by STUN, which we do not speak.
+fn is_by_outbound(asked: &Registration) -> bool {
+    let Registration { from, request, .. } = asked;
+    let is_direct = from.connection.is_some() && request.elements(Name::Via).count() == 1;
+    let mut options = request.elements(Name::Supported);
+    let mut contacts = request.elements(Name::Contact).filter_map(|contact| Address::parse(contact).ok());
+    is_direct
+        && options.any(|option| option.eq_ignore_ascii_case(b"outbound"))
+        && contacts.any(|contact| instance_of(&contact).is_some())
 }
 
 /// `+sip.instance` and `reg-id` together (RFC 5626 section 6); one without the other says nothing.

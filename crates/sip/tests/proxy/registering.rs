@@ -186,3 +186,21 @@ fn a_hash_that_is_not_asked_for_does_not_do() {
     let more = authorization(&challenge, "alice", "secret");
     assert_eq!(world.register("alice", udp(ALICE), &more).what(), "401");
 }
+
+#[test]
+fn a_user_agent_that_asks_for_it_is_told_that_calls_come_by_its_connection() {
+    let flow = "Contact: <sip:bob@10.0.0.1;transport=tcp>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n";
+    let supported = "Supported: path, Outbound\n";
+    let both = format!("{supported}{flow}");
+    let edge = format!("{both}Via: SIP/2.0/TCP 192.0.2.9;branch=z9hG4bKx\n");
+    for (from, more, required) in [
+        (tcp(BOB, 7), both.as_str(), "outbound"),
+        (tcp(BOB, 7), flow, ""),
+        (tcp(BOB, 7), &both.replace(";reg-id=1", ""), ""),
+        (tcp(BOB, 7), &edge, ""),
+        (udp(BOB), &both, ""),
+    ] {
+        let sent = World::new(config()).register("bob", from, more);
+        assert_eq!((sent.what().as_str(), sent.value(Name::Require).as_str()), ("200", required), "{more}");
+    }
+}
