@@ -18,15 +18,16 @@ use testbed::{Host, Lab, Link, Offloads, Process, cpu};
 
 /// How much more the last quarter's median may be than the second's.
 const GROWTH_GOAL: f64 = 1.02;
-/// Timer values are a tenth of the usual: what is kept of a message (RFC 3261 timer J) is forgotten after 3.2 s, not 32. Users are bounded so
-/// that made-up ones fill their room early.
+/// Timer values are a tenth of the usual: what is kept of a message (RFC 3261 timer J) is forgotten after 3.2 s, not 32. Registrations
+/// last for a minute and have few contacts: else made-up users come to have more and more of them through the whole run, and each request for
+/// one of them is under way to all of those for 3.2 s.
 fn configuration(address: Ipv4Addr) -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");
     let listeners = TRANSPORTS.iter().map(listen).collect::<String>();
     format!(
         "domains = [\"example.com\", \"{address}\"]\n{listeners}[dns]\nenabled = false\n[timers]\nt1_ms = 50\n\
-         [limits]\nusers = 200\n"
+         [registration]\nmin_s = 60\ndefault_s = 60\nmax_s = 60\n[limits]\ncontacts = 3\n"
     )
 }
 
