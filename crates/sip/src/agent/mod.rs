@@ -230,7 +230,7 @@ impl Agent {
         let id = self.new_id();
         let kind =
             Kind { is_invite: known.cseq.method == Method::Invite, is_reliable: hop.transport.is_reliable() };
-        let machine = transaction::Server::start(kind, self.config.timers);
+        let machine = transaction::Server::start(kind, self.config.timers, now);
         self.server_keys.insert(key.clone(), id);
         self.servers.insert(id, Server { machine, key, hop, last: None });
         self.serve(now, id, &request, known, &invite_key);

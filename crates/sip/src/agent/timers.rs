@@ -53,7 +53,8 @@ impl Agent {
     fn wake_server(&mut self, now: Time, id: u64) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         match server.machine.on_timeout(now) {
-            ServerTimeout::Nothing => {}
+            // It answers all but INVITE at once.
+            ServerTimeout::Nothing | ServerTimeout::SayTrying => {}
             ServerTimeout::Resend => {
                 self.resend_response(id);
                 self.schedule_server(id);

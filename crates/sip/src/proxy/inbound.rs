@@ -94,6 +94,8 @@ impl Proxy {
         } else if let Err(fault) = self.judge(now, id, from, &request, &known) {
             self.refuse(now, id, fault);
         }
+        // If it waits for others its sender may have to be told.
+        self.schedule_server(id);
     }
 
     /// Whether a request is judged further; if not, it was refused without anything being kept of it.
@@ -154,7 +156,7 @@ impl Proxy {
         let kind = Kind { is_invite, is_reliable: hop.transport.is_reliable() };
         self.server_keys.insert(key.clone(), id);
         let server = Server {
-            machine: transaction::Server::start(kind, self.config.timers),
+            machine: transaction::Server::start(kind, self.config.timers, now),
             key,
             hop,
             dialog,

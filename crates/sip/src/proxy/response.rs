@@ -79,8 +79,10 @@ impl Proxy {
             client.timer_c = timer_c;
         }
         let server = client.server;
+        // "MUST NOT send any provisional response … other than 100 to a non-INVITE" (RFC 4320 section 4.1).
+        let may_pass = response.status() != 100 && client.machine.is_invite();
         self.send_wanted_cancel(now, id);
-        if let Some(server) = server.filter(|_| response.status() != 100) {
+        if let Some(server) = server.filter(|_| may_pass) {
             self.pass_back(now, server, response);
         }
     }

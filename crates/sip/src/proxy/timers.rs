@@ -68,6 +68,7 @@ impl Proxy {
         let is_accepted = server.machine.is_accepted();
         match server.machine.on_timeout(now) {
             ServerTimeout::Nothing => self.schedule_server(id),
+            ServerTimeout::SayTrying => self.reply(now, id, 100, "Trying", |_| {}),
             ServerTimeout::Resend => {
                 self.resend_response(id);
                 self.schedule_server(id);

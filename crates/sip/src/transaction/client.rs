@@ -144,6 +144,11 @@ impl Client {
         matches!(self.state, State::Proceeding | State::Waiting { is_proceeding: true, .. })
     }
 
+    /// Whether the request is INVITE.
+    pub fn is_invite(&self) -> bool {
+        self.kind.is_invite
+    }
+
     /// Whether no final response has come.
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { .. })

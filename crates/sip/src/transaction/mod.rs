@@ -37,6 +37,17 @@ impl Default for Timers {
 }
 
 impl Timers {
+    /// How long timer E takes to come to T2: 3.5 s. Who has no other answer to a request than INVITE by then says 100 (RFC 4320 section 4.1).
+    pub fn until_t2(&self) -> Duration {
+        let (mut interval, mut all) = (self.t1, Duration::ZERO);
+        // Bounded by 64 × T1, when nobody waits any more.
+        while interval < self.t2 && all < self.long() {
+            all += interval;
+            interval *= 2;
+        }
+        all
+    }
+
     /// 64 × T1: timers B, F, H, J, L and M, and what timer D is for unreliable transports.
     pub fn long(&self) -> Duration {
         64 * self.t1

@@ -1,4 +1,4 @@
-//! Server transactions: RFC 3261 figures 7 and 8, RFC 6026 section 7.1.
+//! Server transactions: RFC 3261 figures 7 and 8, RFC 6026 section 7.1, RFC 4320 section 4.1.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use super::{Kind, Timers};
 pub enum ServerTimeout {
     /// Nothing yet.
     Nothing,
+    /// Nobody has answered yet: say 100.
+    SayTrying,
     /// Send the last response again.
     Resend,
     /// No ACK came in time; the transaction is over.
@@ -30,7 +32,9 @@ pub struct Server {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// No response was sent.
-    Trying,
+    Trying {
+        say_so: Time,
+    },
     Proceeding,
     /// INVITE refused, and no ACK yet.
     Refused {
@@ -50,9 +54,10 @@ enum State {
 }
 
 impl Server {
-    /// The request came just now.
-    pub fn start(kind: Kind, timers: Timers) -> Server {
-        Server { kind, timers, state: State::Trying }
+    /// The request came just now. To INVITE its user says 100 at once.
+    pub fn start(kind: Kind, timers: Timers, now: Time) -> Server {
+        let say_so = if kind.is_invite { Time::NEVER } else { now + timers.until_t2() };
+        Server { kind, timers, state: State::Trying { say_so } }
     }
 
     /// The request came again: whether to send the last response again.
@@ -61,7 +66,7 @@ impl Server {
             State::Proceeding | State::Refused { .. } => true,
             State::Done { .. } => !self.kind.is_invite,
             // "any retransmissions of the INVITE … are absorbed" (RFC 6026 section 7.1).
-            State::Trying | State::Accepted { .. } | State::Ended => false,
+            State::Trying { .. } | State::Accepted { .. } | State::Ended => false,
         }
     }
 
@@ -75,16 +80,16 @@ impl Server {
     /// The user wants to send a response: whether it may go.
     pub fn on_response(&mut self, now: Time, status: u16) -> bool {
         match (self.state, status) {
-            (State::Trying | State::Proceeding, 100..=199) => self.state = State::Proceeding,
-            (State::Trying | State::Proceeding, 200..=299) if self.kind.is_invite => {
+            (State::Trying { .. } | State::Proceeding, 100..=199) => self.state = State::Proceeding,
+            (State::Trying { .. } | State::Proceeding, 200..=299) if self.kind.is_invite => {
                 self.state = State::Accepted { until: now + self.timers.long() };
             }
-            (State::Trying | State::Proceeding, _) if self.kind.is_invite => {
+            (State::Trying { .. } | State::Proceeding, _) if self.kind.is_invite => {
                 let resend = if self.kind.is_reliable { Time::NEVER } else { now + self.timers.t1 };
                 let give_up = now + self.timers.long();
                 self.state = State::Refused { resend, interval: self.timers.t1, give_up };
             }
-            (State::Trying | State::Proceeding, _) => {
+            (State::Trying { .. } | State::Proceeding, _) => {
                 self.state = State::Done { until: now + self.kind.unless_reliable(self.timers.long()) };
             }
             (State::Accepted { .. }, 200..=299) => {}
@@ -96,6 +101,10 @@ impl Server {
     /// Time has come to [`Server::next_timeout`].
     pub fn on_timeout(&mut self, now: Time) -> ServerTimeout {
         match self.state {
+            State::Trying { say_so } if now >= say_so => {
+                self.state = State::Trying { say_so: Time::NEVER };
+                ServerTimeout::SayTrying
+            }
             State::Refused { give_up, .. } if now >= give_up => {
                 self.state = State::Ended;
                 ServerTimeout::NoAck
@@ -118,13 +127,14 @@ impl Server {
         match self.state {
             State::Refused { resend, give_up, .. } => resend.min(give_up),
             State::Done { until } | State::Accepted { until } => until,
-            State::Trying | State::Proceeding | State::Ended => Time::NEVER,
+            State::Trying { say_so } => say_so,
+            State::Proceeding | State::Ended => Time::NEVER,
         }
     }
 
     /// Whether no final response was sent.
     pub fn is_pending(&self) -> bool {
-        matches!(self.state, State::Trying | State::Proceeding)
+        matches!(self.state, State::Trying { .. } | State::Proceeding)
     }
 
     /// Whether an INVITE was refused, and its ACK has not come.
@@ -143,7 +153,7 @@ mod tests {
     use super::*;
 
     fn server(is_invite: bool, is_reliable: bool) -> Server {
-        Server::start(Kind { is_invite, is_reliable }, Timers::default())
+        Server::start(Kind { is_invite, is_reliable }, Timers::default(), Time::ZERO)
     }
 
     #[test]
@@ -197,5 +207,19 @@ mod tests {
         assert!(!server.on_response(Time::ZERO, 200));
         assert!(server.on_request());
         assert_eq!(server.next_timeout(), Time::from_millis(32_000));
+    }
+
+    #[test]
+    fn who_waits_for_long_is_told_so_once_unless_by_invite() {
+        for is_reliable in [false, true] {
+            let mut server = server(false, is_reliable);
+            assert_eq!(server.next_timeout(), Time::from_millis(3500));
+            assert_eq!(server.on_timeout(Time::from_millis(3500)), ServerTimeout::SayTrying);
+            assert_eq!((server.next_timeout(), server.is_pending()), (Time::NEVER, true));
+        }
+        assert_eq!(server(true, false).next_timeout(), Time::NEVER);
+        let mut answered = server(false, true);
+        answered.on_response(Time::ZERO, 200);
+        assert_eq!(answered.on_timeout(Time::from_millis(3500)), ServerTimeout::Ended);
     }
 }

@@ -148,15 +148,30 @@ fn a_callee_that_says_nothing_is_asked_seven_times_and_the_caller_gets_408() {
 }
 
 #[test]
-fn another_request_without_an_answer_gets_none() {
+fn who_waits_for_another_answer_than_invites_is_told_so_but_gets_no_408() {
     // RFC 4320 section 4.1.
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
-    let options = request("OPTIONS", "sip:bob@example.com", "alice", "bob", "o1", udp(ALICE), "");
-    world.put(udp(ALICE), &options);
-    let sent = world.pass(Duration::from_secs(60));
-    assert!(sent.iter().all(|sent| sent.what() == "OPTIONS" && sent.to() == BOB));
-    assert_eq!(world.proxy.transactions(), (0, 0));
+    for (from, branch) in [(udp(ALICE), "o1"), (tcp(ALICE, 3), "o2")] {
+        let options = request("OPTIONS", "sip:bob@example.com", "alice", "bob", branch, from, "");
+        world.put(from, &options);
+        let to_alice = |sent: Vec<Sent>| summary(&sent).into_iter().filter(|(_, to)| to == ALICE).collect();
+        let mut pass = |ms| -> Vec<_> { to_alice(world.pass(Duration::from_millis(ms))) };
+        assert_eq!((pass(3499), pass(1)), (vec![], pairs(&[("100", ALICE)])));
+        assert_eq!(summary(&world.put(from, &options)), pairs(&[("100", ALICE)]), "the same again");
+        assert_eq!(to_alice(world.pass(Duration::from_secs(60))), []);
+        assert_eq!(world.proxy.transactions(), (0, 0));
+    }
+}
+
+#[test]
+fn of_another_request_than_invite_no_progress_is_told() {
+    let mut world = World::new(config());
+    world.register("bob", udp(BOB), "");
+    let text = request("MESSAGE", "sip:bob@example.com", "alice", "bob", "m1", udp(ALICE), "");
+    let sent = world.put(udp(ALICE), &text);
+    assert_eq!(summary(&world.put_message(udp(BOB), &sent[0].answer(183))), []);
+    assert_eq!(summary(&world.put_message(udp(BOB), &sent[0].answer(200))), pairs(&[("200", ALICE)]));
 }
 
 #[test]
