@@ -1,4 +1,4 @@
-//! Kamailio with the Linux kernel's SCTP, in a guest: registrations and calls in both directions.
+//! Kamailio and SIPp with the Linux kernel's SCTP, in a guest: registrations and calls in both directions.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use testbed::process::wait_for;
 use testbed::{Guest, Host, Lab, Process};
 
-use crate::world::{LIMIT, Site};
+use crate::world::{LIMIT, Site, scenario};
 
 /// Kamailio's address, in the guest, and ours beside it.
 const THEIRS: &str = "10.60.0.11";
@@ -62,7 +62,7 @@ struct World {
     _proxy: Process,
     kamailio: Process,
     // Last: its namespaces are what the others are in.
-    _guest: Guest,
+    guest: Guest,
 }
 
 impl World {
@@ -82,14 +82,21 @@ impl World {
         let inside = Guest::path_inside(&path);
         command.arg(format!("kamailio -DD -E -m 32 -Y /tmp -P /tmp/kamailio.pid -f {}", inside.display()));
         let kamailio = ours.spawn("kamailio", command).unwrap();
-        let listens = || guest.run("cat /proc/net/sctp/eps").is_ok_and(|told| told.contains(" 5060 "));
-        assert!(wait_for(LIMIT, listens), "{}{}", kamailio.stdout(), kamailio.stderr());
+        assert!(wait_for(LIMIT, || listens(&guest, 5060)), "{}{}", kamailio.stdout(), kamailio.stderr());
         let site = Site::at(ours.clone(), lab.dir(), OURS, "a.example");
         let next_hop = format!(
             "[[next_hop]]\ndomain = \"k.example\"\ntransport = \"sctp\"\naddress = \"{THEIRS}:5060\"\n"
         );
         let proxy = site.proxy(&[site.listen("sctp"), next_hop]);
-        Some(World { ours, lab, _proxy: proxy, kamailio, _guest: guest })
+        Some(World { ours, lab, _proxy: proxy, kamailio, guest })
+    }
+
+    /// The shell line for SIPp in the guest, by one association.
+    fn sipp(&self, name: &str, words: &str) -> String {
+        let file = self.guest.dir().join(name);
+        std::fs::copy(scenario(name), &file).unwrap();
+        let inside = Guest::path_inside(&file);
+        format!("sipp -sf {} -t s1 -i {THEIRS} -nostdin -key from a.example {words}", inside.display())
     }
 
     fn agent(&self, user: &str, proxy: &str, port: u16, words: &[&str]) -> Process {
@@ -115,6 +122,29 @@ impl World {
         let told: Value = serde_json::from_str(&told.stdout).unwrap();
         assert_eq!(told["calls_completed"], 10, "{user} to {to}, in {}", self.lab.dir().display());
     }
+}
+
+/// Whether somebody in the guest listens at a port of SCTP.
+fn listens(guest: &Guest, port: u16) -> bool {
+    guest.run("cat /proc/net/sctp/eps").is_ok_and(|told| told.contains(&format!(" {port} ")))
+}
+
+#[test]
+#[ignore = "needs root, Kamailio and a guest with the kernel's SCTP"]
+fn sipp_registers_calls_and_is_called_over_the_kernels_sctp() {
+    let Some(world) = World::new() else { return };
+    let _alice = world.callee("alice@a.example", OURS, 5071);
+    let mut command = world.guest.program(RUN_S);
+    command.arg(world.sipp("answer.xml", "-p 6666"));
+    let frank = world.ours.spawn("frank", command).unwrap();
+    assert!(wait_for(LIMIT, || listens(&world.guest, 6666)), "{}{}", frank.stdout(), frank.stderr());
+    let contact = world.guest.dir().join("contact.csv");
+    std::fs::write(&contact, "SEQUENTIAL\n6666;sctp\n").unwrap();
+    let words = format!("-p 6667 -s frank -inf {} -m 1 {OURS}:5060", Guest::path_inside(&contact).display());
+    world.guest.run(&world.sipp("register.xml", &words)).unwrap();
+    world.calls("carol@a.example", OURS, 5073, "sip:frank@a.example");
+    let words = format!("-p 6668 -key to a.example -s alice -r 10 -m 20 -timeout 15 {OURS}:5060");
+    world.guest.run(&world.sipp("call.xml", &words)).unwrap();
 }
 
 #[test]

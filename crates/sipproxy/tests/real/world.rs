@@ -19,7 +19,8 @@ pub(crate) struct Site {
     pub(crate) domain: &'static str,
 }
 
-fn scenario(name: &str) -> PathBuf {
+/// Where a scenario of SIPp is.
+pub(crate) fn scenario(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/real/scenarios", name].iter().collect()
 }
 
