@@ -2,7 +2,8 @@
 //! were made for, and those of others are only answered by: nobody has proven to be anybody there (RFC 5923).
 //!
 //! A message for a connection that is gone goes by another one to the same address, which is opened if there is none.
-//! Invariants: no more than the configured number of connections; one that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says nothing for [`SILENCE_MAX`].
+//! Invariants: no more than the configured number of connections; one that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says
+//! nothing for [`SILENCE_MAX`], and a peer that does not answer any more ([`watch`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -25,6 +26,9 @@ use super::{Inbox, Place, Plugin, Seen};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may be connected without a whole message: the time in which a transaction would have given up (64 × T1).
 const SILENCE_MAX: Duration = Duration::from_secs(32);
+/// How long nothing may come before the kernel asks whether the peer is there still, as long as its own keep-alives may be apart (RFC 5626
+/// section 4.4.1), and then how often. Else phones that are gone without a word would have all of `limits.connections` some day.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(10));
 /// Bytes read off one connection in one turn at most.
 const READ_PER_TURN: usize = 256 * 1024;
 
@@ -136,6 +140,7 @@ impl Tcp {
         is_connecting: bool,
     ) -> io::Result<usize> {
         let _ = stream.set_nodelay(true);
+        watch(&stream);
         let number = self.next_number;
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.registry.register(&mut stream, self.place.token(number), interest)?;
@@ -298,6 +303,15 @@ impl Connection {
     }
 }
 
+/// Has the kernel end a connection whose peer does not answer any more: not to what it is asked when nothing is sent, nor, for as long as
+/// a transaction waits, to what is.
+fn watch(stream: &TcpStream) {
+    let (idle, interval) = KEEPALIVE;
+    let socket = socket2::SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(idle).with_interval(interval));
+    let _ = socket.set_tcp_user_timeout(Some(SILENCE_MAX));
+}
+
 pub(super) fn is_in_progress(error: &io::Error) -> bool {
     // EINPROGRESS of connect(2) has no kind of its own.
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(115)
@@ -382,5 +396,32 @@ impl Plugin for Tcp {
         }
         let fronts = [self.deadlines.front(), self.silent.front()];
         fronts.into_iter().flatten().map(|(until, _)| *until).min().unwrap_or(Time::NEVER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_either_way_are_watched_for_peers_that_are_gone() {
+        let poll = mio::Poll::new().unwrap();
+        let open = || {
+            let address = "127.0.0.1:0".parse().unwrap();
+            Tcp::open(Place(0), address, Limits::default(), 10, None, poll.registry()).unwrap()
+        };
+        let (mut here, mut there) = (open(), open());
+        let address = there.listener.local_addr().unwrap();
+        here.connect(Time::ZERO, (address, None)).unwrap();
+        while there.connections.is_empty() {
+            there.accept(Time::ZERO);
+        }
+        for tcp in [&mut here, &mut there] {
+            let connection = tcp.connections.values_mut().next().unwrap();
+            let socket = socket2::SockRef::from(&*connection.stream.socket());
+            assert!(socket.keepalive().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE.0);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(SILENCE_MAX));
+        }
     }
 }
