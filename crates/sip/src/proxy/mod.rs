@@ -45,8 +45,10 @@ use std::sync::Arc;
 
 use base::Time;
 use bytes::Bytes;
+use hmac::Hmac;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use sha2::Sha256;
 
 use crate::address::Address;
 use crate::digest::Nonces;
@@ -209,7 +211,8 @@ pub struct Proxy {
     loop_secret: [u8; 32],
     dialog_secret: [u8; 32],
     flow_secret: [u8; 32],
-    tag_secret: [u8; 32],
+    /// With its key, as each request has one.
+    tag_mac: Hmac<Sha256>,
     /// Which run of this program it is, among all.
     run: u64,
     shared: shared::Waiting,
@@ -259,7 +262,7 @@ impl Proxy {
             loop_secret,
             dialog_secret,
             flow_secret: flows::derived(&dialog_secret, "flows"),
-            tag_secret: flows::derived(&dialog_secret, "tags"),
+            tag_mac: flows::keyed(&flows::derived(&dialog_secret, "tags")),
             run: rng.next_u64(),
             shared: shared::Waiting::default(),
             fellows: fellows::Fellows::default(),

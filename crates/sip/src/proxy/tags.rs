@@ -8,8 +8,6 @@
 use hmac::Mac;
 
 use super::Proxy;
-use super::flows::keyed;
-use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::header::Name;
 use crate::message::Message;
@@ -42,11 +40,13 @@ impl Proxy {
         let via = Via::parse(via).ok();
         let branch = via.as_ref().and_then(Via::branch).unwrap_or_default();
         let sent_by = via.as_ref().map(Via::sent_by).unwrap_or_default();
-        let mut mac = keyed(&self.tag_secret);
+        let mut mac = self.tag_mac.clone();
         for part in [branch, sent_by, call_id] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
         }
-        hex(&mac.finalize().into_bytes()[..LENGTH])
+        let mac = mac.finalize().into_bytes();
+        let first = mac.first_chunk::<LENGTH>().copied().unwrap_or_default();
+        format!("{:016x}", u64::from_be_bytes(first))
     }
 }
