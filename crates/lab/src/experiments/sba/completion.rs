@@ -4,7 +4,7 @@ use super::{Dice, Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned};
 use anyhow::{Context, Result};
 use base::Time;
-use sctp::SendBufferConfig;
+use sctp::{AssociationConfig, SendBufferConfig};
 use serde::Deserialize;
 use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, run};
 use std::time::Duration;
@@ -40,6 +40,9 @@ pub(super) struct Scenario {
     most: f64,
     /// Exponent of the power law; uniform without.
     power: Option<f64>,
+    /// Packets of a flow before anything was acknowledged; 0: as many as RFC 9260 lets.
+    #[serde(default)]
+    initial_packets: u8,
 }
 
 impl Scenario {
@@ -78,7 +81,10 @@ impl Scenario {
             rate: traffic.rate,
             burst: 0,
             policy: setup.policy,
-            association: setup.association(traffic.buffer),
+            association: AssociationConfig {
+                initial_packets: self.initial_packets,
+                ..setup.association(traffic.buffer)
+            },
             flows,
             window: (Duration::from_secs_f64(WARM_S), Duration::from_secs_f64(traffic.seconds)),
             sampling: None,
