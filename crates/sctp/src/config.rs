@@ -190,12 +190,17 @@ pub struct Timing {
     /// without PFMR, counts as that.
     pub primary_switchover_max_retrans: Option<u8>,
     /// How long the primary path must have worked again after a failure before data goes back to it; twice as long after each
-    /// further failure, up to 16 times, until it has worked for a minute.
+    /// further failure, up to 16 times, until it has worked for a minute. Meanwhile it is asked four times as often as other idle
+    /// paths, and must have given eight answers without a failure between them.
     pub primary_return: Duration,
     /// Whether a path on which nothing was heard for two round trips, while data is in flight there, is doubted at once: another
     /// active path then carries the earliest chunk, and if that is acknowledged and a HEARTBEAT on the silent path is not answered,
     /// the path counts a timeout. In place of the tail-loss probe wherever there is another active path.
     pub doubts_silence: bool,
+    /// Percent of its data that a path in use may lose, 1 to 99; `None`: any. One that loses more, by 30 chunks and in at least six
+    /// events (RFC 9260 section 7.2.4), is potentially failed if there is another active path of its family that shares no address
+    /// with it, has not just failed, and is not known to lose half as much. Not where all paths carry data at once.
+    pub loss_max: Option<u8>,
     /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
     pub association_max_retrans: u8,
     /// How long a shutdown may take in all (T5-shutdown-guard).
@@ -220,6 +225,7 @@ impl Default for Timing {
             //= rfc9260#6.4-1
             primary_return: Duration::ZERO,
             doubts_silence: false,
+            loss_max: None,
             association_max_retrans: 10,
             //= rfc9260#9.2-12
             shutdown_guard: Duration::from_secs(300),

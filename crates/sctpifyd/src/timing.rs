@@ -28,6 +28,9 @@ const RTO_MARGIN: Duration = Duration::from_millis(100);
 const SACK_DELAY: Duration = Duration::from_millis(20);
 /// How long a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
 const PRIMARY_RETURN: Duration = Duration::from_secs(5);
+/// Percent of its data that a path may lose before another takes its place. CUBIC itself makes a queue lose that much where it leaves
+/// room for five or six packets: what loses less may just be shared by many.
+const LOSS_MAX: u8 = 5;
 /// The longest pause between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 /// INITs after which the race timer, three seconds at most, has ended the wait in any case.
@@ -54,6 +57,7 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
             primary_switchover_max_retrans: None,
             primary_return: PRIMARY_RETURN,
             doubts_silence: true,
+            loss_max: Some(LOSS_MAX),
             association_max_retrans: OUTAGE_RETRANS,
             shutdown_guard: Duration::from_secs(60),
         },

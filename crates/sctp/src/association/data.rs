@@ -223,6 +223,7 @@ impl Association {
             self.report_transition(index, transition);
             self.on_heard(index);
         }
+        self.count_losses(index, acks, ctx.now);
     }
 }
 

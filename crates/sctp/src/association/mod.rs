@@ -18,6 +18,7 @@ mod ecn;
 mod heartbeat;
 mod idle;
 mod local_queue;
+mod lossy;
 mod mtu;
 mod opening;
 mod options;
@@ -624,6 +625,7 @@ impl Association {
         if let Some(srtt) = path.srtt().filter(|_| is_idle) {
             path.sending.begin_evenly(srtt);
         }
+        path.losses.begin();
         self.note(TraceEvent::PathSwitched { from, to });
         self.events.push_back(Event::PathSwitched { from, to });
     }

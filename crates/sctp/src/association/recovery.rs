@@ -80,6 +80,9 @@ impl Association {
         let seen = self.seen(index, flight_before, now);
         let path = self.paths.get_mut(index);
         path.sending.reorder_at = lost.next_at;
+        if let Some(allowed) = self.config.timing.loss_max {
+            path.losses.on_lost(&lost, allowed, now);
+        }
         let outcome = path.sending.on_losses(&lost, &seen);
         let route = path.route;
         if seen.flight == 0 {

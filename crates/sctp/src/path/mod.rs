@@ -5,6 +5,7 @@
 
 mod congestion;
 mod ecn;
+mod losses;
 mod pacer;
 mod paths;
 mod pmtu;
@@ -12,6 +13,7 @@ mod prr;
 mod rebinding;
 mod rto;
 mod sending;
+mod watch;
 
 pub(crate) use congestion::Coupling;
 pub(crate) use paths::Paths;
@@ -28,14 +30,10 @@ use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
 use ecn::PathEcn;
+use losses::LossMeter;
 use rebinding::Rebinding;
 use rto::Rto;
-
-/// A failure this long after the last recovery is the first one again.
-const FAILURES_COUNT: Duration = Duration::from_secs(60);
-
-/// How often the time for which a path is watched after a failure doubles.
-const HOLD_DOUBLINGS: u32 = 4;
+use watch::Watch;
 
 /// The place of a path in its association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -101,14 +99,12 @@ pub(crate) struct Path {
     rto: Rto,
     //= rfc9260#7.2-3
     pub(crate) sending: Sending,
+    pub(crate) losses: LossMeter,
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
-    /// It works again after a failure, and, being the primary path, may be used again from then on.
-    pub(crate) return_at: Option<Time>,
-    /// When it last worked again after a failure, and how many failures there were, none a minute after the one before.
-    recovered_at: Time,
-    recoveries: u32,
+    /// It works again after a failure, and is watched before it, being the primary path, is used again.
+    watch: Watch,
     probe: Option<Probe>,
     next_heartbeat: Time,
     last_data: Time,
@@ -151,11 +147,10 @@ impl Path {
             errors: 0,
             rto: Rto::new(&config.timing),
             sending,
+            losses: LossMeter::default(),
             t3: None,
             doubt: None,
-            return_at: None,
-            recovered_at: now,
-            recoveries: 0,
+            watch: Watch::new(now),
             probe: None,
             next_heartbeat: now,
             last_data: now,
@@ -239,6 +234,7 @@ impl Path {
             return None;
         }
         self.errors = 0;
+        self.watch.on_answer();
         self.end_doubt();
         let from = std::mem::replace(&mut self.state, PathState::Active);
         if from != self.state && std::mem::replace(&mut self.confirmed, true) {
@@ -248,22 +244,29 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// It works again after a failure: for how long it is watched before it is trusted.
+    /// It works again after a failure: it is watched before it is trusted, and asked more often meanwhile.
     fn on_recovery(&mut self, now: Time, timing: &Timing) {
-        if now - self.recovered_at > FAILURES_COUNT {
-            self.recoveries = 0;
+        self.watch.begin(now, timing.primary_return);
+        if let Some(pause) = self.heartbeat_pause(timing).filter(|_| self.watch.is_on()) {
+            self.next_heartbeat = self.next_heartbeat.min(now + pause);
         }
-        let hold = timing.primary_return * (1 << self.recoveries.min(HOLD_DOUBLINGS));
-        self.recoveries = self.recoveries.saturating_add(1);
-        self.recovered_at = now;
-        self.return_at = (!hold.is_zero()).then(|| now + hold);
+    }
+
+    /// Whether it has failed, and works again, but not for long enough.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_on()
+    }
+
+    /// When its watch ends, if that is known.
+    fn watched_until(&self) -> Time {
+        self.watch.ends_at(self.options.heartbeats != Heartbeats::Off)
     }
 
     /// Whether the time for which it is watched is over, if it was.
     pub(crate) fn ends_watch(&mut self, now: Time) -> bool {
-        let is_over = self.return_at.is_some_and(|at| at <= now);
+        let is_over = self.watched_until() <= now;
         if is_over {
-            self.return_at = None;
+            self.watch.end();
         }
         is_over
     }
@@ -288,7 +291,8 @@ impl Path {
         self.state = PathState::Inactive;
         self.stop_data_timers();
         self.rebinding = Rebinding::default();
-        (self.doubt, self.return_at) = (None, None);
+        self.doubt = None;
+        self.watch.end();
         self.probe = None;
         self.next_heartbeat = Time::NEVER;
     }
@@ -307,8 +311,17 @@ impl Path {
             self.state = PathState::PotentiallyFailed;
         }
         if self.state != PathState::Active {
-            self.return_at = None;
+            self.watch.end();
         }
+        (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// It works, but loses so much that another path had better carry the data.
+    pub(crate) fn on_lossy(&mut self) -> Option<Transition> {
+        self.errors = self.errors.saturating_add(1);
+        self.end_doubt();
+        self.watch.end();
+        let from = std::mem::replace(&mut self.state, PathState::PotentiallyFailed);
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
@@ -481,19 +494,22 @@ impl Path {
         self.options.max_retrans.unwrap_or(timing.path_max_retrans)
     }
 
-    fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
-        let interval = match self.options.heartbeats {
+    /// Between two heartbeats while the path is idle, but for the RTO; none is sent without one.
+    fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
+        let pause = match self.options.heartbeats {
             Heartbeats::AsAssociation => timing.heartbeat_interval,
             Heartbeats::Every(interval) => interval,
             //= rfc7829#3.2-13
-            Heartbeats::Off if self.confirmed => {
-                self.next_heartbeat = Time::NEVER;
-                return;
-            }
+            Heartbeats::Off if self.confirmed => return None,
             Heartbeats::Off => timing.heartbeat_interval,
         };
+        Some(if self.watch.is_on() { pause / watch::PACE } else { pause })
+    }
+
+    fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
+        let pause = self.heartbeat_pause(timing);
         //= rfc9260#8.3-13
-        self.next_heartbeat = now + interval + random.jitter(self.rto());
+        self.next_heartbeat = pause.map_or(Time::NEVER, |pause| now + pause + random.jitter(self.rto()));
     }
 
     /// When this path wants to be looked at.
@@ -504,7 +520,7 @@ impl Path {
             (true, None) => self.next_heartbeat,
         };
         let size = if heartbeats && self.may_probe_size() { self.pmtu.next_timeout() } else { Time::NEVER };
-        let watch = self.doubted_until().min(self.return_at.unwrap_or(Time::NEVER));
+        let watch = self.doubted_until().min(self.watched_until());
         let size = size.min(self.rebinding.next_timeout()).min(watch);
         self.t3.unwrap_or(Time::NEVER).min(heartbeat).min(size).min(self.sending.next_timeout())
     }
@@ -534,35 +550,5 @@ impl Path {
             retransmissions: self.counters.retransmissions,
             timeouts: self.counters.timeouts,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// For how many seconds the path is watched after a failure that ends then.
-    fn watched_after_failure(path: &mut Path, at_s: u64, timing: &Timing) -> u64 {
-        let now = Time::from_millis(1000 * at_s);
-        path.on_error(timing);
-        assert_eq!((path.state(), path.return_at), (PathState::PotentiallyFailed, None));
-        path.on_success(now, timing);
-        path.return_at.map_or(0, |at| (at - now).as_secs())
-    }
-
-    #[test]
-    fn each_failure_doubles_the_time_for_which_a_path_is_watched_until_it_has_worked_for_a_minute() {
-        let timing = Timing { primary_return: Duration::from_secs(5), ..Timing::default() };
-        let route = Route {
-            local: "10.0.1.1".parse().unwrap(),
-            remote: "10.0.1.2".parse().unwrap(),
-            carrier: Carrier::Ip,
-        };
-        let mut path = Path::new(route, &AssociationConfig::default(), Time::ZERO);
-        path.confirm(Time::ZERO, &timing, &mut Random::new([1; 32]));
-        let times = [100, 101, 102, 103, 104, 105, 106, 166, 227];
-        let watched = times.map(|at_s| watched_after_failure(&mut path, at_s, &timing));
-        assert_eq!(watched, [5, 10, 20, 40, 80, 80, 80, 80, 5]);
-        assert_eq!(watched_after_failure(&mut path, 300, &Timing::default()), 0);
     }
 }

@@ -162,7 +162,7 @@ impl Paths {
     //= rfc7829#3.2-3 3.2-4 3.2-7
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
-        let chosen = if self.is_active(self.primary) && self.get(self.primary).return_at.is_none() {
+        let chosen = if self.is_active(self.primary) && !self.get(self.primary).is_watched() {
             self.primary
         } else if self.is_active(self.current) {
             self.current
@@ -190,9 +190,11 @@ impl Paths {
     }
 
     /// The peer was heard on `index`. If the path in use is only a guess (it may lie on the same dead link as the one
-    /// before it), the first path heard takes its place; returns the path that was in use then.
+    /// before it), the first path heard takes its place, but for one that has just failed itself: one that loses much is heard now and
+    /// then. Returns the path that was in use then.
     pub(crate) fn on_heard(&mut self, index: PathIndex) -> Option<PathIndex> {
-        if !self.is_guess || self.get(index).state() != PathState::Active {
+        let path = self.get(index);
+        if !self.is_guess || path.state() != PathState::Active || path.is_watched() {
             return None;
         }
         self.is_guess = false;
@@ -224,6 +226,19 @@ impl Paths {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
     }
 
+    /// The path that data had better take than `index`, which loses too much of it: an active one that has no address in common with
+    /// that, has not just failed, and is not known to lose half as much. Of the other family it may well be on the same link, and
+    /// there data would only begin anew with another window.
+    pub(crate) fn refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
+        let left = self.get(index);
+        let lost = left.losses.known_percent(now).unwrap_or(0);
+        self.witness(index).filter(|&other| {
+            let path = self.get(other);
+            let is_better = path.losses.known_percent(now).is_none_or(|percent| percent * 2 < lost);
+            apart(&path.route, &left.route) == APART_MOST && !path.is_watched() && is_better
+        })
+    }
+
     /// The path in use after this one, around the circle.
     pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
         let following = self.iter().map(|(i, _)| i).find(|i| i.0 > index.0);
@@ -248,12 +263,15 @@ impl Paths {
     }
 }
 
+/// Two paths of one family without an address in common.
+const APART_MOST: usize = 3;
+
 /// How little two paths seem to share. Other addresses of the same family are most often on another link; one of the other
 /// family is as often on the same.
 //= rfc9260#6.4.1-2
 fn apart(one: &Route, other: &Route) -> usize {
     match (one.local != other.local, one.remote != other.remote) {
-        (true, true) if one.local.is_ipv4() == other.local.is_ipv4() => 3,
+        (true, true) if one.local.is_ipv4() == other.local.is_ipv4() => APART_MOST,
         (true, true) => 2,
         (local, remote) => usize::from(local) + usize::from(remote),
     }
@@ -311,6 +329,34 @@ mod tests {
         let others = [("10.0.2.1", "10.0.1.2"), ("fd00::1", "fd00::2"), ("10.0.2.1", "10.0.2.2")];
         let ranks = others.map(|(local, remote)| apart(&route(local, remote), &failed));
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+    }
+
+    #[test]
+    fn from_loss_data_flees_to_a_path_with_nothing_in_common_that_has_neither_failed_nor_lost_as_much() {
+        let quick = Timing { primary_return: std::time::Duration::from_secs(5), ..Timing::default() };
+        let lossy = |paths: &mut Paths, index, percent| {
+            paths.get_mut(PathIndex(index)).losses.set_verdict(Time::ZERO, percent);
+        };
+        let mut paths = three_active();
+        let refuge = |paths: &Paths| paths.refuge(PathIndex(0), Time::ZERO);
+        lossy(&mut paths, 0, 30);
+        assert_eq!(refuge(&paths), Some(PathIndex(2)));
+        lossy(&mut paths, 2, 15);
+        assert_eq!(refuge(&paths), None, "it loses half as much");
+        lossy(&mut paths, 2, 14);
+        assert_eq!(refuge(&paths), Some(PathIndex(2)));
+        paths.get_mut(PathIndex(2)).on_error(&quick);
+        assert_eq!(refuge(&paths), None, "the other shares an address");
+        paths.get_mut(PathIndex(2)).on_success(Time::ZERO, &quick);
+        assert_eq!(refuge(&paths), None, "it has just failed");
+        paths.get_mut(PathIndex(2)).watch.end();
+        let route = Route {
+            local: "fd00:2::1".parse().unwrap(),
+            remote: "fd00:2::2".parse().unwrap(),
+            carrier: Carrier::Ip,
+        };
+        paths.get_mut(PathIndex(2)).route = route;
+        assert_eq!(refuge(&paths), None, "of the other family it may be on the same link");
     }
 
     #[test]

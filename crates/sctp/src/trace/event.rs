@@ -151,6 +151,13 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
+    /// A path lost so much of its data that another carries that from now on.
+    PathLossy {
+        /// The path.
+        route: Route,
+        /// Chunks of hundred that were lost.
+        percent: u64,
+    },
     /// A link of ours went down with data in flight on it: what of that is lost is asked before it is sent again.
     FlightStranded {
         /// The path.
@@ -357,6 +364,7 @@ impl Counters {
             | TraceEvent::Window { .. }
             | TraceEvent::ReorderingTimeout { .. }
             | TraceEvent::PathDoubted { .. }
+            | TraceEvent::PathLossy { .. }
             | TraceEvent::FlightGivenUp { .. }
             | TraceEvent::FlightStranded { .. }
             | TraceEvent::PathState { .. }

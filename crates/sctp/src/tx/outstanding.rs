@@ -86,6 +86,8 @@ pub(crate) struct Losses {
 pub(crate) struct PathAcks {
     /// User bytes newly acknowledged.
     pub(crate) bytes: usize,
+    /// Chunks newly acknowledged.
+    pub(crate) chunks: usize,
     /// User bytes of the longest chunk newly acknowledged that was in flight, on this path only.
     pub(crate) longest: usize,
     /// The newest newly acknowledged chunk that was sent only once, and when.
@@ -532,6 +534,7 @@ impl Outstanding {
         lane.above += 1;
         let acks = &mut acks[path.0];
         acks.bytes += length;
+        acks.chunks += 1;
         acks.earliest |= cumulative;
         acks.newest_sent_at = acks.newest_sent_at.max(Some(sent_at));
         if sent == Sent::Reneged {

@@ -12,7 +12,7 @@ use crate::support::{Two, messages, route, seconds, sends, sent_by};
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// As two daemons have it between them.
-fn quick() -> Timing {
+pub(crate) fn quick() -> Timing {
     Timing {
         rto_initial: MS(300),
         rto_min: MS(100),
@@ -23,6 +23,7 @@ fn quick() -> Timing {
         path_max_retrans: 4,
         primary_return: seconds(5),
         doubts_silence: true,
+        loss_max: Some(5),
         association_max_retrans: 180,
         ..Timing::default()
     }
@@ -37,7 +38,7 @@ fn joined(delays: &[u64], conversation: Conversation) -> Two {
     joined_by_chance(1, delays, conversation)
 }
 
-fn joined_by_chance(seed: u64, delays: &[u64], conversation: Conversation) -> Two {
+pub(crate) fn joined_by_chance(seed: u64, delays: &[u64], conversation: Conversation) -> Two {
     let mut world = World::new(seed);
     let addresses = |end| (1..=delays.len()).map(|i| format!("10.0.{i}.{end}")).collect::<Vec<_>>();
     let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
@@ -59,12 +60,12 @@ fn joined_by_chance(seed: u64, delays: &[u64], conversation: Conversation) -> Tw
     t
 }
 
-fn idle(delays: &[u64]) -> Two {
+pub(crate) fn idle(delays: &[u64]) -> Two {
     joined(delays, Conversation::default())
 }
 
 /// A message of 64 bytes each 100 ms, so often.
-fn speak(t: &mut Two, times: usize) {
+pub(crate) fn speak(t: &mut Two, times: usize) {
     for _ in 0..times {
         let id = t.id(t.a);
         let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
@@ -74,7 +75,7 @@ fn speak(t: &mut Two, times: usize) {
 }
 
 /// A little after the last message, which has been acknowledged.
-fn cut(t: &mut Two, link: usize, cut: bool) {
+pub(crate) fn cut(t: &mut Two, link: usize, cut: bool) {
     t.world.run_for(MS(30));
     let (now, link) = (t.world.now(), t.links[link]);
     t.world.at(now, Change::CutBoth(link, cut));
@@ -82,7 +83,7 @@ fn cut(t: &mut Two, link: usize, cut: bool) {
 }
 
 /// Sends without end.
-fn transfer(t: &mut Two) {
+pub(crate) fn transfer(t: &mut Two) {
     let id = t.id(t.a);
     t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
     t.world.run_for(seconds(2));
@@ -94,12 +95,12 @@ fn end_doubts(t: &mut Two) {
     t.world.host_mut(t.a).endpoint.set_timing(now, id, timing);
 }
 
-fn in_use(t: &Two) -> String {
+pub(crate) fn in_use(t: &Two) -> String {
     let info = t.info(t.a);
     info.paths.iter().find(|p| p.in_use).expect("a path in use").route.local.to_string()
 }
 
-fn switches(t: &Two) -> usize {
+pub(crate) fn switches(t: &Two) -> usize {
     t.events(t.a).iter().filter(|e| matches!(e, Event::PathSwitched { .. })).count()
 }
 
@@ -334,7 +335,7 @@ fn joined_daemons() -> Two {
 }
 
 /// 1,200 bytes each half millisecond, for so long.
-fn stream(t: &mut Two, long: Duration) {
+pub(crate) fn stream(t: &mut Two, long: Duration) {
     let end = t.world.now() + long;
     while t.world.now() < end {
         let id = t.id(t.a);
@@ -345,7 +346,7 @@ fn stream(t: &mut Two, long: Duration) {
 }
 
 /// Windows that had to open first are no matter.
-fn forget_silence(t: &mut Two) {
+pub(crate) fn forget_silence(t: &mut Two) {
     let id = t.id(t.b);
     let talk = t.world.host_mut(t.b).app.conversations.get_mut(&id).expect("a conversation");
     talk.longest_silence = Duration::ZERO;

@@ -22,6 +22,7 @@ mod handshake_faults;
 mod hostile;
 mod joined;
 mod local_queue;
+mod lossy;
 mod many;
 mod memory;
 mod mtu;

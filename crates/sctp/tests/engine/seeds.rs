@@ -142,6 +142,9 @@ fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
             heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
             // Paths share links here: they fail together, and use up the association's count together.
             association_max_retrans: 20,
+            doubts_silence: r.random_bool(0.5),
+            loss_max: r.random_bool(0.5).then_some(5),
+            primary_return: Duration::from_millis(r.random_range(0..2000)),
             ..Timing::default()
         },
         send_buffer: r.random_range(250_000..1_000_000),

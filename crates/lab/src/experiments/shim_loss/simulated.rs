@@ -72,6 +72,7 @@ fn association(control: Control) -> AssociationConfig {
             path_max_retrans: 4,
             primary_return: Duration::from_secs(5),
             doubts_silence: true,
+            loss_max: Some(5),
             association_max_retrans: 180,
             ..Timing::default()
         },

@@ -1,0 +1,189 @@
+//! Whether a path loses so much of the data it carries that it had better carry none.
+//!
+//! A leaky bucket of chunks: what is lost fills it, what is delivered empties it, and at the share that is still allowed
+//! ([`Timing::loss_max`](crate::Timing::loss_max)) it stays as it is. A share counted over a number of chunks would have to choose
+//! between many chunks, which a path with a small window needs long for, and few, of which chance takes too many. What one event adds
+//! is bounded: a queue that overflows loses much at once, and the window answers that. Losses are a new event if what was lost was
+//! sent after the last one was noticed, as in RFC 9260 section 7.2.4. Knows no chunks, and decides nothing: begin at
+//! [`LossMeter::on_acks`], then [`LossMeter::take_verdict`].
+
+use std::time::Duration;
+
+use base::Time;
+
+use crate::tx::{Losses, PathAcks};
+
+/// Losses beyond what is allowed that fill the bucket.
+const LOSSES_FULL: i64 = 30;
+
+/// Events that it takes at least to fill it: a first window that overflows a long queue makes three.
+const EVENTS_LEAST: i64 = 6;
+
+/// What a chunk counts for, in percent.
+const WHOLE: i64 = 100;
+
+/// The fill of the whole bucket.
+const FULL: i64 = LOSSES_FULL * WHOLE;
+
+/// How long it counts that a path was found to lose too much.
+const VERDICT_HOLDS: Duration = Duration::from_secs(60);
+
+/// How much a path lost, and when that was found to be too much.
+#[derive(Clone, Copy, Debug)]
+struct Verdict {
+    at: Time,
+    lost: u64,
+    chunks: u64,
+}
+
+/// Counts what becomes of the chunks that one path carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LossMeter {
+    /// 0 to [`FULL`], at the end of the last round trip.
+    level: i64,
+    /// What this round trip would add.
+    round: i64,
+    /// When the last event was noticed, and what it has added until now.
+    noticed_at: Time,
+    added: i64,
+    /// Chunks lost, and chunks in all, since the bucket was last empty.
+    lost: u64,
+    chunks: u64,
+    verdict: Option<Verdict>,
+}
+
+impl LossMeter {
+    /// The path is about to carry data, after others: what it lost before was long ago.
+    pub(crate) fn begin(&mut self) {
+        *self = LossMeter { verdict: self.verdict, ..LossMeter::default() };
+    }
+
+    /// What a SACK said of the path; `allowed` is the share of losses that is, in percent.
+    pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
+        self.add(&acks.lost, acks.chunks, allowed, now);
+        // What was given up too early is lost no more.
+        let needless = acks.spurious.min(usize::try_from(self.lost).unwrap_or(usize::MAX));
+        self.lost -= needless as u64;
+        self.round -= needless as i64 * WHOLE;
+        if acks.round_over {
+            self.end_round();
+        }
+    }
+
+    /// Chunks were found lost between two SACKs.
+    pub(crate) fn on_lost(&mut self, lost: &Losses, allowed: u8, now: Time) {
+        self.add(lost, 0, allowed, now);
+    }
+
+    fn add(&mut self, lost: &Losses, delivered: usize, allowed: u8, now: Time) {
+        if lost.chunks > 0 && lost.newest >= self.noticed_at {
+            self.noticed_at = now;
+            self.added = 0;
+        }
+        let chunks = lost.chunks + delivered;
+        self.lost += lost.chunks as u64;
+        self.chunks += chunks as u64;
+        self.round += lost.chunks as i64 * WHOLE - chunks as i64 * i64::from(allowed);
+    }
+
+    fn end_round(&mut self) {
+        let round = std::mem::take(&mut self.round).min(FULL / EVENTS_LEAST - self.added);
+        self.added += round.max(0);
+        self.level = (self.level + round).clamp(0, FULL);
+        if self.level == 0 {
+            (self.lost, self.chunks) = (0, 0);
+        }
+    }
+
+    /// Whether the path has been found to lose too much; what was counted is forgotten then.
+    pub(crate) fn take_verdict(&mut self, now: Time) -> bool {
+        if self.level < FULL {
+            return false;
+        }
+        self.verdict = Some(Verdict { at: now, lost: self.lost, chunks: self.chunks });
+        self.begin();
+        true
+    }
+
+    /// The share of chunks that were lost when that was last found to be too much, in percent, unless that is long ago.
+    pub(crate) fn known_percent(&self, now: Time) -> Option<u64> {
+        let verdict = self.verdict.filter(|verdict| now - verdict.at < VERDICT_HOLDS)?;
+        Some(verdict.lost * 100 / verdict.chunks.max(1))
+    }
+
+    /// As if so many of a hundred chunks had been found too many then.
+    #[cfg(test)]
+    pub(super) fn set_verdict(&mut self, at: Time, percent: u64) {
+        self.verdict = Some(Verdict { at, lost: percent, chunks: 100 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: u8 = 5;
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    /// A round trip in which so many chunks were lost and delivered, after the losses before were noticed.
+    fn round(meter: &mut LossMeter, at_ms: u64, lost: usize, delivered: usize) {
+        let losses = Losses { chunks: lost, newest: MS(at_ms), ..Losses::default() };
+        let acks = PathAcks { lost: losses, chunks: delivered, round_over: true, ..PathAcks::default() };
+        meter.on_acks(&acks, ALLOWED, MS(at_ms));
+    }
+
+    /// When a path that loses one of so many chunks is found to lose too much, in chunks.
+    fn found_after(one_of: usize) -> Option<usize> {
+        let mut meter = LossMeter::default();
+        let found = (1..10_000).find(|&n| {
+            round(&mut meter, n, 1, one_of - 1);
+            meter.take_verdict(MS(n))
+        })?;
+        Some(found as usize * one_of)
+    }
+
+    #[test]
+    fn what_is_allowed_never_fills_the_bucket_and_more_does_the_sooner_the_more_it_is() {
+        assert_eq!(found_after(20), None);
+        assert_eq!([19, 10, 3].map(found_after), [Some(600 * 19), Some(600), Some(36 * 3)]);
+    }
+
+    #[test]
+    fn one_event_counts_no_more_than_its_share_however_much_it_loses_and_however_long() {
+        let mut meter = LossMeter::default();
+        let mut overflow = |sent_ms: u64, at_ms: u64| {
+            let losses = Losses { chunks: 400, newest: MS(sent_ms), ..Losses::default() };
+            let acks = PathAcks { lost: losses, round_over: true, ..PathAcks::default() };
+            meter.on_acks(&acks, ALLOWED, MS(at_ms));
+            meter.take_verdict(MS(at_ms))
+        };
+        assert!((0..100).all(|n| !overflow(99, 100 + n)), "all was sent before the first loss was noticed");
+        assert!((0..4).all(|n| !overflow(200 + n, 200 + n)));
+        assert!(overflow(210, 210), "the sixth");
+    }
+
+    #[test]
+    fn losses_that_were_none_are_taken_back() {
+        let mut meter = LossMeter::default();
+        for n in 1..1000 {
+            round(&mut meter, 2 * n, 1, 2);
+            let acks = PathAcks { spurious: 1, round_over: true, ..PathAcks::default() };
+            meter.on_acks(&acks, ALLOWED, MS(2 * n + 1));
+            assert!(!meter.take_verdict(MS(2 * n + 1)));
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_known_for_a_minute_whatever_comes_after_it() {
+        let mut meter = LossMeter::default();
+        let found = (1..1000).find(|&n| {
+            round(&mut meter, n, 1, 3);
+            meter.take_verdict(MS(n))
+        });
+        let at = MS(found.expect("a verdict"));
+        assert_eq!(meter.known_percent(at), Some(25));
+        meter.begin();
+        assert_eq!(meter.known_percent(at + Duration::from_millis(59_999)), Some(25));
+        assert_eq!(meter.known_percent(at + VERDICT_HOLDS), None);
+    }
+}
