@@ -82,8 +82,9 @@ fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
     drop(sender);
     for (from, to) in families(1) {
         let route = udp_route(&to, &from);
-        receiver.1.send(&train(&route, None, Ecn::NotEct, 1400, b"still there?")).unwrap();
-        let (reported, kind, _) = path_error(&mut receiver.1);
-        assert_eq!((reported, kind), (route, PathErrorKind::Unreachable(Unreachable::Port)));
+        let kind = report_of_closed(&mut receiver.1, route, |it| {
+            it.send(&train(&route, None, Ecn::NotEct, 1400, b"still there?")).unwrap();
+        });
+        assert_eq!(kind, PathErrorKind::Unreachable(Unreachable::Port));
     }
 }

@@ -144,8 +144,10 @@ fn what_is_for_the_socket_still_reaches_it_after_a_sender_for_the_interface_was_
     drop(other);
     for (from, to) in families(1) {
         let route = udp_route(&from, &to);
-        a.within(|| one.send(&train(&route, index, Ecn::NotEct, 1400, b"nobody"))).unwrap();
-        assert_eq!(path_error(&mut one).0, route);
+        let kind = report_of_closed(&mut one, route, |it| {
+            a.within(|| it.send(&train(&route, index, Ecn::NotEct, 1400, b"nobody"))).unwrap();
+        });
+        assert_eq!(kind, PathErrorKind::Unreachable(Unreachable::Port));
     }
 }
 

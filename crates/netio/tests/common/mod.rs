@@ -255,6 +255,26 @@ pub fn path_error(carrier: &mut impl AnyCarrier) -> (Route, PathErrorKind, Vec<u
     panic!("no path error after {PATIENCE} ms");
 }
 
+/// Sends to a socket that was closed until that is reported. Once may not do: between its fork and its exec a child of another test has
+/// that socket, too, which then takes the packet.
+pub fn report_of_closed<C: AnyCarrier>(
+    carrier: &mut C,
+    to: Route,
+    mut send: impl FnMut(&mut C),
+) -> PathErrorKind {
+    for waited in 0..PATIENCE {
+        if waited % 100 == 0 {
+            send(carrier);
+        }
+        carrier.receive(|_, _, _| {});
+        if let Some((_, kind, _)) = carrier.errors().into_iter().find(|(route, ..)| *route == to) {
+            return kind;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("no report after {PATIENCE} ms");
+}
+
 /// Bytes that differ from packet to packet.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 251 + i) as u8).collect()
