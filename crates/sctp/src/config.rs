@@ -165,6 +165,20 @@ pub enum CongestionAlgorithm {
     LossTolerant,
 }
 
+/// How much later than the round trip an acknowledgement may come before it counts as lost, where a peer's SACK waits for
+/// [`QUICK_SACK_DELAY`]: five times that, and more than a busy host adds. Linux allows 200 ms.
+const QUICK_RTO_MARGIN: Duration = Duration::from_millis(100);
+/// The longest that a SACK may wait: all that waits for one counts on it.
+const QUICK_SACK_DELAY: Duration = Duration::from_millis(20);
+/// How long a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
+const QUICK_PRIMARY_RETURN: Duration = Duration::from_secs(5);
+/// Percent of its data that a path may lose before another takes its place. CUBIC itself makes a queue lose that much where it leaves
+/// room for five or six packets: what loses less may just be shared by many.
+const QUICK_LOSS_MAX: u8 = 5;
+/// Timeouts in a row that an association survives: a quarter of an hour at the greatest RTO, as long as TCP's own retries last by
+/// default.
+const QUICK_OUTAGE_RETRANS: u8 = 180;
+
 /// Timers and thresholds of an association; the defaults are those of RFC 9260 section 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -234,6 +248,26 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// For two ends that both have it: a silent path is left in a fraction of a second, and an idle one is probed each second.
+    /// RFC 9260's values are those of 1990s networks. Each has its reason in `docs/failover.md`.
+    pub fn quick() -> Timing {
+        Timing {
+            rto_initial: Duration::from_millis(300),
+            rto_min: QUICK_RTO_MARGIN,
+            rto_margin: QUICK_RTO_MARGIN,
+            rto_max: Duration::from_secs(5),
+            sack_delay: QUICK_SACK_DELAY,
+            heartbeat_interval: Duration::from_secs(1),
+            path_max_retrans: 4,
+            primary_return: QUICK_PRIMARY_RETURN,
+            doubts_silence: true,
+            loss_max: Some(QUICK_LOSS_MAX),
+            association_max_retrans: QUICK_OUTAGE_RETRANS,
+            shutdown_guard: Duration::from_secs(60),
+            ..Timing::default()
+        }
+    }
+
     /// The least PSMR that RFC 7829 section 5 allows a path whose Path.Max.Retrans is `path_max_retrans`.
     //= rfc7829#5-1 5-2 5-6 5-7
     pub(crate) fn least_switchover(&self, path_max_retrans: u8) -> u8 {

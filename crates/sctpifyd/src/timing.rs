@@ -12,25 +12,12 @@ use sctp::{
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
 const ASSOCIATION_BUFFER: usize = 16 << 20;
-/// Timeouts in a row that an association between shims survives: a quarter of an hour at the greatest RTO, as long as
-/// TCP's own retries last by default.
-const OUTAGE_RETRANS: u8 = 180;
 /// Streams asked for and allowed: a connection uses one each way.
 const STREAMS: u16 = 1;
 /// How long an INIT waits before it is sent again. Far below RFC 9260's second, for the race timer ends the wait.
 const INIT_RTO: Duration = Duration::from_millis(100);
 /// Idle connections whose paths are probed each second; more make all probes rarer.
 const CONNECTIONS_PER_SECOND: usize = 64;
-/// How much later than the round trip an acknowledgement may come before it counts as lost: five times the peer's delay, and more
-/// than a busy host adds. Linux allows 200 ms.
-const RTO_MARGIN: Duration = Duration::from_millis(100);
-/// The longest that a SACK may wait: all that waits for one counts on it.
-const SACK_DELAY: Duration = Duration::from_millis(20);
-/// How long a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
-const PRIMARY_RETURN: Duration = Duration::from_secs(5);
-/// Percent of its data that a path may lose before another takes its place. CUBIC itself makes a queue lose that much where it leaves
-/// room for five or six packets: what loses less may just be shared by many.
-const LOSS_MAX: u8 = 5;
 /// The longest pause between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 /// INITs after which the race timer, three seconds at most, has ended the wait in any case.
@@ -38,29 +25,11 @@ const INITS_DOUBLED_MAX: u32 = 6;
 
 /// Timing towards a peer of this kind.
 ///
-/// RFC 9260's values are those of 1990s networks; between shims both sides know better, so that a silent path is
-/// left in a fraction of a second and an idle one is probed each second.
-///
 /// Each path of each connection is probed, so the more `connections` there are the longer the pause between probes.
 pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     match peer {
         Peer::Native => Timing::default(),
-        Peer::Shim => Timing {
-            rto_initial: Duration::from_millis(300),
-            rto_min: RTO_MARGIN,
-            rto_margin: RTO_MARGIN,
-            rto_max: Duration::from_secs(5),
-            sack_delay: SACK_DELAY,
-            heartbeat_interval: heartbeat_interval(connections),
-            path_max_retrans: 4,
-            potentially_failed_max_retrans: Some(0),
-            primary_switchover_max_retrans: None,
-            primary_return: PRIMARY_RETURN,
-            doubts_silence: true,
-            loss_max: Some(LOSS_MAX),
-            association_max_retrans: OUTAGE_RETRANS,
-            shutdown_guard: Duration::from_secs(60),
-        },
+        Peer::Shim => Timing { heartbeat_interval: heartbeat_interval(connections), ..Timing::quick() },
     }
 }
 
@@ -93,7 +62,7 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
 /// trips.
 pub(crate) fn lane_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
-    let by_other_path = round_trip * 13 / 4 + SACK_DELAY;
+    let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;
     if has_other_path { by_this_path.max(by_other_path) } else { by_this_path }
 }
 

@@ -55,20 +55,7 @@ fn tell(what: &str, values: impl Iterator<Item = f64>) {
 /// As two daemons have it between them, but for the bound.
 fn config(loss_max: Option<u8>) -> AssociationConfig {
     AssociationConfig {
-        timing: Timing {
-            rto_initial: Duration::from_millis(300),
-            rto_min: Duration::from_millis(100),
-            rto_margin: Duration::from_millis(100),
-            rto_max: Duration::from_secs(5),
-            sack_delay: Duration::from_millis(20),
-            heartbeat_interval: Duration::from_secs(1),
-            path_max_retrans: 4,
-            primary_return: Duration::from_secs(5),
-            doubts_silence: true,
-            loss_max,
-            association_max_retrans: 180,
-            ..Timing::default()
-        },
+        timing: Timing { loss_max, ..Timing::quick() },
         send_buffer: 16 << 20,
         receive_buffer: 16 << 20,
         initial_packets: 10,

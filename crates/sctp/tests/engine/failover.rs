@@ -11,26 +11,8 @@ use crate::support::{Two, messages, route, seconds, sends, sent_by};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// As two daemons have it between them.
-pub(crate) fn quick() -> Timing {
-    Timing {
-        rto_initial: MS(300),
-        rto_min: MS(100),
-        rto_margin: MS(100),
-        rto_max: seconds(5),
-        sack_delay: MS(20),
-        heartbeat_interval: seconds(1),
-        path_max_retrans: 4,
-        primary_return: seconds(5),
-        doubts_silence: true,
-        loss_max: Some(5),
-        association_max_retrans: 180,
-        ..Timing::default()
-    }
-}
-
 fn config() -> AssociationConfig {
-    AssociationConfig { timing: quick(), ..AssociationConfig::default() }
+    AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() }
 }
 
 /// Two hosts with the links of these one-way delays, each with a pair of addresses; all paths are proven.
@@ -91,7 +73,7 @@ pub(crate) fn transfer(t: &mut Two) {
 
 fn end_doubts(t: &mut Two) {
     let (id, now) = (t.id(t.a), t.world.now());
-    let timing = Timing { doubts_silence: false, ..quick() };
+    let timing = Timing { doubts_silence: false, ..Timing::quick() };
     t.world.host_mut(t.a).endpoint.set_timing(now, id, timing);
 }
 

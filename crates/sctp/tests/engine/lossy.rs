@@ -6,7 +6,7 @@ use sctp::{AssociationConfig, Event, PathState, Timing};
 use sim::{Conversation, Fate, LinkConfig, Loss, chunk_names};
 
 use crate::failover::{
-    cut, forget_silence, idle, in_use, joined_by_chance, quick, speak, stream, switches, transfer,
+    cut, forget_silence, idle, in_use, joined_by_chance, speak, stream, switches, transfer,
 };
 use crate::support::{Two, seconds};
 
@@ -69,7 +69,7 @@ fn a_path_that_loses_a_tenth_is_left_and_one_that_loses_a_fortieth_is_not() {
 #[test]
 fn without_a_bound_no_path_is_left_for_what_it_loses() {
     let mut t = two_links(1);
-    set_timing(&mut t, Timing { loss_max: None, ..quick() });
+    set_timing(&mut t, Timing { loss_max: None, ..Timing::quick() });
     lose(&mut t, 0, 0.1);
     stream(&mut t, seconds(8));
     assert_eq!((in_use(&t).as_str(), switches(&t)), (FIRST, 0));
@@ -124,7 +124,7 @@ fn a_path_that_has_just_failed_does_not_take_data_back_by_answering_first() {
 //= rfc9260#6.4-1
 fn a_path_that_is_asked_seldom_is_trusted_only_after_eight_answers() {
     let mut t = idle(&[10, 10]);
-    set_timing(&mut t, Timing { heartbeat_interval: seconds(8), ..quick() });
+    set_timing(&mut t, Timing { heartbeat_interval: seconds(8), ..Timing::quick() });
     cut(&mut t, 0, true);
     speak(&mut t, 30);
     cut(&mut t, 0, false);

@@ -1,5 +1,6 @@
 //! One attempt after the other: contacts of less preference once those before them have refused (RFC 3261 section 16.6, serial
-//! forking), as are such as Max-Breadth has no room for at once (RFC 5393 section 5.3.3), and the next place when one cannot be reached (RFC 3263 section 4.3; section 18.1.1 for a message that UDP is too small for).
+//! forking), and those that Max-Breadth has no room for at once (RFC 5393 section 5.3.3); and the next place when one cannot be
+//! reached (RFC 3263 section 4.3; section 18.1.1 for a message that UDP is too small for).
 //!
 //! A server transaction keeps its [`Plan`] while it may need it. Invariants: nothing new is tried once a branch has succeeded, 6xx has
 //! come or the request was cancelled; no place is tried twice. Begin with [`Proxy::forward`].

@@ -62,20 +62,7 @@ fn by_tcp(tcp: Tcp, exchange: &Exchange, link: &LinkConfig, seed: u64) -> Result
 /// What an association between shims has.
 fn association(control: Control) -> AssociationConfig {
     AssociationConfig {
-        timing: Timing {
-            rto_initial: Duration::from_millis(100),
-            rto_min: Duration::from_millis(100),
-            rto_margin: Duration::from_millis(100),
-            rto_max: Duration::from_secs(5),
-            sack_delay: Duration::from_millis(20),
-            heartbeat_interval: Duration::from_secs(1),
-            path_max_retrans: 4,
-            primary_return: Duration::from_secs(5),
-            doubts_silence: true,
-            loss_max: Some(5),
-            association_max_retrans: 180,
-            ..Timing::default()
-        },
+        timing: Timing { rto_initial: Duration::from_millis(100), ..Timing::quick() },
         outbound_streams: 1,
         inbound_streams: 1,
         send_buffer: BUFFER,
