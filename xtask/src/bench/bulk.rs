@@ -11,14 +11,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
-use testbed::{Capture, Lab, Link, Offloads, c_programs, cpu};
+use testbed::{Capture, DelayedLink, Lab, Link, Offloads, c_programs, cpu};
 
 /// Sizes of writes and messages, in bytes. The last one decides.
 const SIZES: [usize; 2] = [1_024, 65_536];
 /// How many times usrsctp's throughput the shim must reach, offloads on.
 const USRSCTP_GOAL: f64 = 4.0;
-/// How much of plain TCP's throughput the shim must reach, by whether the link cuts segments to size itself.
-const TCP_GOALS: [(Offloads, f64); 2] = [(Offloads::On, 0.2), (Offloads::Off, 0.6)];
+/// The congestion control of all programs' TCP, the local halves of the shim's connections included, where it is judged:
+/// Linux's own default, whatever this machine's is. With bbr a program sets a timer for each 64 KiB even towards the daemon.
+const TCP_CONTROL: &str = "cubic";
+/// The links in turn.
+const ROADS: [Road; 4] = [
+    Road { kind: Kind::Open(Offloads::On), control: TCP_CONTROL, tcp_goal: Some(0.2) },
+    Road { kind: Kind::Open(Offloads::Off), control: TCP_CONTROL, tcp_goal: Some(0.6) },
+    Road { kind: Kind::Open(Offloads::Off), control: "bbr", tcp_goal: None },
+    Road { kind: Kind::Slow, control: TCP_CONTROL, tcp_goal: None },
+];
+/// What `linkemu` makes of a slow link.
+const SLOW: [&str; 6] = ["--rate", "100mbit", "--delay", "10ms", "--queue", "200"];
 /// Runs of each.
 const REPETITIONS: usize = 5;
 /// How long a sender sends.
@@ -47,10 +57,32 @@ struct Samples {
     cpu_s_per_gb: Vec<f64>,
 }
 
+/// A link to be measured on.
+struct Road {
+    kind: Kind,
+    control: &'static str,
+    /// How much of plain TCP's throughput the shim must reach.
+    tcp_goal: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// As fast as the host is.
+    Open(Offloads),
+    /// Of an uplink's rate, where the processor time is what differs.
+    Slow,
+}
+
+/// A link while it is there.
+enum Way {
+    Open(Link),
+    Slow(DelayedLink),
+}
+
 /// What the runs need.
 struct Bench<'a> {
     pair: Pair,
-    link: Link,
+    way: Way,
     daemons: Daemons,
     tools: &'a Tools,
     usrsctp: &'a Path,
@@ -67,10 +99,11 @@ struct Ratios {
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
     let mut judged = Vec::new();
-    for (offloads, goal) in TCP_GOALS {
-        let ratios = link(lab, tools, &usrsctp, offloads)?;
-        judged.push((format!("x TCP, offloads {}", words(offloads)), ratios.tcp, goal));
-        if offloads == Offloads::On {
+    for (number, road) in (1..).zip(&ROADS) {
+        let Some(ratios) = road.measured(lab, tools, &usrsctp, number)? else { continue };
+        let Some(goal) = road.tcp_goal else { continue };
+        judged.push((format!("x TCP, {}", road.kind), ratios.tcp, goal));
+        if road.kind == Kind::Open(Offloads::On) {
             judged.push(("x usrsctp".to_owned(), ratios.usrsctp, USRSCTP_GOAL));
         }
     }
@@ -81,27 +114,59 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     Ok(judged.iter().all(|(_, ratio, goal)| ratio >= goal))
 }
 
-/// Both sizes on a link of this kind; the ratios at the last.
-fn link(lab: &Lab, tools: &Tools, usrsctp: &Path, offloads: Offloads) -> Result<Ratios> {
-    let pair = Pair::new(lab, if offloads == Offloads::On { "-on" } else { "-off" })?;
-    let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
-    let daemons = pair.start_daemons(tools)?;
-    let bench = Bench { pair, link, daemons, tools, usrsctp };
-    bench.ensure_shim_is_sctp()?;
-    println!("\noffloads {}", words(offloads));
-    println!("size    carrier   Gbit/s, median (range)   CPU s/GB, median (range)    x TCP  x usrsctp");
-    let mut ratios = Ratios { tcp: 0.0, usrsctp: 0.0 };
-    for size in SIZES {
-        ratios = bench.size(size)?;
+impl Road {
+    /// Both sizes; the ratios at the last. None where the kernel lacks a control that is not judged.
+    fn measured(&self, lab: &Lab, tools: &Tools, usrsctp: &Path, number: u8) -> Result<Option<Ratios>> {
+        let pair = Pair::new(lab, &format!("-{number}"))?;
+        let way = self.kind.way(lab, &pair, number, tools)?;
+        println!("\n{}, {}", self.kind, self.control);
+        match way.link().set_tcp_controls(self.control) {
+            Err(error) if self.control != TCP_CONTROL => {
+                println!("left out: {error:#}");
+                return Ok(None);
+            }
+            outcome => outcome?,
+        }
+        let daemons = pair.start_daemons(tools)?;
+        let bench = Bench { pair, way, daemons, tools, usrsctp };
+        bench.ensure_shim_is_sctp()?;
+        println!("size    carrier   Gbit/s, median (range)   CPU s/GB, median (range)    x TCP  x usrsctp");
+        let mut ratios = Ratios { tcp: 0.0, usrsctp: 0.0 };
+        for size in SIZES {
+            ratios = bench.size(size)?;
+        }
+        bench.daemons.stop();
+        Ok(Some(ratios))
     }
-    bench.daemons.stop();
-    Ok(ratios)
 }
 
-fn words(offloads: Offloads) -> &'static str {
-    match offloads {
-        Offloads::On => "on",
-        Offloads::Off => "off",
+impl Kind {
+    fn way(self, lab: &Lab, pair: &Pair, number: u8, tools: &Tools) -> Result<Way> {
+        Ok(match self {
+            Kind::Open(offloads) => Way::Open(lab.join(&pair.alpha, &pair.beta, number, offloads)?),
+            Kind::Slow => {
+                Way::Slow(DelayedLink::emulated(lab, &pair.alpha, &pair.beta, number, &SLOW, &tools.linkemu)?)
+            }
+        })
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::Open(Offloads::On) => "offloads on",
+            Kind::Open(Offloads::Off) => "offloads off",
+            Kind::Slow => "100 Mbit/s, 20 ms there and back",
+        })
+    }
+}
+
+impl Way {
+    fn link(&self) -> &Link {
+        match self {
+            Way::Open(link) => link,
+            Way::Slow(delayed) => &delayed.link,
+        }
     }
 }
 
@@ -162,13 +227,13 @@ impl Bench<'_> {
 
     fn tcp(&self, port: u16, seconds: &str, size: usize) -> Result<(testbed::Process, Command)> {
         let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
-        let to = format!("{}:{port}", self.link.right_v4());
+        let to = format!("{}:{port}", self.way.link().right_v4());
         Ok((server, self.sender(&self.tools.bulk, &["send", &to, seconds, &size.to_string()])))
     }
 
     fn usrsctp(&self, seconds: &str, size: usize) -> Result<(testbed::Process, Command)> {
         let server = self.pair.serve(self.usrsctp, &["receive", USRSCTP_PORT, USRSCTP_UDP_PORT])?;
-        let to = self.link.right_v4().to_string();
+        let to = self.way.link().right_v4().to_string();
         let args = ["send", &to, USRSCTP_PORT, USRSCTP_UDP_PORT, seconds, &size.to_string()];
         Ok((server, self.sender(self.usrsctp, &args)))
     }
@@ -181,7 +246,7 @@ impl Bench<'_> {
 
     /// Judged from outside, once: what the shim column measures is SCTP and not TCP.
     fn ensure_shim_is_sctp(&self) -> Result<()> {
-        let capture = Capture::start(&self.pair.alpha, "is-sctp", &[&self.link.name()])?;
+        let capture = Capture::start(&self.pair.alpha, "is-sctp", &[&self.way.link().name()])?;
         self.stream(Carrier::Shim, "0.1", 65_536)?;
         let seen = capture.judge()?;
         ensure!(
