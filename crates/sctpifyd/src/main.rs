@@ -19,6 +19,7 @@ mod capture;
 mod carriers;
 mod client;
 mod clock;
+mod coalescing;
 mod confinement;
 mod connection;
 mod control_group;

@@ -132,7 +132,11 @@ impl Shard {
         } else if outcome.more {
             self.ready.insert(id);
         }
-        outcome.sent + outcome.received
+        let moved = outcome.sent + outcome.received;
+        if moved > 0 {
+            self.coalescing.note(self.now, moved, self.engine.shortest_round_trip(association));
+        }
+        moved
     }
 
     /// The relay is done: the socket is closed as it said.

@@ -26,6 +26,7 @@ use crate::capture::Ear;
 use crate::carriers::Outlet;
 use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
+use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::history::History;
 use crate::learned_store::LearnedStore;
@@ -151,6 +152,8 @@ pub(crate) struct Shard {
     pub(crate) is_urgent: bool,
     /// Until when the answer of a peer near by is due, and what follows at once from it.
     pub(crate) awake_until: Time,
+    /// How long to rest between turns.
+    pub(crate) coalescing: Coalescing,
     /// Connections whose bytes can flow.
     pub(crate) ready: BTreeSet<ConnectionId>,
     /// The connection that was served last.
@@ -236,6 +239,7 @@ impl Shard {
             over: BTreeSet::new(),
             is_urgent: false,
             awake_until: Time::ZERO,
+            coalescing: Coalescing::new(),
             ready: BTreeSet::new(),
             served: ConnectionId(0),
             kept: BTreeSet::new(),
@@ -290,6 +294,11 @@ impl Shard {
                 return Ok(());
             }
             std::thread::yield_now();
+        }
+        let pause = self.coalescing.pause(self.now);
+        if pause > Duration::ZERO && self.now + pause < next {
+            std::thread::sleep(pause);
+            self.now = self.clock.now();
         }
         self.poll_for(events, next.since(self.now))
     }

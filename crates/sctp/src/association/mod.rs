@@ -36,6 +36,7 @@ mod timers;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use base::{Ecn, Route, Time};
 use bytes::Bytes;
@@ -723,6 +724,10 @@ impl Association {
             peer_send_buffer: self.peer_send_buffer,
             counters: self.counters,
         }
+    }
+
+    pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
+        self.paths.iter().filter_map(|(_, path)| path.srtt()).min()
     }
 
     fn limited_by(&self) -> LimitedBy {

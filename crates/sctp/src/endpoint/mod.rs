@@ -18,6 +18,7 @@ mod tracing;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use base::{Ecn, Route, Time};
 use bytes::Bytes;
@@ -523,6 +524,11 @@ impl Endpoint {
     /// What can be seen of an association that is beyond its INIT.
     pub fn info(&self, id: AssociationId) -> Option<AssociationInfo> {
         self.association(id).map(Association::info)
+    }
+
+    /// The smoothed round-trip time of an association's quickest path; None before any was measured.
+    pub fn shortest_round_trip(&self, id: AssociationId) -> Option<Duration> {
+        self.association(id)?.shortest_round_trip()
     }
 
     /// The state of an association.
