@@ -3,8 +3,8 @@
 //! [`linkemu`]: how exact the link emulator is. [`router`]: packets a second of our own router. [`streams`]: connections that share an association, against plain TCP and
 //! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
-//! usrsctp, on the same link in one run, with the link's offloads and without; then connect latency through the shim against
-//! plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon's memory.
+//! usrsctp, on the same link in one run, with the link's offloads and without (there also where programs' TCP has bbr), and on a slow link;
+//! then connect latency through the shim against plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon's memory.
 //! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`] (`sip-page`): its page.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit

@@ -2,8 +2,8 @@
 //!
 //! To be woken for a packet costs more than the packet does. So, as network cards do it with interrupts (`ethtool -C`,
 //! rx-usecs), the loop looks away for a moment between turns: only while much is moved, only where that moment is little of
-//! every round trip that anybody waits for, and never for so long that a burst follows that queues would not hold. Pure; the
-//! driver tells what moved, and sleeps. Begin with [`Coalescing::note`].
+//! the round trip of every connection that moves bytes, and never for so long that a burst follows that queues would not hold.
+//! Pure; the driver tells what moved, and sleeps. Begin with [`Coalescing::note`].
 
 use std::time::Duration;
 
