@@ -113,7 +113,7 @@ impl Association {
         if let AddressChange::Remove(address) = change {
             //= rfc5061#5.3-8 5.3-14
             asconf.local.retain(|a| *a != address);
-            self.retire_paths(|p| p.route.local == address);
+            self.on_address_lost(address, now);
         }
         self.send_asconf(now);
     }
@@ -486,7 +486,7 @@ impl Association {
     }
 
     /// Takes paths out of use: what was in flight there, and what waits to be sent there, goes elsewhere.
-    fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
+    pub(super) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
         let gone: SmallVec<[PathIndex; 8]> =
             self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
         let old = self.paths.get(self.paths.current()).route;

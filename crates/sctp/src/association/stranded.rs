@@ -1,17 +1,20 @@
-//! A link of ours has gone down with data in flight on it: most of that had passed the link before, and only the answers are lost.
+//! A link or an address of ours has gone with data in flight from there: most of that had left this host before, and only the answers
+//! are lost.
 //!
 //! To send all of it again would fill the other path's small window with duplicates for a round trip. So the earliest goes once more
 //! and asks for a SACK at once, new data follows it, and the rest waits for that SACK, which names what is missing; for a round trip
 //! and a quarter at most. If all was lost the program's peer still hears the earliest chunk at once, and the rest a round trip
-//! later. Begin at [`Association::on_link_lost`].
+//! later. Begin at [`Association::on_link_lost`] and
+//! [`Association::on_address_lost`].
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use base::Time;
+use base::{Route, Time};
 
 use super::{Association, Context};
 use crate::info::PathState;
-use crate::path::PathIndex;
+use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 use crate::tx::Seq;
 
@@ -23,7 +26,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 pub(super) struct Stranded {
     /// The earliest of them: who has acknowledged it has told of the others.
     seq: Seq,
-    /// It has been sent again; what comes before this is no answer, but has been under way since before the link went down.
+    /// It has been sent again; what comes before this is no answer, but has been under way since before.
     answer_from: Option<Time>,
     /// After that the others are lost.
     until: Time,
@@ -32,19 +35,33 @@ pub(super) struct Stranded {
 impl Association {
     /// The link of a path has gone down, as its own host says.
     pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
-        let bytes = self.outstanding.flight(index);
+        let (route, bytes) = (self.paths.get(index).route, self.outstanding.flight(index));
         self.on_dead_path(index);
-        let current = self.paths.current();
-        let path = self.paths.get(current);
-        let is_sole = bytes == 0 || current == index || path.state() != PathState::Active;
+        if self.paths.current() != index {
+            self.strand(route, bytes, ctx.now);
+        }
+    }
+
+    /// This host has lost one of its addresses.
+    pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) {
+        let leaves = |path: &Path| path.route.local == address;
+        let route = self.paths.get(self.paths.current()).route;
+        let gone = self.paths.iter().filter(|(_, path)| leaves(path));
+        let bytes = gone.map(|(index, _)| self.outstanding.flight(index)).sum();
+        self.retire_paths(leaves);
+        self.strand(route, bytes, now);
+    }
+
+    /// What was in flight from there has just been presumed lost.
+    fn strand(&mut self, route: Route, bytes: usize, now: Time) {
+        let path = self.paths.get(self.paths.current());
         let (Some((seq, ..)), Some(srtt)) = (self.outstanding.first_lost(), path.srtt()) else { return };
         // Where data goes by several paths at once their windows are open.
-        if is_sole || self.is_concurrent() {
+        if bytes == 0 || path.state() != PathState::Active || self.is_concurrent() {
             return;
         }
-        let route = self.paths.get(index).route;
         self.note(TraceEvent::FlightStranded { route, bytes });
-        let until = ctx.now + srtt * 5 / 4 + LEAST_PATIENCE;
+        let until = now + srtt * 5 / 4 + LEAST_PATIENCE;
         self.stranded = Some(Stranded { seq, answer_from: None, until });
     }
 

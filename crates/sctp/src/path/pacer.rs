@@ -43,15 +43,15 @@ impl Pacer {
         self.refill(now);
         self.rate = rate.max(1);
         let in_quantum = u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000;
-        let quantum = (QUANTUM_PACKETS * mtu).max(usize::try_from(in_quantum).unwrap_or(usize::MAX));
+        let quantum = (QUANTUM_PACKETS * mtu).max(usize::try_from(in_quantum).unwrap_or(usize::MAX)).max(1);
         self.quantum = i64::try_from(quantum).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         self.budget = self.budget.min(self.most(now));
     }
 
-    /// From now on at this rate; one release may leave at once.
-    pub(super) fn begin(&mut self, rate: u64, mtu: usize, now: Time) {
+    /// From now on at this rate, packet by packet where it is low; one release may leave at once.
+    pub(super) fn begin(&mut self, rate: u64, now: Time) {
         *self = Pacer::new();
-        self.set_rate(rate, mtu, now);
+        self.set_rate(rate, 0, now);
         self.budget = self.quantum;
     }
 
@@ -135,13 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn anew_it_begins_with_one_release() {
+    fn anew_it_begins_with_one_release_and_goes_on_packet_by_packet() {
         let mut pacer = paced(100_000);
         pacer.refill(MS(1000));
-        pacer.begin(100_000, 1000, MS(1000));
-        assert_eq!(drain(&mut pacer), 2);
-        pacer.refill(MS(1020));
-        assert_eq!(drain(&mut pacer), 2);
+        pacer.begin(100_000, MS(1000));
+        assert_eq!(drain(&mut pacer), 1);
+        pacer.wait(MS(1000));
+        assert_eq!(pacer.release_at, Some(MS(1010)));
+        pacer.expire(MS(1010));
+        assert_eq!(drain(&mut pacer), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::congestion::{Ack, CongestionControl, Coupling, controller};
+use super::congestion::{Ack, CongestionControl, Coupling, controller, window_rate};
 use super::pacer::Pacer;
 use super::prr::Prr;
 use crate::config::CongestionAlgorithm;
@@ -63,8 +63,7 @@ pub(crate) struct Sending {
     /// Whether that may be passed by a part of a packet.
     may_be_passed: bool,
     pacer: Pacer,
-    /// The rate that the pacer begins anew with, when data is about to be written.
-    begins_at: Option<u64>,
+    takes_over: TakeOver,
     /// The reduction that is being carried out.
     prr: Option<Prr>,
     in_recovery: bool,
@@ -85,6 +84,26 @@ pub(crate) struct Sending {
     pub(crate) reorder_at: Option<Time>,
 }
 
+/// An idle path takes over from one that data flowed by.
+#[derive(Clone, Copy, Debug)]
+enum TakeOver {
+    No,
+    /// When data is about to be written; the round trip.
+    Begins(Duration),
+    /// Until then it keeps the pace that it began with.
+    Until(Time),
+}
+
+impl TakeOver {
+    fn is_over(self, now: Time) -> bool {
+        match self {
+            TakeOver::No => true,
+            TakeOver::Begins(_) => false,
+            TakeOver::Until(end) => end <= now,
+        }
+    }
+}
+
 impl Sending {
     pub(crate) fn new(algorithm: CongestionAlgorithm, mtu: usize) -> Sending {
         let control = controller(algorithm, mtu);
@@ -95,7 +114,7 @@ impl Sending {
             may_be_passed: control.may_be_passed(),
             control,
             pacer: Pacer::new(),
-            begins_at: None,
+            takes_over: TakeOver::No,
             prr: None,
             in_recovery: false,
             congested_at: None,
@@ -171,18 +190,20 @@ impl Sending {
 
     /// Time has passed; packets are about to be written.
     pub(crate) fn refill(&mut self, now: Time) {
-        if let Some(rate) = self.begins_at.take() {
-            self.pacer.begin(rate, self.mtu, now);
+        if let TakeOver::Begins(srtt) = self.takes_over {
+            let rate = window_rate(self.window, srtt, 100).min(self.pacing_rate(srtt));
+            self.pacer.begin(rate, now);
+            self.takes_over = TakeOver::Until(now + srtt);
         }
         self.pacer.expire(now);
         self.pacer.refill(now);
     }
 
     /// The path, idle until now, takes over from one that data flowed by: no acknowledgements give the pace, so the window is
-    /// spread over a part of the round trip. At once it would fill a queue that nobody knows, and the peer's program would hear
-    /// nothing for the rest of the round trip.
+    /// spread over the round trip, packet by packet. At once it would fill a queue that nobody knows, and the peer's program would hear
+    /// nothing for the rest of the round trip; so it would at the rate of slow start, which sends a window in half of one.
     pub(crate) fn begin_evenly(&mut self, srtt: Duration) {
-        self.begins_at = Some(self.pacing_rate(srtt));
+        self.takes_over = TakeOver::Begins(srtt);
     }
 
     /// Bytes that may leave in a time.
@@ -272,7 +293,10 @@ impl Sending {
             round_over: acks.round_over,
             rate: acks.rate,
         });
-        self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
+        // What is acknowledged sooner had come to the peer by another path.
+        if self.takes_over.is_over(seen.now) {
+            self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
+        }
     }
 
     /// Takes the last reduction back if all that was given up had arrived after all (RFC 5682, RFC 3522, and RFC 3708

@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use base::Carrier;
-use sctp::{AssociationConfig, EndpointConfig, Event, PathState, Timing};
+use sctp::{AssociationConfig, EndpointConfig, Event, Extension, Extensions, PathState, Timing};
 use sim::{Change, Conversation, Direction, Fate, LinkConfig, LinkId, World, chunk_names};
 
 use crate::support::{Two, messages, route, seconds, sends, sent_by};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
+/// As daemons agree on it.
 fn config() -> AssociationConfig {
-    AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() }
+    let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
+    AssociationConfig { timing: Timing::quick(), extensions, ..AssociationConfig::default() }
 }
 
 /// Two hosts with the links of these one-way delays, each with a pair of addresses; all paths are proven.
@@ -340,19 +342,28 @@ fn take_down(t: &mut Two) {
     t.world.host_mut(t.a).endpoint.set_local_link(now, id, local, false);
 }
 
+/// The first address of a has gone, and its host says so.
+fn take_address(t: &mut Two) {
+    let (now, id, local) = (t.world.now(), t.id(t.a), "10.0.1.1".parse().expect("an address"));
+    t.world.host_mut(t.a).endpoint.remove_local_address(now, id, local).expect("there is another");
+}
+
 #[test]
-fn when_a_link_goes_down_new_data_goes_by_the_other_path_at_once_and_no_more_than_a_packet_goes_twice() {
-    let mut t = joined_daemons();
-    stream(&mut t, MS(500));
-    forget_silence(&mut t);
-    let (now, link) = (t.world.now(), t.links[0]);
-    t.world.at(now, Change::CutBoth(link, true));
-    take_down(&mut t);
-    stream(&mut t, MS(500));
-    // The other path's window of ten packets is spread over nearly half of the round trip of 20 ms.
-    let silence = t.talk(t.b).longest_silence;
-    assert!(silence < MS(14), "{silence:?}");
-    assert_eq!(t.info(t.b).counters.data_duplicate, 1);
+fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no_more_than_a_packet_goes_twice()
+ {
+    for lose in [take_down, take_address] {
+        let mut t = joined_daemons();
+        stream(&mut t, MS(500));
+        forget_silence(&mut t);
+        let (now, link) = (t.world.now(), t.links[0]);
+        t.world.at(now, Change::CutBoth(link, true));
+        lose(&mut t);
+        stream(&mut t, MS(500));
+        // The other path's window of ten packets is spread over the round trip of 20 ms.
+        let silence = t.talk(t.b).longest_silence;
+        assert!(silence < MS(4), "{silence:?}");
+        assert_eq!(t.info(t.b).counters.data_duplicate, 1);
+    }
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn whole(window: f64) -> usize {
 }
 
 /// A window that may leave within a round trip, and `percent` of that, as a rate.
-fn window_rate(cwnd: usize, srtt: Duration, percent: u64) -> u64 {
+pub(crate) fn window_rate(cwnd: usize, srtt: Duration, percent: u64) -> u64 {
     let rate = cwnd as u128 * u128::from(percent) * 10_000_000 / srtt.as_nanos().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
