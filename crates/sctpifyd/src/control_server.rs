@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +29,7 @@ use crate::capture::Ear;
 use crate::clock::today;
 use crate::control_group;
 use crate::learned_store::LearnedStore;
+use crate::listeners::listeners;
 use crate::rules_store::{RulesStore, StoreError};
 use crate::shard::{Command, Handle};
 
@@ -197,19 +198,18 @@ impl Desk {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
             }
-            Request::Drain
-            | Request::Status
-            | Request::Paths
-            | Request::Explain { .. }
-            | Request::Doctor { .. } => self.ask_shard(request),
+            Request::Status => self.ask_shard(|reply| Command::Status(listeners(), reply)),
+            Request::Drain | Request::Paths | Request::Explain { .. } | Request::Doctor { .. } => {
+                self.ask_shard(|reply| Command::Ask(request, reply))
+            }
             // Answered where the connection is at hand.
             Request::Capture { .. } => Response::error(ErrorCode::BadRequest, "there is no capture this way"),
         }
     }
 
-    fn ask_shard(&self, request: Request) -> Response {
+    fn ask_shard(&self, question: impl FnOnce(Sender<Response>) -> Command) -> Response {
         let (reply, answer) = channel();
-        self.shard.send(Command::Ask(request, reply));
+        self.shard.send(question(reply));
         answer.recv_timeout(SHARD_LIMIT).unwrap_or_else(|_| Response::error(ErrorCode::Failed, NO_ANSWER))
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{
-    Association, Check, Connection, Direction, DoctorReport, Done, Explanation, FallbackReason, LearnedRow,
-    Level, LimitedBy, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response, Role,
-    ShimState, ShimStep, Status, Verdict, Via,
+    Association, Check, Connection, Direction, DoctorReport, Done, ErrorCode, Explanation, FallbackReason,
+    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response,
+    Role, ShimState, ShimStep, Status, Verdict, Via,
 };
 use relay::Peer;
 use rules::{Because, Chain, Decision};
@@ -17,7 +17,6 @@ use sctp::{AssociationId, AssociationInfo, PathInfo};
 use crate::clock::today;
 use crate::confinement;
 use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
-use crate::listeners::listeners;
 use crate::shard::Shard;
 
 impl Shard {
@@ -33,11 +32,12 @@ impl Shard {
                 self.draining = true;
                 Response::Done(Done::new("new connections are plain TCP; live ones go on"))
             }
-            _ => Response::Status(Box::new(self.status())),
+            _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
         }
     }
 
-    fn status(&self) -> Status {
+    /// What goes on; `listeners` are this host's.
+    pub(crate) fn status(&self, listeners: Vec<SocketAddr>) -> Status {
         let mut counters = self.history.counters;
         for (_, connection) in self.connections.iter() {
             counters.bytes_sent += connection.bytes_sent;
@@ -52,7 +52,7 @@ impl Shard {
             connections: self.connections.iter().map(|(id, known)| self.connection(id, known)).collect(),
             associations: self.associations(),
             carriers: self.outlet.report(),
-            listeners: self.listeners(),
+            listeners: self.reachable(listeners),
             recent_fallbacks: self.history.fallbacks(),
             recent_switches: self.history.switches(),
             draining: self.draining,
@@ -130,12 +130,12 @@ impl Shard {
         self.switches.get(&association).map(|at| seconds(self.now.since(*at)))
     }
 
-    fn listeners(&self) -> Vec<Listener> {
-        let mut reachable = listeners();
-        reachable.retain(|address| !address.ip().is_loopback() || self.addresses.is_own(address.ip()));
-        reachable.sort_unstable();
-        reachable.dedup();
-        reachable.into_iter().map(|address| self.listener(address)).collect()
+    /// Those of the listeners that others can reach.
+    fn reachable(&self, mut listeners: Vec<SocketAddr>) -> Vec<Listener> {
+        listeners.retain(|address| !address.ip().is_loopback() || self.addresses.is_own(address.ip()));
+        listeners.sort_unstable();
+        listeners.dedup();
+        listeners.into_iter().map(|address| self.listener(address)).collect()
     }
 
     /// A listener as it would be after the papers' bind() and listen().

@@ -95,6 +95,8 @@ pub(crate) enum Timer {
 pub(crate) enum Command {
     /// Answer this.
     Ask(Request, Sender<Response>),
+    /// Tell the status, with these TCP listeners of the host: to list them takes the kernel milliseconds, in which packets would wait.
+    Status(Vec<SocketAddr>, Sender<Response>),
     /// Capture what passes; the answer is what is heard, or None if somebody captures already.
     Capture(Sender<Option<Ear>>),
     /// A plain connection outside of the enclosed namespace was opened, or was not.
@@ -398,10 +400,12 @@ impl Shard {
                     let _ = reply.send(self.outlet.tap(self.now));
                 }
                 Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
+                // Who asks may have given up: then nobody waits for the answer.
                 Command::Ask(request, reply) => {
-                    let response = self.answer(&request);
-                    // The asker may have given up: then nobody waits for the answer.
-                    let _ = reply.send(response);
+                    let _ = reply.send(self.answer(&request));
+                }
+                Command::Status(listeners, reply) => {
+                    let _ = reply.send(Response::Status(Box::new(self.status(listeners))));
                 }
             }
         }
