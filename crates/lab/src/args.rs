@@ -61,9 +61,9 @@ pub(crate) struct Run {
     /// Cells measured at once, where an experiment allows it
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
-    /// Only cells whose "panel/series/x" has this in it
+    /// Only cells whose "panel/series/x" has this in it, or what another --only names
     #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Option<String>,
+    pub(crate) only: Vec<String>,
     /// Forget what was measured before
     #[arg(long)]
     pub(crate) fresh: bool,

@@ -93,10 +93,10 @@ fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
         measure: &|cell| experiment.measure(place, cell),
         seed: manifest.seed,
         jobs: if manifest.alone { 1 } else { run.jobs },
-        only: run.only.as_deref(),
+        only: &run.only,
     };
     let failures = runner.run(&manifest.id, &mut store)?;
-    if run.only.is_none() && !store.has_drawings() {
+    if run.only.is_empty() && !store.has_drawings() {
         store.keep_drawings(&experiment.drawings(place)?)?;
     }
     let verdicts = judge(manifest, form, &store.results);

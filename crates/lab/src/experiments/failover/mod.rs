@@ -90,20 +90,9 @@ pub(super) struct Failover {
     flap_s: f64,
     drain_s: f64,
     repetitions: u32,
-    /// Where that is not enough.
-    often: Vec<Often>,
     /// The guests of the kernel's series, booted when needed.
     #[serde(skip)]
     guests: kernel::Pool,
-}
-
-/// Points that are measured more often than others.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Often {
-    rtt_ms: Vec<u16>,
-    series: Vec<String>,
-    repetitions: u32,
 }
 
 /// The panel of a load over a round trip.
@@ -112,16 +101,13 @@ fn panel(load: &str, rtt_ms: u16) -> String {
 }
 
 impl Failover {
-    fn planned(&self, rtt_ms: u16, series: &str, point: Point) -> Planned {
+    fn planned(&self, point: Point) -> Planned {
         let watched_s = if point.panel == BIRTH {
             ACQUAINTANCE.as_secs_f64()
         } else {
             self.fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
         };
-        let is_one =
-            |often: &&Often| often.rtt_ms.contains(&rtt_ms) && often.series.iter().any(|it| it == series);
-        let repetitions = self.often.iter().find(is_one).map_or(self.repetitions, |often| often.repetitions);
-        Planned { point, repetitions, seconds: watched_s + AROUND_S }
+        Planned { point, repetitions: self.repetitions, seconds: watched_s + AROUND_S }
     }
 
     /// The failure at a place of the x axis.
@@ -192,20 +178,19 @@ impl Experiment for Failover {
         // Loads take turns, so that cells measured at once are seldom all of the heavy one.
         for (rtt_ms, x) in self.rtt_ms.iter().flat_map(|rtt| (0..self.faults.len()).map(move |x| (*rtt, x))) {
             let one = |series: &String, load: &String| {
-                self.planned(rtt_ms, series, Point::new(&panel(load, rtt_ms), series, x as f64))
+                self.planned(Point::new(&panel(load, rtt_ms), series, x as f64))
             };
             let measured = self.series.iter().filter(|it| self.is_measured(it, x));
             points.extend(measured.flat_map(|it| self.loads.iter().map(|load| one(it, load))));
         }
         if let (Some(rtt_ms), Some(load)) = (self.rtt_ms.first(), self.loads.first()) {
             let panel = panel(load, *rtt_ms);
-            let control = |series: &String| self.planned(*rtt_ms, series, Point::new(&panel, series, 0.0));
+            let control = |series: &String| self.planned(Point::new(&panel, series, 0.0));
             points.extend(self.controls.iter().map(control));
         }
         let births = self.rtt_ms.iter().flat_map(|rtt| self.births.iter().map(move |series| (rtt, series)));
-        let birth = |(rtt_ms, series): (&u16, &String)| {
-            self.planned(*rtt_ms, series, Point::new(BIRTH, series, f64::from(*rtt_ms)))
-        };
+        let birth =
+            |(rtt_ms, series): (&u16, &String)| self.planned(Point::new(BIRTH, series, f64::from(*rtt_ms)));
         points.extend(births.map(birth));
         points
     }
@@ -284,18 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_goals_compare_is_measured_thirty_times_at_20_ms_and_the_rest_less_often() {
-        let points = full().points();
-        let times = |series: &str, panel: &str| {
-            let of = points.iter().filter(|it| it.point.series == series && it.point.panel == panel);
-            of.map(|it| it.repetitions).collect::<Vec<_>>()
-        };
-        for panel in ["bulk, 20 ms", "interactive, 20 ms"] {
-            assert_eq!(times("sctpify", panel), [30; 7]);
-            assert_eq!(times("mptcp", panel), [30; 7]);
-            assert!(times("tcp", panel).iter().all(|times| *times < 30));
-        }
-        assert!(times("sctpify", "bulk, 100 ms").iter().all(|times| *times < 30));
+    fn percentiles_are_of_thirty_runs() {
+        assert!(full().points().iter().all(|it| it.repetitions == 30));
     }
 
     #[test]
