@@ -354,10 +354,17 @@ impl Association {
         to.is_confirmed() && to.sending.allows(self.flight_beside_copies(path))
     }
 
+    /// Whether the congestion window alone does.
+    fn window_has_room(&self, path: PathIndex) -> bool {
+        self.paths.get(path).sending.has_window(self.flight_beside_copies(path))
+    }
+
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        // What is asked for the others shall be answered at once (RFC 7053 section 4.1).
-        let (asks, before) = (self.asks_for_word(), packet.len());
-        while self.retransmission_path() == Some(path) && self.window_allows(path) {
+        let before = packet.len();
+        // What is asked for the others, or gives the pace, shall be answered at once (RFC 7053 section 4.1).
+        let asks = self.asks_for_word() || self.paths.get(path).sending.takes_over();
+        let mut is_allowed = self.window_allows(path);
+        while is_allowed && self.retransmission_path() == Some(path) {
             let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
             let length = fragment.payload.len();
             let tsn = seq.tsn(self.initial_tsn);
@@ -370,15 +377,17 @@ impl Association {
             self.take_window(length);
             self.count_retransmission(path, tsn, false);
             let is_earliest = seq == self.outstanding.first();
-            let path = self.paths.get_mut(path);
+            let to = self.paths.get_mut(path);
             // RFC 9260 section 7.2.4: the earliest chunk gets a whole timeout anew.
             if is_earliest {
                 //= rfc9260#6.1-19
-                path.t3 = None;
+                to.t3 = None;
             }
-            path.on_data_sent(length, now);
-            // Last: this very chunk may be given up with its message, and with it goes the timer.
+            to.on_data_sent(length, now);
+            // This very chunk may be given up with its message, and with it goes the timer.
             self.give_up_lost(now);
+            // The pacer lets packets go, not chunks.
+            is_allowed = self.window_has_room(path);
         }
         if packet.len() > before {
             self.on_asked(path, now);
@@ -403,8 +412,7 @@ impl Association {
     /// The same after a chunk of at most `max` bytes, whatever the pacing says (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
-        let has_window = self.paths.get(path).sending.has_window(self.flight_beside_copies(path));
-        if has_window && !self.is_detour(path) { self.length_with_room(max) } else { None }
+        if self.window_has_room(path) && !self.is_detour(path) { self.length_with_room(max) } else { None }
     }
 
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
@@ -458,11 +466,12 @@ impl Association {
             self.note_new_data(path, length);
             self.copy_to_others(seq, path);
             self.counters.data_sent += 1;
-            // The sender can do no more before a SACK: ask for it at once (RFC 7053).
-            let in_window = self.length_in_window(path, max);
-            next = in_window.filter(|_| self.paths.get(path).sending.pacing_allows());
-            let immediate = in_window.is_none()
-                && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            // The pacer lets packets go, not chunks.
+            next = self.length_in_window(path, max);
+            // The sender can do no more before a SACK, or the SACKs will give it the pace: ask for them at once (RFC 7053).
+            let is_stopped =
+                next.is_none() && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            let immediate = is_stopped || self.paths.get(path).sending.takes_over();
             if let Some(fragment) = self.outstanding.newest() {
                 let pushed = self.push_fragment(packet, fragment, seq.tsn(self.initial_tsn), immediate);
                 debug_assert!(pushed.is_ok(), "the room was checked");

@@ -621,10 +621,11 @@ impl Association {
     /// New data takes the path now in use, and took `from` before.
     fn on_switch(&mut self, from: Route) {
         let current = self.paths.current();
-        let (is_idle, path) = (self.outstanding.flight(current) == 0, self.paths.get_mut(current));
+        let is_idle = self.outstanding.flight(current) == 0;
+        let (is_concurrent, path) = (self.is_concurrent(), self.paths.get_mut(current));
         let to = path.route;
-        if let Some(srtt) = path.srtt().filter(|_| is_idle) {
-            path.sending.begin_evenly(srtt);
+        if is_idle && path.srtt().is_some() && !is_concurrent {
+            path.sending.begin_evenly();
         }
         path.losses.begin();
         self.note(TraceEvent::PathSwitched { from, to });

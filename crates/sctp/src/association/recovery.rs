@@ -197,7 +197,8 @@ impl Association {
 
     pub(super) fn refill_pacers(&mut self, now: Time) {
         for index in self.paths.indices() {
-            self.paths.get_mut(index).sending.refill(now);
+            let path = self.paths.get_mut(index);
+            path.sending.refill(path.srtt(), now);
         }
     }
 

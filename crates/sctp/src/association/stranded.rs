@@ -21,6 +21,13 @@ use crate::tx::Seq;
 /// How much longer than a round trip and a quarter the SACK is waited for: scheduling of both hosts.
 const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 
+/// What was in flight on a path.
+struct Flight {
+    route: Route,
+    bytes: usize,
+    earliest: Seq,
+}
+
 /// Losses that are presumed only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stranded {
@@ -35,29 +42,37 @@ pub(super) struct Stranded {
 impl Association {
     /// The link of a path has gone down, as its own host says.
     pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
-        let (route, bytes) = (self.paths.get(index).route, self.outstanding.flight(index));
+        let flight = self.flight_on(index);
         self.on_dead_path(index);
-        if self.paths.current() != index {
-            self.strand(route, bytes, ctx.now);
+        if let Some(flight) = flight.filter(|_| self.paths.current() != index) {
+            self.strand(flight, ctx.now);
         }
     }
 
     /// This host has lost one of its addresses.
     pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) {
         let leaves = |path: &Path| path.route.local == address;
-        let route = self.paths.get(self.paths.current()).route;
         let gone = self.paths.iter().filter(|(_, path)| leaves(path));
-        let bytes = gone.map(|(index, _)| self.outstanding.flight(index)).sum();
+        let flight = gone.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
         self.retire_paths(leaves);
-        self.strand(route, bytes, now);
+        if let Some(flight) = flight {
+            self.strand(flight, now);
+        }
     }
 
-    /// What was in flight from there has just been presumed lost.
-    fn strand(&mut self, route: Route, bytes: usize, now: Time) {
+    fn flight_on(&self, index: PathIndex) -> Option<Flight> {
+        let (route, bytes) = (self.paths.get(index).route, self.outstanding.flight(index));
+        self.outstanding.earliest_in_flight(index).map(|earliest| Flight { route, bytes, earliest })
+    }
+
+    /// What was in flight there has just been presumed lost.
+    fn strand(&mut self, Flight { route, bytes, earliest: seq }: Flight, now: Time) {
         let path = self.paths.get(self.paths.current());
-        let (Some((seq, ..)), Some(srtt)) = (self.outstanding.first_lost(), path.srtt()) else { return };
+        let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
+        // What was lost otherwise before it waits for nothing.
+        let is_first = self.outstanding.first_lost().is_some_and(|(first, ..)| first == seq);
         // Where data goes by several paths at once their windows are open.
-        if bytes == 0 || path.state() != PathState::Active || self.is_concurrent() {
+        if !is_first || self.is_concurrent() {
             return;
         }
         self.note(TraceEvent::FlightStranded { route, bytes });

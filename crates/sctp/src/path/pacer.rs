@@ -3,13 +3,14 @@
 //! Holds a budget of bytes that fills at the path's rate. Data may leave while there is some, and a packet may overdraw
 //! it. What is released at a time is what the rate gives in a millisecond, so that trains (GSO) are long where rates are
 //! high; at low rates it is two packets, for of a longer burst a full queue drops several, and others pay for its one
-//! reaction. Data that has waited for a driver who comes late leaves as if the driver had come in time. Begin at [`Pacer::refill`].
+//! reaction; where a path takes over from another it is one. Data that has waited for a driver who comes late leaves as if the
+//! driver had come in time. Begin at [`Pacer::refill`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Packets that are released together at least.
+/// Packets that are released together at least, but where a path takes over.
 const QUANTUM_PACKETS: usize = 2;
 
 /// What is released together at high rates.
@@ -36,6 +37,11 @@ impl Pacer {
 
     /// The rate is `rate` bytes per second from now on, for packets of `mtu` bytes.
     pub(super) fn set_rate(&mut self, rate: u64, mtu: usize, now: Time) {
+        self.pace(rate, QUANTUM_PACKETS * mtu, now);
+    }
+
+    /// At this rate from now on, `least` bytes at a time at least.
+    fn pace(&mut self, rate: u64, least: usize, now: Time) {
         if self.rate == 0 {
             self.filled_at = now;
             self.budget = i64::MAX;
@@ -43,7 +49,7 @@ impl Pacer {
         self.refill(now);
         self.rate = rate.max(1);
         let in_quantum = u128::from(rate) * QUANTUM.as_nanos() / 1_000_000_000;
-        let quantum = (QUANTUM_PACKETS * mtu).max(usize::try_from(in_quantum).unwrap_or(usize::MAX)).max(1);
+        let quantum = least.max(usize::try_from(in_quantum).unwrap_or(usize::MAX));
         self.quantum = i64::try_from(quantum).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         self.budget = self.budget.min(self.most(now));
     }
@@ -51,7 +57,7 @@ impl Pacer {
     /// From now on at this rate, packet by packet where it is low; one release may leave at once.
     pub(super) fn begin(&mut self, rate: u64, now: Time) {
         *self = Pacer::new();
-        self.set_rate(rate, 0, now);
+        self.pace(rate, 1, now);
         self.budget = self.quantum;
     }
 

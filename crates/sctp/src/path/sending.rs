@@ -88,20 +88,10 @@ pub(crate) struct Sending {
 #[derive(Clone, Copy, Debug)]
 enum TakeOver {
     No,
-    /// When data is about to be written; the round trip.
-    Begins(Duration),
+    /// As soon as packets are about to be written.
+    Begins,
     /// Until then it keeps the pace that it began with.
     Until(Time),
-}
-
-impl TakeOver {
-    fn is_over(self, now: Time) -> bool {
-        match self {
-            TakeOver::No => true,
-            TakeOver::Begins(_) => false,
-            TakeOver::Until(end) => end <= now,
-        }
-    }
 }
 
 impl Sending {
@@ -183,17 +173,20 @@ impl Sending {
         self.credit != Credit::No || (self.has_room(flight) && self.pacer.allows())
     }
 
-    /// Whether the pacer lets data leave now, if the window has room.
-    pub(crate) fn pacing_allows(&self) -> bool {
-        self.credit != Credit::No || self.pacer.allows()
-    }
-
-    /// Time has passed; packets are about to be written.
-    pub(crate) fn refill(&mut self, now: Time) {
-        if let TakeOver::Begins(srtt) = self.takes_over {
-            let rate = window_rate(self.window, srtt, 100).min(self.pacing_rate(srtt));
-            self.pacer.begin(rate, now);
-            self.takes_over = TakeOver::Until(now + srtt);
+    /// Time has passed; packets are about to be written on the path, whose round trip this is.
+    pub(crate) fn refill(&mut self, srtt: Option<Duration>, now: Time) {
+        match (self.takes_over, srtt) {
+            (TakeOver::Begins, Some(srtt)) => {
+                // A controller with a model of the path may know of less.
+                let rate = window_rate(self.window, srtt, 100).min(self.pacing_rate(srtt));
+                self.pacer.begin(rate, now);
+                self.takes_over = TakeOver::Until(now + srtt);
+            }
+            (TakeOver::Until(end), Some(srtt)) if end <= now => {
+                self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, now);
+                self.takes_over = TakeOver::No;
+            }
+            _ => {}
         }
         self.pacer.expire(now);
         self.pacer.refill(now);
@@ -202,8 +195,13 @@ impl Sending {
     /// The path, idle until now, takes over from one that data flowed by: no acknowledgements give the pace, so the window is
     /// spread over the round trip, packet by packet. At once it would fill a queue that nobody knows, and the peer's program would hear
     /// nothing for the rest of the round trip; so it would at the rate of slow start, which sends a window in half of one.
-    pub(crate) fn begin_evenly(&mut self, srtt: Duration) {
-        self.takes_over = TakeOver::Begins(srtt);
+    pub(crate) fn begin_evenly(&mut self) {
+        self.takes_over = TakeOver::Begins;
+    }
+
+    /// Whether it takes over, and no acknowledgements give the pace yet.
+    pub(crate) fn takes_over(&self) -> bool {
+        !matches!(self.takes_over, TakeOver::No)
     }
 
     /// Bytes that may leave in a time.
@@ -293,8 +291,8 @@ impl Sending {
             round_over: acks.round_over,
             rate: acks.rate,
         });
-        // What is acknowledged sooner had come to the peer by another path.
-        if self.takes_over.is_over(seen.now) {
+        // What is acknowledged in the first round trip had come to the peer by another path.
+        if !self.takes_over() {
             self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
         }
     }

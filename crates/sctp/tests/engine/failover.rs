@@ -13,7 +13,8 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// As daemons agree on it.
 fn config() -> AssociationConfig {
-    let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
+    let extensions =
+        Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
     AssociationConfig { timing: Timing::quick(), extensions, ..AssociationConfig::default() }
 }
 
@@ -320,12 +321,17 @@ fn joined_daemons() -> Two {
 
 /// 1,200 bytes each half millisecond, for so long.
 pub(crate) fn stream(t: &mut Two, long: Duration) {
+    stream_of(t, 1200, Duration::from_micros(500), long);
+}
+
+/// So many bytes so often, for so long.
+fn stream_of(t: &mut Two, size: usize, pause: Duration, long: Duration) {
     let end = t.world.now() + long;
     while t.world.now() < end {
         let id = t.id(t.a);
         let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
-        talk.outgoing.extend(sends(messages(1, 1200, 1)).outgoing);
-        t.world.run_for(Duration::from_micros(500));
+        talk.outgoing.extend(sends(messages(1, size, 1)).outgoing);
+        t.world.run_for(pause);
     }
 }
 
@@ -361,9 +367,38 @@ fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no
         stream(&mut t, MS(500));
         // The other path's window of ten packets is spread over the round trip of 20 ms.
         let silence = t.talk(t.b).longest_silence;
-        assert!(silence < MS(4), "{silence:?}");
+        assert!(silence < MS(3), "{silence:?}");
         assert_eq!(t.info(t.b).counters.data_duplicate, 1);
     }
+}
+
+#[test]
+fn data_that_goes_back_to_the_first_path_is_spread_over_its_round_trip_too() {
+    let mut t = joined_daemons();
+    stream(&mut t, seconds(1));
+    take_down(&mut t);
+    stream(&mut t, MS(500));
+    let (now, id, local) = (t.world.now(), t.id(t.a), "10.0.1.1".parse().expect("an address"));
+    t.world.host_mut(t.a).endpoint.set_local_link(now, id, local, true);
+    forget_silence(&mut t);
+    stream(&mut t, seconds(7));
+    assert_eq!(in_use(&t), "10.0.1.1");
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(4), "{silence:?}");
+}
+
+#[test]
+fn a_path_that_takes_over_sends_full_packets_of_small_messages() {
+    let mut t = joined_daemons();
+    let small = |t: &mut Two, long| stream_of(t, 100, Duration::from_micros(50), long);
+    small(&mut t, MS(500));
+    t.world.recording = true;
+    take_down(&mut t);
+    small(&mut t, MS(20));
+    let by_other = t.world.records.iter().filter(|r| r.route.local.to_string() == "10.0.2.1");
+    let sizes: Vec<usize> = by_other.map(|r| r.packet.len()).filter(|size| *size > 100).collect();
+    assert!((8..=16).contains(&sizes.len()), "{sizes:?}");
+    assert!(sizes[2..].iter().all(|size| *size > 1200), "{sizes:?}");
 }
 
 #[test]
