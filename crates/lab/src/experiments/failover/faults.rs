@@ -15,10 +15,12 @@ pub(in crate::experiments) enum Fault {
     Loss,
     Flap,
     NatRebinding,
+    /// None: what the machine by itself does to a stream.
+    Nothing,
 }
 
 /// The failures, by their names in the manifest; the place of one is its x.
-pub(in crate::experiments) const FAULTS: [(&str, Fault); 7] = [
+pub(in crate::experiments) const FAULTS: [(&str, Fault); 8] = [
     ("silent-both", Fault::SilentBoth),
     ("silent-one-way", Fault::SilentOneWay),
     ("link-down", Fault::LinkDown),
@@ -26,6 +28,7 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 7] = [
     ("loss-30", Fault::Loss),
     ("flap-2s", Fault::Flap),
     ("nat-rebinding", Fault::NatRebinding),
+    ("none", Fault::Nothing),
 ];
 
 impl Fault {
@@ -41,6 +44,7 @@ impl Fault {
             Self::Loss => victim.set_first(&["--loss", "30%"]),
             Self::Flap => come_and_go(victim, flap),
             Self::NatRebinding => victim.rebind(),
+            Self::Nothing => Ok(()),
         }
     }
 }

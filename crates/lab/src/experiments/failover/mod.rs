@@ -277,7 +277,7 @@ mod tests {
     fn the_kernels_sctp_has_each_row_but_the_nats() {
         let points = full().points();
         let rows = |series| points.iter().filter(|it| it.point.series == series).collect::<Vec<_>>();
-        assert_eq!(rows(KERNEL).len(), 3 * 2 * 6);
+        assert_eq!(rows(KERNEL).len(), 3 * 2 * 7);
         assert!(rows(KERNEL).iter().all(|it| it.point.panel != BIRTH && it.point.x != 6.0));
     }
 
