@@ -207,7 +207,7 @@ pub struct Timing {
     /// further failure, up to 16 times, until it has worked for a minute. Meanwhile it is asked four times as often as other idle
     /// paths, and must have given eight answers without a failure between them.
     pub primary_return: Duration,
-    /// Whether a path on which nothing was heard for two round trips, while data is in flight there, is doubted at once: another
+    /// Whether a path on which nothing was heard for about two round trips, while data is in flight there, is doubted at once: another
     /// active path then carries the earliest chunk, and if that is acknowledged and a HEARTBEAT on the silent path is not answered,
     /// the path counts a timeout. In place of the tail-loss probe wherever there is another active path.
     pub doubts_silence: bool,

@@ -37,7 +37,7 @@ impl Association {
         witness.filter(|_| self.paths.get(index).state() == PathState::Active)
     }
 
-    /// Nothing was heard on a path for two round trips, and another may tell why.
+    /// Nothing was heard on a path for about two round trips, and another may tell why.
     pub(super) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
         let Some(seq) = self.outstanding.earliest_in_flight(index) else { return };
         let path = self.paths.get_mut(index);

@@ -373,7 +373,8 @@ impl Sending {
     }
 
     /// The same where another path is asked about silence: it counts from the last acknowledgement, whatever was sent
-    /// `since_sent`, and always allows for the peer's delay.
+    /// `since_sent`, and always allows for the peer's delay; but half a round trip is enough for what else is late, since being wrong
+    /// costs a packet.
     pub(crate) fn arm_doubt(
         &mut self,
         srtt: Option<Duration>,
@@ -387,7 +388,7 @@ impl Sending {
             return;
         };
         if !(since_sent && self.probe_at.is_some()) {
-            self.probe_at = Some(now + (srtt * 2 + ack_delay).max(MIN_PROBE_TIMEOUT));
+            self.probe_at = Some(now + (srtt * 2).max(srtt * 3 / 2 + ack_delay).max(MIN_PROBE_TIMEOUT));
         }
     }
 

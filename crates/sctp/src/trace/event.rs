@@ -158,7 +158,7 @@ pub enum TraceEvent {
         /// Chunks of hundred that were lost.
         percent: u64,
     },
-    /// A link of ours went down with data in flight on it: what of that is lost is asked before it is sent again.
+    /// A link or an address of ours went with data in flight from there: what of that is lost is asked before it is sent again.
     FlightStranded {
         /// The path.
         route: Route,

@@ -92,7 +92,7 @@ pub(crate) fn switches(t: &Two) -> usize {
 #[test]
 //= rfc7829#3.2-2
 fn a_path_that_goes_silent_under_a_talk_is_left_before_its_timer_expires() {
-    for (delay, longest) in [(0, 200), (10, 235), (50, 420)] {
+    for (delay, longest) in [(0, 200), (10, 208), (50, 355)] {
         let mut t = idle(&[delay, delay]);
         speak(&mut t, 20);
         cut(&mut t, 0, true);
@@ -118,7 +118,7 @@ fn the_same_cut_one_way_is_found_as_soon_and_answers_that_are_cut_disturb_nobody
         t.world.run_for(MS(1));
         speak(&mut t, 40);
         let silence = t.talk(t.b).longest_silence;
-        assert!(silence < MS(235), "{direction:?}: {silence:?}");
+        assert!(silence < MS(208), "{direction:?}: {silence:?}");
         assert_eq!(in_use(&t), "10.0.2.1", "{direction:?}");
     }
 }
@@ -200,7 +200,8 @@ fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
     let rto = t.info(t.a).paths[0].rto;
     t.world.run_for(rto - MS(1));
     let info = t.info(t.a);
-    assert_eq!((info.counters.tail_probes, switches(&t)), (1, 0));
+    assert!(info.counters.tail_probes > 0);
+    assert_eq!(switches(&t), 0);
     assert_eq!(info.paths[0].state, PathState::Active);
 }
 
