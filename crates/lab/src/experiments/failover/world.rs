@@ -51,6 +51,8 @@ pub(in crate::experiments) struct World {
     _lab: Lab,
 }
 
+/// The congestion control of TCP that goes by the links, Linux's default and ours, whatever this machine's is.
+const TCP_CONTROL: &str = "cubic";
 /// The number of the link between alpha and the NAT.
 const INNER: u8 = 3;
 /// Rules of the NAT, by the ports that it gives connections.
@@ -112,6 +114,7 @@ impl World {
         let outer = second.as_ref().map(|second| &second.link);
         for (link, metric) in std::iter::once(&inner).chain(outer).zip(["10", "20"]) {
             route_by(&pair.alpha, link, metric)?;
+            link.set_left_tcp_control(TCP_CONTROL)?;
             meet(&pair.alpha, link)?;
         }
         let flow = tools.programs.path("flow");
@@ -251,5 +254,7 @@ fn meet(host: &Host, link: &Link) -> Result<()> {
 /// A host on two networks has a way to all others by each of them.
 fn route_by(host: &Host, link: &Link, metric: &str) -> Result<()> {
     let (via, name) = (link.right_v4().to_string(), link.name());
-    host.ip(&["route", "add", "default", "via", &via, "dev", &name, "metric", metric]).map(drop)
+    let route =
+        ["route", "add", "default", "via", &via, "dev", &name, "metric", metric, "congctl", TCP_CONTROL];
+    host.ip(&route).map(drop)
 }
