@@ -218,7 +218,8 @@ impl Association {
             self.arm_probe(index, false, ctx.now);
         }
         let path = self.paths.get_mut(index);
-        if acks.proves_path {
+        // A doubted path has to be heard itself: by its witness comes word also of what had passed it before it fell silent.
+        if acks.proves_path && (path.doubt.is_none() || path.heard == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);
             self.report_transition(index, transition);
             self.on_heard(index);

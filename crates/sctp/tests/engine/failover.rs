@@ -374,6 +374,19 @@ fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no
 }
 
 #[test]
+fn what_the_witness_tells_of_a_silent_path_is_no_sign_of_life_of_it() {
+    let mut t = joined_daemons();
+    stream(&mut t, MS(500));
+    forget_silence(&mut t);
+    let (now, link) = (t.world.now(), t.links[0]);
+    t.world.at(now, Change::CutBoth(link, true));
+    stream(&mut t, MS(500));
+    // Doubted after 50 ms, answered by the other path after 70, judged by 80, and 10 ms to get there.
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(95), "{silence:?}");
+}
+
+#[test]
 fn data_that_goes_back_to_the_first_path_is_spread_over_its_round_trip_too() {
     let mut t = joined_daemons();
     stream(&mut t, seconds(1));
