@@ -1,7 +1,7 @@
 //! Where results are kept: `ID-FORM/results.jsonl`, a line for each cell as soon as it is measured, and `meta.json`, what made
 //! them.
 //!
-//! Results of one commit and one set of parameters only: of others they are put aside as `ID-FORM.before`.
+//! Results of one commit and one set of parameters only: of others they are put aside as `ID-FORM.before`, and then `ID-FORM.before-2`.
 
 use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};
@@ -139,14 +139,25 @@ fn write_line(file: &mut File, done: &Done) -> Result<()> {
     file.write_all(&line).context("cannot keep a result")
 }
 
+/// Under the first name that is free: what took hours to measure is never overwritten.
 fn put_aside(dir: &Path) -> Result<()> {
-    let mut aside = dir.as_os_str().to_owned();
-    aside.push(".before");
-    let aside = PathBuf::from(aside);
-    if aside.exists() {
-        std::fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {}", aside.display()))?;
+    let named = |end: String| {
+        let mut aside = dir.as_os_str().to_owned();
+        aside.push(end);
+        PathBuf::from(aside)
+    };
+    let mut aside = named(".before".to_owned());
+    let mut number = 2;
+    while aside.exists() {
+        aside = named(format!(".before-{number}"));
+        number += 1;
     }
-    std::fs::rename(dir, &aside).with_context(|| format!("cannot put {} aside", dir.display()))
+    std::fs::rename(dir, &aside).with_context(|| format!("cannot put {} aside", dir.display()))?;
+    println!(
+        "earlier results are of another commit, kernel or other parameters: put aside as {}",
+        aside.display()
+    );
+    Ok(())
 }
 
 /// What was kept of an experiment in a form; `None` when nothing was.
@@ -244,8 +255,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         Store::open(dir.path(), meta("a"), false).unwrap().keep(done("p", "s", 1.0, 0, 1.0)).unwrap();
         assert!(!Store::open(dir.path(), meta("b"), false).unwrap().has(&cell(1.0)));
-        assert!(dir.path().join("x-quick.before").join(RESULTS).exists());
+        let aside = |name: &str| dir.path().join(name).join(RESULTS);
+        assert!(aside("x-quick.before").exists() && !aside("x-quick.before-2").exists());
         Store::open(dir.path(), meta("b"), false).unwrap().keep(done("p", "s", 1.0, 0, 1.0)).unwrap();
         assert!(!Store::open(dir.path(), meta("b"), true).unwrap().has(&cell(1.0)));
+        assert!(aside("x-quick.before").exists() && aside("x-quick.before-2").exists());
     }
 }
