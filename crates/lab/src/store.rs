@@ -153,10 +153,7 @@ fn put_aside(dir: &Path) -> Result<()> {
         number += 1;
     }
     std::fs::rename(dir, &aside).with_context(|| format!("cannot put {} aside", dir.display()))?;
-    println!(
-        "earlier results are of another commit, kernel or other parameters: put aside as {}",
-        aside.display()
-    );
+    println!("earlier results are put aside as {}", aside.display());
     Ok(())
 }
 
