@@ -64,7 +64,7 @@ pub(crate) struct Run {
     /// Only cells whose "panel/series/x" has this in it, or what another --only names
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Forget what was measured before
+    /// Put aside what was measured before, and begin anew
     #[arg(long)]
     pub(crate) fresh: bool,
 }

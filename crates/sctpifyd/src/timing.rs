@@ -58,8 +58,8 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
 
 /// How long the word on a trunk is waited for. Half of the patience with a connection is left for an association of its own, which
 /// asks by other paths, too. But where the trunk has another path the engine turns to that after two round trips and the SACK delay of
-/// silence at the latest: what is answered there comes sooner than the handshake of an association that begins by then, which takes two round
-/// trips.
+/// silence at the latest: what is answered there comes sooner than the handshake of an association that begins by then, which takes
+/// two round trips.
 pub(crate) fn lane_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
     let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;
