@@ -6,8 +6,8 @@
 use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, GapBlock, Heartbeat, IData, NoRoom, PacketWriter,
-    Parameters, ReConfig, Sack, Shutdown, Tsn, UnknownChunk,
+    Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, Heartbeat, IData, NoRoom, PacketWriter,
+    Parameters, ReConfig, Shutdown, Tsn, UnknownChunk,
 };
 
 use super::heartbeat::info;
@@ -98,6 +98,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Option<Train> {
         let (new, again) = (self.counters.data_sent, self.counters.data_retransmitted);
+        let had_sack = self.inbound.ack.is_pending();
         let usual = self.paths.get(path).packet_size();
         let needed = self.room_for_old(path).max(self.room_for_cookie()).max(usual);
         let packets_max = if needed > usual { 1 } else { packets_max };
@@ -116,6 +117,9 @@ impl Association {
             if written < segment_size {
                 break;
             }
+        }
+        if had_sack && !self.inbound.ack.is_pending() {
+            self.acknowledge_to_new_port(path, ctx);
         }
         let (has_new, has_old) = (self.counters.data_sent > new, self.counters.data_retransmitted > again);
         if has_new || has_old {
@@ -334,14 +338,13 @@ impl Association {
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
         self.fill_echoes(packet);
         let room = packet.remaining_for(ChunkType::SACK).saturating_sub(16 + 4 * duplicates.len()) / 4;
-        //= rfc9260#6.2-17 6.7-6 6.7-7
-        let gaps: SmallVec<[GapBlock; 32]> = self.inbound.gap_blocks(room).collect();
-        //= rfc9260#6.2-25
-        let (cumulative_tsn, a_rwnd) = (self.inbound.cumulative_tsn(), self.inbound.advertise());
-        let sack =
-            Sack { cumulative_tsn, a_rwnd, gaps: (&gaps[..]).into(), duplicates: (&duplicates[..]).into() };
-        if packet.push(&Chunk::Sack(sack)).is_ok() {
-            self.note(TraceEvent::SackSent { cumulative: cumulative_tsn.0, gaps: gaps.len(), a_rwnd });
+        let told = self.inbound.with_sack(room, &duplicates, |sack| {
+            let (cumulative, gaps, a_rwnd) = (sack.cumulative_tsn.0, sack.gaps().count(), sack.a_rwnd);
+            let told = TraceEvent::SackSent { cumulative, gaps, a_rwnd };
+            packet.push(&Chunk::Sack(sack)).is_ok().then_some(told)
+        });
+        if let Some(told) = told {
+            self.note(told);
             self.sack_deviates = self.inbound.has_duplicates() && !self.sack_deviates;
             self.inbound.on_sack_sent();
         }

@@ -1,7 +1,7 @@
 //! UDP ports of the peer that change (RFC 6951): proven by a HEARTBEAT before anything else goes there.
 //!
-//! Until then the path goes on with the port it has. HEARTBEATs are answered where they came from: the answer is no longer
-//! than they were, and a peer behind a NAT shall not miss it. Begin at [`Association::path_of`].
+//! Until then the path goes on with the port it has. HEARTBEATs are answered where they came from, and SACKs go to both ports: these
+//! are short, and a peer behind a NAT shall not miss it. Begin at [`Association::path_of`].
 
 use base::{Carrier, Route, Time};
 use wire::{Chunk, Heartbeat};
@@ -11,6 +11,9 @@ use super::{Association, Context, State};
 use crate::event::Event;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
+
+/// Gap blocks that a SACK to a port that is not proven has at most.
+const GAPS_MAX: usize = 16;
 
 /// The same way to another UDP port.
 //= rfc6951#5.1-1
@@ -65,6 +68,18 @@ impl Association {
         let chunk = Chunk::HeartbeatAck(Heartbeat { info });
         ctx.replies.push_signed(with_port(path.route, port), self.header(), &chunk, self.auth.as_deref());
         true
+    }
+
+    /// A SACK has left for `path`: it goes to the port that is to be proven, too, if the last packet came from there. At the old port nobody
+    /// may listen any more, and the sender would have to stop once its window is full. What is told is no secret to who speaks from there.
+    pub(super) fn acknowledge_to_new_port(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let path = self.paths.get(index);
+        let Some(port) = path.rebinding.source() else { return };
+        let (route, header) = (with_port(path.route, port), self.header());
+        let auth = self.auth.as_deref();
+        self.inbound.with_sack(GAPS_MAX, &[], |sack| {
+            ctx.replies.push_signed(route, header, &Chunk::Sack(sack), auth);
+        });
     }
 
     /// A HEARTBEAT ACK may prove a new port; returns whether it does. What is in flight went to the old one: it is sent again.

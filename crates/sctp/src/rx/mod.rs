@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use base::Time;
-use wire::{GapBlock, Tsn};
+use smallvec::SmallVec;
+use wire::{GapBlock, Sack, Tsn};
 
 use crate::config::{AssociationConfig, Limits, Timing};
 use crate::event::Message;
@@ -322,9 +323,17 @@ impl Inbound {
         self.tracker.first_missing().tsn(self.initial).prev()
     }
 
-    /// Gap ack blocks, as offsets from the cumulative TSN, at most `max`.
-    pub(crate) fn gap_blocks(&self, max: usize) -> impl Iterator<Item = GapBlock> {
-        self.tracker.gap_blocks().take(max)
+    /// Hands `push` a SACK of all that came, with at most so many gap blocks.
+    //= rfc9260#6.2-17 6.2-25 6.7-6 6.7-7
+    pub(crate) fn with_sack<R>(
+        &mut self,
+        gaps_max: usize,
+        duplicates: &[Tsn],
+        push: impl FnOnce(Sack<'_>) -> R,
+    ) -> R {
+        let gaps: SmallVec<[GapBlock; 32]> = self.tracker.gap_blocks().take(gaps_max).collect();
+        let (cumulative_tsn, a_rwnd) = (self.cumulative_tsn(), self.advertise());
+        push(Sack { cumulative_tsn, a_rwnd, gaps: (&gaps[..]).into(), duplicates: duplicates.into() })
     }
 
     pub(crate) fn has_duplicates(&self) -> bool {

@@ -77,6 +77,22 @@ fn a_sender_whose_port_changes_goes_on_after_a_few_round_trips_and_without_a_tim
 }
 
 #[test]
+fn until_a_port_is_proven_data_from_there_is_acknowledged_at_both_ports() {
+    let mut t = by_udp(&AssociationConfig::default(), bulk(), counted());
+    t.world.run_for(seconds(1));
+    t.world.recording = true;
+    rebind(&mut t, 5000);
+    let (b, id, limit) = (t.b, t.id(t.b), t.world.now() + seconds(1));
+    let is_proven =
+        move |w: &sim::World| w.host(b).endpoint.info(id).is_some_and(|i| i.counters.rebindings > 0);
+    assert!(t.world.run_until(limit, is_proven));
+    let (new, old) = (sent_to(&t, 5000), sent_to(&t, 9899));
+    assert!(new.iter().all(|it| it == "SACK" || it == "HEARTBEAT"), "{new:?}");
+    let sacks = |all: &[String]| all.iter().filter(|it| *it == "SACK").count();
+    assert!(sacks(&new) > 1 && sacks(&old) > 1, "{new:?}, {old:?}");
+}
+
+#[test]
 fn a_receiver_whose_port_changes_gets_data_one_round_trip_after_it_was_heard_again() {
     let timing = Timing { heartbeat_interval: MS(400), ..Timing::default() };
     let config = AssociationConfig { timing, ..AssociationConfig::default() };
