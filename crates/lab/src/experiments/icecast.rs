@@ -1,7 +1,7 @@
 //! `icecast`: what a listener hears of a stream when the path in use is cut, by plain TCP, the kernel's MPTCP, and sctpify.
 
 use super::failover::faults::Fault;
-use super::failover::stage::Stage;
+use super::failover::stage::{Stage, link_in_use};
 use super::failover::world::{Plan, Way, World};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result};
@@ -78,7 +78,7 @@ impl IcecastStream {
         std::thread::sleep(Duration::from_secs(self.cut_s.into()));
         world.ensure_rode()?;
         world.ensure_second()?;
-        fault.happen(world, Duration::ZERO)?;
+        fault.happen(world, link_in_use(world)?, Duration::ZERO)?;
         source.finish(Duration::from_secs(self.play_s.into()) + SOURCE_LATE)?.good()?;
         std::thread::sleep(END);
         listener.stop();

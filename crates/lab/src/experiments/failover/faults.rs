@@ -1,4 +1,4 @@
-//! What happens to the first link in the middle of a stream.
+//! What happens to the link in use in the middle of a stream.
 
 use super::stage::Victim;
 use anyhow::Result;
@@ -32,17 +32,22 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 8] = [
 ];
 
 impl Fault {
-    /// Lets it happen; `flap` is how long a link that comes and goes is away, and there.
-    pub(in crate::experiments) fn happen(self, victim: &impl Victim, flap: Duration) -> Result<()> {
-        let (name, address) = victim.senders_end();
+    /// Lets it happen to a link; `flap` is how long one that comes and goes is away, and there. A NAT is on the first link alone.
+    pub(in crate::experiments) fn happen(
+        self,
+        victim: &impl Victim,
+        link: usize,
+        flap: Duration,
+    ) -> Result<()> {
+        let (name, address) = victim.senders_end(link)?;
         match self {
-            Self::SilentBoth => victim.set_first(&["--cut"]),
+            Self::SilentBoth => victim.set_link(link, &["--cut"]),
             // What the stream takes; answers get through.
-            Self::SilentOneWay => victim.set_first(&["--ab", "cut=yes"]),
+            Self::SilentOneWay => victim.set_link(link, &["--ab", "cut=yes"]),
             Self::LinkDown => victim.senders_ip(&["link", "set", &name, "down"]),
             Self::AddressRemoved => victim.senders_ip(&["addr", "del", &address, "dev", &name]),
-            Self::Loss => victim.set_first(&["--loss", "30%"]),
-            Self::Flap => come_and_go(victim, flap),
+            Self::Loss => victim.set_link(link, &["--loss", "30%"]),
+            Self::Flap => come_and_go(victim, link, flap),
             Self::NatRebinding => victim.rebind(),
             Self::Nothing => Ok(()),
         }
@@ -50,11 +55,11 @@ impl Fault {
 }
 
 /// Away, there, away, there.
-fn come_and_go(victim: &impl Victim, flap: Duration) -> Result<()> {
+fn come_and_go(victim: &impl Victim, link: usize, flap: Duration) -> Result<()> {
     let mut at = now();
     for settings in ["--cut=yes", "--cut=no", "--cut=yes", "--cut=no"] {
         std::thread::sleep(at.saturating_duration_since(now()));
-        victim.set_first(&[settings])?;
+        victim.set_link(link, &[settings])?;
         at += flap;
     }
     Ok(())

@@ -9,8 +9,9 @@
 
 use super::Load;
 use super::stage::{Stage, Victim};
-use super::world::{QUEUE, RATE, worst_late_ms};
+use super::world::{QUEUE, RATE};
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -141,16 +142,16 @@ impl World<'_> {
 }
 
 impl Victim for World<'_> {
-    fn set_first(&self, settings: &[&str]) -> Result<()> {
-        self.links[0].set(settings)
+    fn set_link(&self, link: usize, settings: &[&str]) -> Result<()> {
+        self.links[link].set(settings)
     }
 
     fn senders_ip(&self, words: &[&str]) -> Result<()> {
         self.line(ALPHA, &format!("ip {}", words.join(" "))).map(drop)
     }
 
-    fn senders_end(&self) -> (String, String) {
-        ("eth0".to_owned(), format!("{}/24", ALPHAS[0]))
+    fn senders_end(&self, link: usize) -> Result<(String, String)> {
+        Ok((format!("eth{link}"), format!("{}/24", ALPHAS[link])))
     }
 
     fn rebind(&self) -> Result<()> {
@@ -190,7 +191,7 @@ impl Stage for World<'_> {
         Ok(())
     }
 
-    fn link_late_ms(&self) -> Result<f64> {
-        worst_late_ms(self.links.iter().map(Emulator::show))
+    fn shown(&self) -> Result<Vec<Value>> {
+        self.links.iter().map(Emulator::show).collect()
     }
 }

@@ -161,7 +161,7 @@ impl Failover {
         world.first.set(&["--cut"])?;
         let told = ask(&world)?;
         server.stop();
-        let link_late_ms = world.link_late_ms()?;
+        let link_late_ms = stage::worst_late_ms(&world.shown()?)?;
         world.end();
         let failed = told.get("end").map(String::as_str) != Some("eof");
         Ok(Measures::from([
@@ -226,11 +226,7 @@ fn number(told: &BTreeMap<String, String>, key: &str) -> Result<f64> {
 }
 
 /// How both programs' ends read: what did not arrive in time is lost; an end that is neither orderly nor late is an error.
-fn measures(
-    sent: &BTreeMap<String, String>,
-    received: &BTreeMap<String, String>,
-    link_late_ms: f64,
-) -> Result<Measures> {
+fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
     let is_error = |told: &BTreeMap<String, String>| {
         !matches!(told.get("end").map(String::as_str), Some("eof" | "late"))
     };
@@ -243,7 +239,6 @@ fn measures(
         ("errors".to_owned(), errors as f64),
         ("received_bytes".to_owned(), number(received, "bytes")?),
         ("longest_write_ms".to_owned(), number(sent, "longest_write_us")? / 1e3),
-        (LINK_LATE.to_owned(), link_late_ms),
     ]))
 }
 
@@ -254,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_did_not_arrive_is_lost_and_only_ends_in_disorder_are_errors() {
-        let of = |sent: &str, received: &str| measures(&words_of(sent), &words_of(received), 0.1).unwrap();
+        let of = |sent: &str, received: &str| measures(&words_of(sent), &words_of(received)).unwrap();
         let sent = "bytes 100 longest_write_us 5 end eof";
         let received = "listening\nbytes 90 gap_us 2500 gap_at_us 7 wrong 0 end late";
         let measured = of(sent, received);

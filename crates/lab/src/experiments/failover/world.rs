@@ -169,6 +169,11 @@ impl World {
         })
     }
 
+    fn link(&self, number: usize) -> Result<&DelayedLink> {
+        let mut links = std::iter::once(&self.first).chain(&self.second);
+        links.nth(number).with_context(|| format!("there is no link {number}"))
+    }
+
     /// Ends the daemons politely.
     pub(in crate::experiments) fn end(self) {
         if let Some(daemons) = self.daemons {
@@ -178,16 +183,17 @@ impl World {
 }
 
 impl Victim for World {
-    fn set_first(&self, settings: &[&str]) -> Result<()> {
-        self.first.set(settings)
+    fn set_link(&self, link: usize, settings: &[&str]) -> Result<()> {
+        self.link(link)?.set(settings)
     }
 
     fn senders_ip(&self, words: &[&str]) -> Result<()> {
         self.pair.alpha.ip(words).map(drop)
     }
 
-    fn senders_end(&self) -> (String, String) {
-        (self.first.link.name(), format!("{}/24", self.first.link.left_v4()))
+    fn senders_end(&self, link: usize) -> Result<(String, String)> {
+        let link = &self.link(link)?.link;
+        Ok((link.name(), format!("{}/24", link.left_v4())))
     }
 
     fn rebind(&self) -> Result<()> {
@@ -225,21 +231,9 @@ impl Stage for World {
         Ok(())
     }
 
-    fn link_late_ms(&self) -> Result<f64> {
-        worst_late_ms(std::iter::once(&self.first).chain(&self.second).map(DelayedLink::show))
+    fn shown(&self) -> Result<Vec<Value>> {
+        std::iter::once(&self.first).chain(&self.second).map(DelayedLink::show).collect()
     }
-}
-
-/// How late packets left links, of what `linkemu show` tells of each, in milliseconds: 99 % of them, in the worst direction.
-pub(super) fn worst_late_ms(links: impl Iterator<Item = Result<Value>>) -> Result<f64> {
-    let mut worst_us = 0;
-    for shown in links {
-        for direction in shown?["directions"].as_array().context("a link without directions")? {
-            let late = direction["late"]["p99_us"].as_u64().context("a link that does not tell how late")?;
-            worst_us = late.max(worst_us);
-        }
-    }
-    Ok(worst_us as f64 / 1e3)
 }
 
 /// Has both ends of a link learn each other's address on the wire: hosts that are a round trip apart are no neighbours, and would
