@@ -236,11 +236,12 @@ impl Story {
     /// ICMP about the next packet under way from `side`.
     fn path_error(&mut self, side: usize, input: &mut Input<'_>) {
         let Some((route, packet)) = self.under_way[1 - side].front() else { return };
-        let error = match input.below(5) {
+        let error = match input.below(6) {
             0 => PathError::Unreachable(Unreachable::Host),
             1 => PathError::Unreachable(Unreachable::Protocol),
             2 => PathError::Unreachable(Unreachable::Port),
-            3 => PathError::LocalQueue { bytes: usize::from(input.word()) << 8 },
+            3 => PathError::NoRoute,
+            4 => PathError::LocalQueue { bytes: usize::from(input.word()) << 8 },
             _ => PathError::TooBig { mtu: input.word() },
         };
         let quoted = &packet[..packet.len().min(8 + usize::from(input.below(32)))];

@@ -15,7 +15,7 @@ use mio::{Events, Poll, Token};
 use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
-    IncomingInit, InitDecision, Listener, PathError, ReconfigPolicy, Timing, Transmit, Unreachable,
+    IncomingInit, InitDecision, Listener, PathError, ReconfigPolicy, Timing, Transmit,
 };
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -279,12 +279,12 @@ impl Host {
             return false;
         }
         let known = match error.kind {
-            SendErrorKind::NoRoute => Some(PathError::Unreachable(Unreachable::Host)),
+            SendErrorKind::NoRoute => Some(PathError::NoRoute),
             SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
             _ => None,
         };
         if let Some(what) = known {
-            self.engine.handle_path_error(now, &batch.route, what, &self.batch[unsent..batch.len]);
+            self.engine.handle_path_error(now, &batch.route, what, &self.batch[batch.packet_at(unsent)]);
         }
         true
     }

@@ -213,7 +213,7 @@ impl Outlet {
             kind => {
                 tracing::debug!(%error, "packets not sent");
                 if let Some(known) = local_error(kind) {
-                    engine.handle_path_error(now, &batch.route, known, &self.batch[unsent..batch.len]);
+                    engine.handle_path_error(now, &batch.route, known, &self.batch[batch.packet_at(unsent)]);
                 }
             }
         }
@@ -235,7 +235,7 @@ fn note(tap: &mut Option<Tap>, now: Time, route: &Route, ecn: Ecn, direction: Di
 /// What a refused send says about the path.
 fn local_error(kind: SendErrorKind) -> Option<PathError> {
     match kind {
-        SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::Unreachable(Unreachable::Host)),
+        SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::NoRoute),
         SendErrorKind::Forbidden => Some(PathError::Unreachable(Unreachable::Prohibited)),
         SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
         SendErrorKind::Full | SendErrorKind::Other => None,

@@ -3,7 +3,7 @@
 //! Invariants: time never goes back; what happens at one time happens in the order in which it was planned; nothing
 //! depends on anything but the seed and the calls. Begin at [`World::run_until`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -85,6 +85,8 @@ pub enum Change {
     /// From now on the NAT before this address shows packets from its UDP port as coming from that one; packets to the port
     /// before it are dropped.
     Rebind(IpAddr, u16),
+    /// A host can send nothing from this address any more, and tells its engine so, or can again.
+    Unroutable(IpAddr, bool),
     /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
     Up(HostId, bool),
     /// A host's clock jumps forward by this, as after a sleep: all its timers are late at once.
@@ -134,6 +136,8 @@ pub struct World {
     ways: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
     /// UDP ports that NATs show, by the address behind them.
     ports: BTreeMap<IpAddr, u16>,
+    /// Addresses from which nothing can be sent.
+    unroutable: BTreeSet<IpAddr>,
     /// What came to hosts that have no processor.
     waiting: BTreeMap<HostId, Vec<Arrival>>,
     rng: ChaCha12Rng,
@@ -167,6 +171,7 @@ impl World {
             owners: BTreeMap::new(),
             ways: BTreeMap::new(),
             ports: BTreeMap::new(),
+            unroutable: BTreeSet::new(),
             waiting: BTreeMap::new(),
             rng: ChaCha12Rng::seed_from_u64(seed),
             filter: None,
@@ -390,6 +395,12 @@ impl World {
             Happening::Change(Change::Rebind(address, port)) => {
                 self.ports.insert(address, port);
             }
+            Happening::Change(Change::Unroutable(address, true)) => {
+                self.unroutable.insert(address);
+            }
+            Happening::Change(Change::Unroutable(address, false)) => {
+                self.unroutable.remove(&address);
+            }
             Happening::Change(Change::Jump(host, by)) => {
                 self.hosts[host.0].ahead += by;
                 self.work(host);
@@ -480,6 +491,11 @@ impl World {
             let mut sent = false;
             while let Some(train) = self.hosts[id.0].endpoint.poll_transmit(now, &mut buf) {
                 sent = true;
+                if self.unroutable.contains(&train.route.local) {
+                    let first = &buf[..train.len.min(train.segment_size)];
+                    self.tell_error(id, train.route, PathError::NoRoute, first);
+                    continue;
+                }
                 for packet in buf[..train.len].chunks(train.segment_size) {
                     let sent = Sent { may_fragment: train.may_fragment, ecn: train.ecn };
                     self.send(train.route, packet.to_vec(), sent);

@@ -170,7 +170,7 @@ impl Association {
         if self.tail_probe == Some(path) {
             return self.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
         }
-        match self.outstanding.first_lost() {
+        match self.next_lost() {
             Some((_, fragment, _)) if self.retransmission_path() == Some(path) => room(fragment, chunk),
             _ => 0,
         }
@@ -368,7 +368,7 @@ impl Association {
         let asks = self.asks_for_word() || self.paths.get(path).sending.takes_over();
         let mut is_allowed = self.window_allows(path);
         while is_allowed && self.retransmission_path() == Some(path) {
-            let Some((seq, fragment, _)) = self.outstanding.first_lost() else { break };
+            let Some((seq, fragment, _)) = self.next_lost() else { break };
             let length = fragment.payload.len();
             let tsn = seq.tsn(self.initial_tsn);
             if self.push_fragment(packet, fragment, tsn, asks).is_err() {
@@ -421,8 +421,7 @@ impl Association {
     /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         //= rfc9260#6.1-13
-        let is_behind = self.outstanding.has_lost() && !self.awaits_word();
-        if !self.carries_new_data(path) || is_behind || !self.state.sends_new_data() {
+        if !self.carries_new_data(path) || self.next_lost().is_some() || !self.state.sends_new_data() {
             return None;
         }
         if self.queue.is_empty() || self.is_detour(path) {

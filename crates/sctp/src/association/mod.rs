@@ -656,6 +656,7 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::LocalQueue { bytes } => self.on_local_queue(index, bytes, ctx.now),
+            PathError::NoRoute => self.on_unsent(index, quoted, ctx),
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}

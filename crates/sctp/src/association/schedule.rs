@@ -149,10 +149,7 @@ impl Association {
     //= rfc7829#3.2-5
     //= rfc9260#6.4-4 6.4-5
     pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
-        if self.awaits_word() {
-            return None;
-        }
-        let (_, _, last) = self.outstanding.first_lost()?;
+        let (_, _, last) = self.next_lost()?;
         if self.is_concurrent() {
             let carrying = || self.paths.indices().filter(|&i| self.carries_new_data(i));
             let least = carrying().map(|i| self.slowness(i)).min()?;

@@ -4,19 +4,21 @@
 //! To send all of it again would fill the other path's small window with duplicates for a round trip. So the earliest goes once more
 //! and asks for a SACK at once, new data follows it, and the rest waits for that SACK, which names what is missing; for a round trip
 //! and a quarter at most. If all was lost the program's peer still hears the earliest chunk at once, and the rest a round trip
-//! later. Begin at [`Association::on_link_lost`] and
-//! [`Association::on_address_lost`].
+//! later. What the kernel refused to send is known not to have left: it goes instead of the earliest, all of it at once, for the
+//! peer's program hears nothing of what comes behind it. Begin at [`Association::on_link_lost`], [`Association::on_address_lost`]
+//! and [`Association::on_unsent`].
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use base::{Route, Time};
+use wire::{ChecksumMode, Chunk, Packet, Tsn};
 
 use super::{Association, Context};
 use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
-use crate::tx::Seq;
+use crate::tx::{Fragment, Seq};
 
 /// How much longer than a round trip and a quarter the SACK is waited for: scheduling of both hosts.
 const LEAST_PATIENCE: Duration = Duration::from_millis(5);
@@ -31,8 +33,10 @@ struct Flight {
 /// Losses that are presumed only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stranded {
-    /// The earliest of them: who has acknowledged it has told of the others.
+    /// What goes first: who has acknowledged it has told of the others.
     seq: Seq,
+    /// Neither that nor what follows it has left this host.
+    is_unsent: bool,
     /// It has been sent again; what comes before this is no answer, but has been under way since before.
     answer_from: Option<Time>,
     /// After that the others are lost.
@@ -42,10 +46,22 @@ pub(super) struct Stranded {
 impl Association {
     /// The link of a path has gone down, as its own host says.
     pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
+        self.leave(index, None, ctx.now);
+    }
+
+    /// This host has no way for a path's packets: of those that have not left `packet` is the first.
+    pub(super) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
+        let first = self.outstanding.first();
+        let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.initial_tsn, tsn));
+        let unsent = unsent.filter(|seq| (first..self.outstanding.next()).contains(seq));
+        self.leave(index, unsent, ctx.now);
+    }
+
+    fn leave(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
         let flight = self.flight_on(index);
         self.on_dead_path(index);
         if let Some(flight) = flight.filter(|_| self.paths.current() != index) {
-            self.strand(flight, ctx.now);
+            self.strand(flight, unsent, now);
         }
     }
 
@@ -56,7 +72,7 @@ impl Association {
         let flight = gone.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
         self.retire_paths(leaves);
         if let Some(flight) = flight {
-            self.strand(flight, now);
+            self.strand(flight, None, now);
         }
     }
 
@@ -65,24 +81,29 @@ impl Association {
         self.outstanding.earliest_in_flight(index).map(|earliest| Flight { route, bytes, earliest })
     }
 
-    /// What was in flight there has just been presumed lost.
-    fn strand(&mut self, Flight { route, bytes, earliest: seq }: Flight, now: Time) {
+    /// What was in flight there has just been presumed lost; from `unsent` on it is.
+    fn strand(&mut self, Flight { route, bytes, earliest }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
         // What was lost otherwise before it waits for nothing.
-        let is_first = self.outstanding.first_lost().is_some_and(|(first, ..)| first == seq);
+        let is_first = self.outstanding.first_lost().is_some_and(|(first, ..)| first == earliest);
         // Where data goes by several paths at once their windows are open.
         if !is_first || self.is_concurrent() {
             return;
         }
         self.note(TraceEvent::FlightStranded { route, bytes });
         let until = now + srtt * 5 / 4 + LEAST_PATIENCE;
-        self.stranded = Some(Stranded { seq, answer_from: None, until });
+        let (seq, is_unsent) = (unsent.unwrap_or(earliest), unsent.is_some());
+        self.stranded = Some(Stranded { seq, is_unsent, answer_from: None, until });
     }
 
-    /// Whether what counts as lost waits for a SACK.
-    pub(super) fn awaits_word(&self) -> bool {
-        self.stranded.is_some_and(|stranded| stranded.answer_from.is_some())
+    /// The next chunk that counts as lost, unless a SACK is waited for that tells whether it is.
+    pub(super) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
+        match self.stranded {
+            Some(Stranded { is_unsent: false, answer_from: Some(_), .. }) => None,
+            Some(Stranded { seq, .. }) => self.outstanding.first_lost_from(seq),
+            None => self.outstanding.first_lost(),
+        }
     }
 
     /// Whether what is sent again now asks for the others.
@@ -113,4 +134,14 @@ impl Association {
     pub(super) fn expire_stranded(&mut self, now: Time) {
         self.stranded = self.stranded.filter(|stranded| stranded.until > now);
     }
+}
+
+/// The TSN of the first DATA in a packet.
+fn first_tsn(packet: &[u8]) -> Option<Tsn> {
+    let packet = Packet::parse(packet, ChecksumMode::Ignore).ok()?;
+    packet.chunks().find_map(|chunk| match chunk {
+        Ok(Chunk::Data(data)) => Some(data.tsn),
+        Ok(Chunk::IData(data)) => Some(data.tsn),
+        _ => None,
+    })
 }

@@ -10,7 +10,7 @@ use wire::{
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
 use crate::association::{Screen, Verdict};
-use crate::event::{CloseReason, PathError};
+use crate::event::{CloseReason, PathError, Unreachable};
 use crate::info::StateName;
 use crate::trace::DropReason;
 
@@ -232,7 +232,11 @@ impl Endpoint {
         let Some(id) = self.slots.by_peer(local, remote, route.remote) else { return };
         match self.slots.get_mut(id) {
             Some(Slot::Opening(opening)) => {
-                let PathError::Unreachable(what) = error else { return };
+                let what = match error {
+                    PathError::Unreachable(what) => what,
+                    PathError::NoRoute => Unreachable::Host,
+                    PathError::TooBig { .. } | PathError::LocalQueue { .. } => return,
+                };
                 if quotes_init(header, quoted, opening.local_tag)
                     && let Some(reason) = opening.on_unreachable(route, what)
                 {

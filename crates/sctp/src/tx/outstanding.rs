@@ -216,7 +216,12 @@ impl Outstanding {
 
     /// The earliest lost chunk, and the path it was last sent by.
     pub(crate) fn first_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
-        let seq = *self.lost.first()?;
+        self.first_lost_from(Seq(0))
+    }
+
+    /// The same of those from `first` on.
+    pub(crate) fn first_lost_from(&self, first: Seq) -> Option<(Seq, &Fragment, PathIndex)> {
+        let seq = *self.lost.range(first..).next()?;
         let chunk = self.get(seq)?;
         Some((seq, &chunk.fragment, chunk.path))
     }

@@ -374,6 +374,24 @@ fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no
 }
 
 #[test]
+fn what_the_kernel_refused_to_send_goes_by_the_other_path_at_once_and_what_had_left_does_not() {
+    let mut t = joined_daemons();
+    stream(&mut t, MS(500));
+    forget_silence(&mut t);
+    let (now, local) = (t.world.now(), "10.0.1.1".parse().expect("an address"));
+    t.world.at(now, Change::Unroutable(local, true));
+    // The host says so a little later.
+    stream(&mut t, MS(2));
+    take_down(&mut t);
+    stream(&mut t, MS(500));
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(5), "{silence:?}");
+    t.world.run_for(MS(100));
+    assert_eq!(t.info(t.b).counters.data_duplicate, 0);
+    assert_eq!(t.talk(t.b).received_bytes, 2004 * 1200);
+}
+
+#[test]
 fn what_the_witness_tells_of_a_silent_path_is_no_sign_of_life_of_it() {
     let mut t = joined_daemons();
     stream(&mut t, MS(500));

@@ -11,7 +11,7 @@ use mio::{Registry, Token};
 use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
-    PathError, Timing, Transmit, Unreachable,
+    PathError, Timing, Transmit,
 };
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
@@ -198,12 +198,12 @@ impl SctpHost {
                 self.waiting = Some((batch, unsent, now + RETRY));
                 return false;
             }
-            SendErrorKind::NoRoute => Some(PathError::Unreachable(Unreachable::Host)),
+            SendErrorKind::NoRoute => Some(PathError::NoRoute),
             SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
             _ => None,
         };
         if let Some(what) = known {
-            self.engine.handle_path_error(now, &batch.route, what, &self.batch[unsent..batch.len]);
+            self.engine.handle_path_error(now, &batch.route, what, &self.batch[batch.packet_at(unsent)]);
         }
         true
     }
