@@ -2,11 +2,13 @@
 //!
 //! `tx` finds losses and `path` holds windows; here they meet.
 
+use std::time::Duration;
+
 use base::Time;
 use wire::{PacketWriter, Tsn};
 
 use super::{Association, Context, WindowProbe};
-use crate::path::{Outcome, PathIndex, Seen};
+use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks};
 
@@ -148,29 +150,38 @@ impl Association {
         }
     }
 
-    /// Data was sent (`since_sent`) or acknowledged on a path. Probes of the peer's window have their own rhythm.
-    pub(super) fn arm_probe(&mut self, index: PathIndex, since_sent: bool, now: Time) {
+    /// Data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window have their own rhythm.
+    pub(super) fn arm_probe(&mut self, index: PathIndex, was_sent: bool, now: Time) {
         let flight = if self.window_probe == WindowProbe::No { self.outstanding.flight(index) } else { 0 };
-        let ack_delay = self.config.timing.sack_delay;
-        let doubts = self.witness(index).is_some();
-        let path = self.paths.get_mut(index);
-        let srtt = path.srtt();
-        if doubts {
-            path.sending.arm_doubt(srtt, flight, ack_delay, now, since_sent);
-        } else {
-            path.sending.arm_probe(srtt, flight, ack_delay, now);
+        if self.witness(index).is_some() {
+            let at = if flight > 0 { self.doubt_at(index, now) } else { None };
+            return self.paths.get_mut(index).sending.arm_doubt(at, was_sent);
         }
+        let ack_delay = self.config.timing.sack_delay;
+        let path = self.paths.get_mut(index);
+        path.sending.arm_probe(path.srtt(), flight, ack_delay, now);
     }
 
-    /// T3 runs anew after an acknowledgement (RFC 9260 section 6.3.2, R3). With little in flight and nothing to follow, no
-    /// fast retransmission will come: then it counts from when the earliest chunk was sent (RFC 7765 section 4).
+    /// When another path is asked why this one is silent.
+    fn doubt_at(&self, index: PathIndex, now: Time) -> Option<Time> {
+        let srtt = self.paths.get(index).srtt()?;
+        let least = self.outstanding.least_round_trip(index).unwrap_or(srtt);
+        Some(self.due(index, Sending::patience(srtt, least, self.config.timing.sack_delay), now))
+    }
+
+    /// T3 runs anew after an acknowledgement (RFC 9260 section 6.3.2, R3).
     pub(super) fn restart_t3(&mut self, index: PathIndex, now: Time) {
-        let path = self.paths.get(index);
-        let few = self.outstanding.flight(index) < FEW_PACKETS * path.packet_size() && self.queue.is_empty();
-        let from = if few { self.outstanding.earliest_sent_at(index) } else { None };
-        let early = from.map(|sent_at| sent_at + path.rto()).filter(|&at| at > now);
-        let at = early.unwrap_or(now + path.rto());
+        let at = self.due(index, self.paths.get(index).rto(), now);
         self.paths.get_mut(index).t3 = Some(at);
+    }
+
+    /// When so much time has passed since now. With little in flight and nothing to follow, no fast retransmission will come: then it
+    /// counts from when the earliest chunk was sent (RFC 7765 section 4), unless that is over.
+    fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
+        let is_little = self.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
+        let from =
+            if is_little && self.queue.is_empty() { self.outstanding.earliest_sent_at(index) } else { None };
+        from.map(|sent_at| sent_at + after).filter(|&at| at > now).unwrap_or(now + after)
     }
 
     /// A DATA chunk was written again.

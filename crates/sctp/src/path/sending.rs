@@ -372,24 +372,20 @@ impl Sending {
         self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
     }
 
-    /// The same where another path is asked about silence: it counts from the last acknowledgement, whatever was sent
-    /// `since_sent`, and always allows for the peer's delay; but half a round trip is enough for what else is late, since being wrong
-    /// costs a packet.
-    pub(crate) fn arm_doubt(
-        &mut self,
-        srtt: Option<Duration>,
-        flight: usize,
-        ack_delay: Duration,
-        now: Time,
-        since_sent: bool,
-    ) {
-        let Some(srtt) = srtt.filter(|_| flight > 0 && !self.probe_out) else {
-            self.probe_at = None;
-            return;
-        };
-        if !(since_sent && self.probe_at.is_some()) {
-            self.probe_at = Some(now + (srtt * 2).max(srtt * 3 / 2 + ack_delay).max(MIN_PROBE_TIMEOUT));
+    /// The same where another path is asked about silence, at `at` if anything is in flight: it counts from the last acknowledgement,
+    /// whatever `was_sent` since.
+    pub(crate) fn arm_doubt(&mut self, at: Option<Time>, was_sent: bool) {
+        let at = at.filter(|_| !self.probe_out);
+        if at.is_none() || self.probe_at.is_none() || !was_sent {
+            self.probe_at = at;
         }
+    }
+
+    /// How long silence is waited for before another path is asked: two of the least round trips, and for the peer's delay always; but
+    /// half a round trip is enough for what else is late, since being wrong costs a packet. The usual round trip is longer where
+    /// single packets are acknowledged with a delay.
+    pub(crate) fn patience(srtt: Duration, least: Duration, ack_delay: Duration) -> Duration {
+        (least * 2).max(srtt * 3 / 2 + ack_delay).max(MIN_PROBE_TIMEOUT)
     }
 
     /// Something was heard: another probe may follow.

@@ -405,6 +405,19 @@ fn what_the_witness_tells_of_a_silent_path_is_no_sign_of_life_of_it() {
 }
 
 #[test]
+fn a_talk_whose_packets_are_acknowledged_late_is_doubted_after_two_round_trips() {
+    let mut t = idle(&[50, 50]);
+    stream_of(&mut t, 64, MS(100), seconds(3));
+    forget_silence(&mut t);
+    let (now, link) = (t.world.now(), t.links[0]);
+    t.world.at(now, Change::Cut(link, Direction::Forward, true));
+    stream_of(&mut t, 64, MS(100), seconds(1));
+    // The message before the cut came 50 ms after it was sent, the first one after the cut goes by the other path after 200 ms.
+    let silence = t.talk(t.b).longest_silence;
+    assert!(silence < MS(305), "{silence:?}");
+}
+
+#[test]
 fn data_that_goes_back_to_the_first_path_is_spread_over_its_round_trip_too() {
     let mut t = joined_daemons();
     stream(&mut t, seconds(1));
