@@ -90,6 +90,7 @@ impl Association {
             .filter_map(|tsn| self.outstanding.first().nearest(self.initial_tsn, tsn))
             .collect();
         self.outstanding.on_duplicates(duplicates.iter().copied());
+        self.hear_twice_of_stranded(&duplicates, ctx.now);
         self.acknowledge(first, &gaps, sack.a_rwnd, ctx);
         if self.is_redundant() {
             self.settle_copies(&duplicates, ctx);
@@ -123,7 +124,7 @@ impl Association {
         if self.paths.iter().any(|(_, path)| path.doubt.is_some()) {
             self.hear_witnesses(ctx.now);
         }
-        self.hear_of_stranded(ctx.now);
+        self.hear_of_stranded(&acks, ctx.now);
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.counters.bytes_acknowledged += acknowledged as u64;
         // One that was overtaken by another, perhaps on another path, knows an older window.

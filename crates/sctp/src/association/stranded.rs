@@ -18,7 +18,7 @@ use super::{Association, Context};
 use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
-use crate::tx::{Fragment, Seq};
+use crate::tx::{Fragment, PathAcks, Seq};
 
 /// How much longer than a round trip and a quarter the SACK is waited for: scheduling of both hosts.
 const LEAST_PATIENCE: Duration = Duration::from_millis(5);
@@ -43,6 +43,12 @@ pub(super) struct Stranded {
     until: Time,
 }
 
+impl Stranded {
+    fn may_be_answered(&self, now: Time) -> bool {
+        self.answer_from.is_some_and(|from| from <= now)
+    }
+}
+
 impl Association {
     /// The link of a path has gone down, as its own host says.
     pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
@@ -59,7 +65,9 @@ impl Association {
 
     fn leave(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
         let flight = self.flight_on(index);
+        let lost = self.paths.get(index).route.local;
         self.on_dead_path(index);
+        self.paths.on_local_loss(lost);
         if let Some(flight) = flight.filter(|_| self.paths.current() != index) {
             self.strand(flight, unsent, now);
         }
@@ -71,6 +79,7 @@ impl Association {
         let gone = self.paths.iter().filter(|(_, path)| leaves(path));
         let flight = gone.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
         self.retire_paths(leaves);
+        self.paths.on_local_loss(address);
         if let Some(flight) = flight {
             self.strand(flight, None, now);
         }
@@ -119,11 +128,19 @@ impl Association {
         }
     }
 
-    /// A SACK came.
-    pub(super) fn hear_of_stranded(&mut self, now: Time) {
-        let is_answer = |it: &Stranded| it.answer_from.is_some_and(|from| from <= now);
-        let waits = |it: &Stranded| !is_answer(it) || !self.outstanding.is_done(it.seq);
-        self.stranded = self.stranded.filter(waits);
+    /// A SACK acknowledged this. Others may still come by the lost link, or to the lost address: theirs is what went that way.
+    pub(super) fn hear_of_stranded(&mut self, acks: &[PathAcks], now: Time) {
+        let is_of_other = acks.get(self.paths.current().0).is_some_and(|acks| acks.bytes > 0);
+        self.stranded = self.stranded.filter(|it| {
+            let is_answer = is_of_other && it.may_be_answered(now) && self.outstanding.is_done(it.seq);
+            !is_answer
+        });
+    }
+
+    /// A SACK tells that these came twice.
+    pub(super) fn hear_twice_of_stranded(&mut self, duplicates: &[Seq], now: Time) {
+        let is_told = |it: &Stranded| it.may_be_answered(now) && duplicates.contains(&it.seq);
+        self.stranded = self.stranded.filter(|it| !is_told(it));
     }
 
     /// When the rest is waited for no longer.

@@ -189,6 +189,11 @@ impl Paths {
         self.primary
     }
 
+    /// This host has lost an address, or its link: a path that leaves from another one is no guess.
+    pub(crate) fn on_local_loss(&mut self, lost: IpAddr) {
+        self.is_guess &= self.get(self.current).route.local == lost;
+    }
+
     /// The peer was heard on `index`. If the path in use is only a guess (it may lie on the same dead link as the one
     /// before it), the first path heard takes its place, but for one that has just failed itself: one that loses much is heard now and
     /// then. Returns the path that was in use then.
@@ -417,6 +422,17 @@ mod tests {
         assert_eq!(paths.on_heard(PathIndex(1)), Some(PathIndex(2)));
         assert_eq!(paths.current(), PathIndex(1));
         assert_eq!(paths.on_heard(PathIndex(2)), None, "a path that was heard stays");
+    }
+
+    #[test]
+    fn where_a_link_of_this_host_has_failed_a_path_by_another_one_is_no_guess() {
+        for (lost, place) in [("10.0.1.1", None), ("10.0.2.1", Some(PathIndex(2)))] {
+            let mut paths = three_active();
+            paths.get_mut(PathIndex(0)).on_error(&Timing::default());
+            paths.choose();
+            paths.on_local_loss(lost.parse().unwrap());
+            assert_eq!(paths.on_heard(PathIndex(1)), place, "{lost}");
+        }
     }
 
     #[test]

@@ -374,6 +374,16 @@ fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no
 }
 
 #[test]
+fn sacks_that_still_come_to_a_lost_address_do_not_have_what_had_left_sent_again() {
+    let mut t = idle(&[50, 50]);
+    stream(&mut t, seconds(2));
+    forget_silence(&mut t);
+    take_address(&mut t);
+    stream(&mut t, seconds(1));
+    assert_eq!(t.info(t.b).counters.data_duplicate, 1);
+}
+
+#[test]
 fn what_the_kernel_refused_to_send_goes_by_the_other_path_at_once_and_what_had_left_does_not() {
     let mut t = joined_daemons();
     stream(&mut t, MS(500));
