@@ -2,10 +2,22 @@
 
 use sctp::PathError;
 
-use crate::error::{PathErrorKind, Unreachable};
+use crate::error::{PathErrorKind, SendErrorKind, Unreachable};
 
 /// The smallest MTU that SCTP can work with, for links that do not tell theirs.
 const MTU_FALLBACK: u16 = 1280;
+
+impl SendErrorKind {
+    /// What a refused send says about the path, if anything.
+    pub fn path_error(self) -> Option<PathError> {
+        match self {
+            SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::NoRoute),
+            SendErrorKind::Forbidden => Some(PathError::Unreachable(sctp::Unreachable::Prohibited)),
+            SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
+            SendErrorKind::Full | SendErrorKind::Other => None,
+        }
+    }
+}
 
 impl From<PathErrorKind> for PathError {
     fn from(kind: PathErrorKind) -> PathError {

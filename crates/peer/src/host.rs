@@ -12,10 +12,10 @@ use crate::trace_file::TraceFile;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Carrier, Ecn, Route, Shard, Time};
 use mio::{Events, Poll, Token};
-use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, LocalAddress, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
-    IncomingInit, InitDecision, Listener, PathError, ReconfigPolicy, Timing, Transmit,
+    IncomingInit, InitDecision, Listener, ReconfigPolicy, Timing, Transmit,
 };
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -278,12 +278,7 @@ impl Host {
             self.waiting = Some((batch, unsent));
             return false;
         }
-        let known = match error.kind {
-            SendErrorKind::NoRoute => Some(PathError::NoRoute),
-            SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
-            _ => None,
-        };
-        if let Some(what) = known {
+        if let Some(what) = error.kind.path_error() {
             self.engine.handle_path_error(now, &batch.route, what, &self.batch[batch.packet_at(unsent)]);
         }
         true

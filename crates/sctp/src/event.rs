@@ -231,7 +231,7 @@ pub enum Reliability {
 pub enum PathError {
     /// The packet did not arrive.
     Unreachable(Unreachable),
-    /// The packet has not left this host, which has no way for it: the link or the address has gone.
+    /// The packet, which must be quoted whole, has not left this host, nor have later ones by its way: the link or the address has gone.
     NoRoute,
     /// The packet is too long for the path, whose MTU (IP header included) is given. This is a hint: the size is used only
     /// after a probe of it was answered (RFC 8899 section 4.6.2).

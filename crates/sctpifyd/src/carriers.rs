@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use base::{Ecn, Route, Time};
 use control::{OpenCarrier, Via};
 use mio::{Registry, Token};
-use netio::{Carriers, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use rules::Settings;
-use sctp::{Endpoint, PathError, Transmit, Unreachable};
+use sctp::{Endpoint, PathError, Transmit};
 use wire::pcapng::Direction;
 
 use crate::addresses::AddressBook;
@@ -212,7 +212,7 @@ impl Outlet {
             }
             kind => {
                 tracing::debug!(%error, "packets not sent");
-                if let Some(known) = local_error(kind) {
+                if let Some(known) = kind.path_error() {
                     engine.handle_path_error(now, &batch.route, known, &self.batch[batch.packet_at(unsent)]);
                 }
             }
@@ -229,16 +229,6 @@ fn note(tap: &mut Option<Tap>, now: Time, route: &Route, ecn: Ecn, direction: Di
         if !open.is_heard() {
             *tap = None;
         }
-    }
-}
-
-/// What a refused send says about the path.
-fn local_error(kind: SendErrorKind) -> Option<PathError> {
-    match kind {
-        SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::NoRoute),
-        SendErrorKind::Forbidden => Some(PathError::Unreachable(Unreachable::Prohibited)),
-        SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
-        SendErrorKind::Full | SendErrorKind::Other => None,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::tx::Seq;
 
 /// How much later than the acknowledgement by the other path the answer on the doubted one may come: below it, the scheduling
 /// of both hosts looks like loss.
-const LEAST_PATIENCE: Duration = Duration::from_millis(5);
+pub(super) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A chunk in flight that is to go once more, by another path.
 #[derive(Clone, Copy, Debug)]

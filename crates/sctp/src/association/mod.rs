@@ -157,7 +157,7 @@ pub(crate) struct Association {
     tail_probe: Option<PathIndex>,
     /// A chunk in flight on a silent path that is to go by another one.
     detour: Option<doubt::Detour>,
-    stranded: Option<stranded::Stranded>,
+    stranded: Option<Box<stranded::Stranded>>,
     pressure: Pressure,
     /// Bytes that may wait to be sent or be in flight.
     send_limit: usize,
@@ -643,8 +643,7 @@ impl Association {
         self.paths.switch_over(&self.config.timing);
     }
 
-    /// ICMP about a packet of ours, whose tag was verified.
-    /// `quoted` is the beginning of the packet.
+    /// ICMP, or this host's kernel, about a packet of ours, whose tag was verified. `quoted` is the beginning of the packet.
     pub(crate) fn on_path_error(
         &mut self,
         route: &Route,
@@ -656,14 +655,15 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::LocalQueue { bytes } => self.on_local_queue(index, bytes, ctx.now),
-            PathError::NoRoute => self.on_unsent(index, quoted, ctx),
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}
             // A NAT has forgotten the old port; the new one is being proven.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {}
-            // It is about a port that the peer has left.
-            PathError::Unreachable(_) if self.paths.get(index).route.carrier != route.carrier => {}
+            // It is about a port that the peer has left, or about one that is yet to be proven.
+            PathError::Unreachable(_) | PathError::NoRoute
+                if self.paths.get(index).route.carrier != route.carrier => {}
+            PathError::NoRoute => self.on_unsent(index, quoted, ctx),
             //= rfc6951#5.5-4
             PathError::Unreachable(what) => self.on_unreachable(index, what, ctx),
         }

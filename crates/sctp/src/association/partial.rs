@@ -66,7 +66,7 @@ impl Association {
     /// Lost chunks that are not to be sent again, as far as they come next, are given up with their messages.
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
-        while let Some((seq, _, _)) = self.outstanding.first_lost() {
+        while let Some((seq, _, _)) = self.next_lost() {
             let Some(id) = self.limited.exhausted(seq, now) else { break };
             self.give_up(id, now);
         }

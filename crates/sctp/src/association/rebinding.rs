@@ -1,4 +1,4 @@
-//! UDP ports of the peer that change (RFC 6951): proven by a HEARTBEAT before anything else goes there.
+//! UDP ports of the peer that change (RFC 6951): proven by a HEARTBEAT before the path goes there.
 //!
 //! Until then the path goes on with the port it has. HEARTBEATs are answered where they came from, and SACKs go to both ports: these
 //! are short, and a peer behind a NAT shall not miss it. Begin at [`Association::path_of`].
@@ -13,7 +13,7 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 /// Gap blocks that a SACK to a port that is not proven has at most.
-const GAPS_MAX: usize = 16;
+const GAPS_MAX: usize = 256;
 
 /// The same way to another UDP port.
 //= rfc6951#5.1-1

@@ -175,8 +175,8 @@ impl Association {
         self.paths.get_mut(index).t3 = Some(at);
     }
 
-    /// When so much time has passed since now. With little in flight and nothing to follow, no fast retransmission will come: then it
-    /// counts from when the earliest chunk was sent (RFC 7765 section 4), unless that is over.
+    /// So long after now, or, with little in flight and nothing to follow, after the earliest chunk was sent, unless that is over: no
+    /// fast retransmission will come then (RFC 7765 section 4).
     fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
         let is_little = self.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
         let from =
@@ -196,6 +196,7 @@ impl Association {
     pub(super) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
         let flight = self.outstanding.flight(index);
         let given_up = self.outstanding.give_up(index);
+        self.on_given_up(index);
         self.peer_rwnd += flight;
         let path = self.paths.get_mut(index);
         path.stop_data_timers();

@@ -4,48 +4,51 @@
 //! To send all of it again would fill the other path's small window with duplicates for a round trip. So the earliest goes once more
 //! and asks for a SACK at once, new data follows it, and the rest waits for that SACK, which names what is missing; for a round trip
 //! and a quarter at most. If all was lost the program's peer still hears the earliest chunk at once, and the rest a round trip
-//! later. What the kernel refused to send is known not to have left: it goes instead of the earliest, all of it at once, for the
-//! peer's program hears nothing of what comes behind it. Begin at [`Association::on_link_lost`], [`Association::on_address_lost`]
+//! later. What the kernel refused to send is known not to have left: it goes instead of the earliest, all of it before new data, for
+//! the peer's program hears nothing of what comes behind it. Begin at [`Association::on_link_lost`], [`Association::on_address_lost`]
 //! and [`Association::on_unsent`].
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use base::{Route, Time};
 use wire::{ChecksumMode, Chunk, Packet, Tsn};
 
+use super::doubt::LEAST_PATIENCE;
 use super::{Association, Context};
 use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 use crate::tx::{Fragment, PathAcks, Seq};
 
-/// How much longer than a round trip and a quarter the SACK is waited for: scheduling of both hosts.
-const LEAST_PATIENCE: Duration = Duration::from_millis(5);
-
 /// What was in flight on a path.
 struct Flight {
     route: Route,
     bytes: usize,
-    earliest: Seq,
 }
 
-/// Losses that are presumed only.
+/// Losses, most of which are presumed only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stranded {
     /// What goes first: who has acknowledged it has told of the others.
     seq: Seq,
-    /// Neither that nor what follows it has left this host.
+    /// The kernel refused to send that, and what came after it.
     is_unsent: bool,
-    /// It has been sent again; what comes before this is no answer, but has been under way since before.
-    answer_from: Option<Time>,
+    question: Option<Question>,
     /// After that the others are lost.
     until: Time,
 }
 
+/// What goes first has been sent again.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    by: PathIndex,
+    /// What comes before this is no answer, but has been under way since before.
+    answer_from: Time,
+}
+
 impl Stranded {
     fn may_be_answered(&self, now: Time) -> bool {
-        self.answer_from.is_some_and(|from| from <= now)
+        self.question.is_some_and(|question| question.answer_from <= now)
     }
 }
 
@@ -59,16 +62,19 @@ impl Association {
     pub(super) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
         let first = self.outstanding.first();
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.initial_tsn, tsn));
-        let unsent = unsent.filter(|seq| (first..self.outstanding.next()).contains(seq));
+        // What follows a chunk that was sent before may have left long ago.
+        let unsent = unsent.filter(|seq| self.outstanding.was_sent_once(*seq));
         self.leave(index, unsent, ctx.now);
     }
 
     fn leave(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
-        let flight = self.flight_on(index);
-        let lost = self.paths.get(index).route.local;
+        let (flight, had_lost) = (self.flight_on(index), self.outstanding.has_lost());
+        let (was_current, lost) = (self.paths.current() == index, self.paths.get(index).route.local);
         self.on_dead_path(index);
-        self.paths.on_local_loss(lost);
-        if let Some(flight) = flight.filter(|_| self.paths.current() != index) {
+        if was_current {
+            self.paths.on_local_loss(lost);
+        }
+        if let Some(flight) = flight.filter(|_| self.paths.current() != index && !had_lost) {
             self.strand(flight, unsent, now);
         }
     }
@@ -76,41 +82,46 @@ impl Association {
     /// This host has lost one of its addresses.
     pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) {
         let leaves = |path: &Path| path.route.local == address;
+        let (was_current, had_lost) =
+            (leaves(self.paths.get(self.paths.current())), self.outstanding.has_lost());
         let gone = self.paths.iter().filter(|(_, path)| leaves(path));
         let flight = gone.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
         self.retire_paths(leaves);
-        self.paths.on_local_loss(address);
-        if let Some(flight) = flight {
+        if was_current {
+            self.paths.on_local_loss(address);
+        }
+        if let Some(flight) = flight.filter(|_| !had_lost) {
             self.strand(flight, None, now);
         }
     }
 
     fn flight_on(&self, index: PathIndex) -> Option<Flight> {
         let (route, bytes) = (self.paths.get(index).route, self.outstanding.flight(index));
-        self.outstanding.earliest_in_flight(index).map(|earliest| Flight { route, bytes, earliest })
+        (bytes > 0).then_some(Flight { route, bytes })
     }
 
-    /// What was in flight there has just been presumed lost; from `unsent` on it is.
-    fn strand(&mut self, Flight { route, bytes, earliest }: Flight, unsent: Option<Seq>, now: Time) {
+    /// What was in flight there has just been presumed lost, and nothing was before, which would wait for nothing; from `unsent` on it is
+    /// lost.
+    fn strand(&mut self, Flight { route, bytes }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
-        // What was lost otherwise before it waits for nothing.
-        let is_first = self.outstanding.first_lost().is_some_and(|(first, ..)| first == earliest);
+        let Some((earliest, ..)) = self.outstanding.first_lost() else { return };
         // Where data goes by several paths at once their windows are open.
-        if !is_first || self.is_concurrent() {
+        if self.is_concurrent() {
             return;
         }
         self.note(TraceEvent::FlightStranded { route, bytes });
         let until = now + srtt * 5 / 4 + LEAST_PATIENCE;
+        let unsent = unsent.filter(|seq| self.outstanding.first_lost_from(*seq).is_some());
         let (seq, is_unsent) = (unsent.unwrap_or(earliest), unsent.is_some());
-        self.stranded = Some(Stranded { seq, is_unsent, answer_from: None, until });
+        self.stranded = Some(Box::new(Stranded { seq, is_unsent, question: None, until }));
     }
 
     /// The next chunk that counts as lost, unless a SACK is waited for that tells whether it is.
     pub(super) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
-        match self.stranded {
-            Some(Stranded { is_unsent: false, answer_from: Some(_), .. }) => None,
-            Some(Stranded { seq, .. }) => self.outstanding.first_lost_from(seq),
+        match self.stranded.as_deref() {
+            Some(Stranded { is_unsent: false, question: Some(_), .. }) => None,
+            Some(Stranded { seq, .. }) => self.outstanding.first_lost_from(*seq),
             None => self.outstanding.first_lost(),
         }
     }
@@ -120,36 +131,44 @@ impl Association {
         self.stranded.is_some()
     }
 
-    /// A packet with the earliest chunk was written for `path`.
+    /// A packet with the chunk that goes first was written for `path`.
     pub(super) fn on_asked(&mut self, path: PathIndex, now: Time) {
         let srtt = self.paths.get(path).srtt().unwrap_or_default();
-        if let Some(stranded) = self.stranded.as_mut().filter(|stranded| stranded.answer_from.is_none()) {
-            stranded.answer_from = Some(now + srtt * 3 / 4);
+        if let Some(stranded) = self.stranded.as_mut().filter(|stranded| stranded.question.is_none()) {
+            stranded.question = Some(Question { by: path, answer_from: now + srtt * 3 / 4 });
         }
+    }
+
+    /// What a path carried was given up: if the question was, no answer is waited for.
+    pub(super) fn on_given_up(&mut self, path: PathIndex) {
+        let went_by = |it: &Stranded| it.question.is_some_and(|question| question.by == path);
+        self.stranded.take_if(|it| went_by(it));
     }
 
     /// A SACK acknowledged this. Others may still come by the lost link, or to the lost address: theirs is what went that way.
     pub(super) fn hear_of_stranded(&mut self, acks: &[PathAcks], now: Time) {
-        let is_of_other = acks.get(self.paths.current().0).is_some_and(|acks| acks.bytes > 0);
-        self.stranded = self.stranded.filter(|it| {
-            let is_answer = is_of_other && it.may_be_answered(now) && self.outstanding.is_done(it.seq);
-            !is_answer
-        });
+        let acknowledges = |path: PathIndex| acks.get(path.0).is_some_and(|acks| acks.bytes > 0);
+        let is_answered = |it: &Stranded| {
+            it.may_be_answered(now)
+                && it.question.is_some_and(|question| acknowledges(question.by))
+                && self.outstanding.is_done(it.seq)
+        };
+        self.stranded.take_if(|it| is_answered(it));
     }
 
     /// A SACK tells that these came twice.
     pub(super) fn hear_twice_of_stranded(&mut self, duplicates: &[Seq], now: Time) {
         let is_told = |it: &Stranded| it.may_be_answered(now) && duplicates.contains(&it.seq);
-        self.stranded = self.stranded.filter(|it| !is_told(it));
+        self.stranded.take_if(|it| is_told(it));
     }
 
     /// When the rest is waited for no longer.
     pub(super) fn stranded_until(&self) -> Time {
-        self.stranded.map_or(Time::NEVER, |stranded| stranded.until)
+        self.stranded.as_ref().map_or(Time::NEVER, |stranded| stranded.until)
     }
 
     pub(super) fn expire_stranded(&mut self, now: Time) {
-        self.stranded = self.stranded.filter(|stranded| stranded.until > now);
+        self.stranded.take_if(|stranded| stranded.until <= now);
     }
 }
 

@@ -189,7 +189,7 @@ impl Paths {
         self.primary
     }
 
-    /// This host has lost an address, or its link: a path that leaves from another one is no guess.
+    /// Data has moved because this host has no way from that address any more: a path that leaves from another one is no guess.
     pub(crate) fn on_local_loss(&mut self, lost: IpAddr) {
         self.is_guess &= self.get(self.current).route.local == lost;
     }

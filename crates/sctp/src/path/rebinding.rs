@@ -47,7 +47,8 @@ impl Rebinding {
             candidate.is_source = candidate.port == port;
         }
         let pauses = self.0.is_some_and(|c| now < c.retry_at);
-        if port == known || pauses {
+        // Nobody can be answered at port 0.
+        if port == known || port == 0 || pauses {
             return None;
         }
         let is_same = self.0.is_some_and(|c| c.port == port);

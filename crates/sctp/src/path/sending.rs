@@ -372,8 +372,8 @@ impl Sending {
         self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
     }
 
-    /// The same where another path is asked about silence, at `at` if anything is in flight: it counts from the last acknowledgement,
-    /// whatever `was_sent` since.
+    /// The same where another path is asked about silence, at `at` if anything is in flight: whatever
+    /// `was_sent` meanwhile does not put it off.
     pub(crate) fn arm_doubt(&mut self, at: Option<Time>, was_sent: bool) {
         let at = at.filter(|_| !self.probe_out);
         if at.is_none() || self.probe_at.is_none() || !was_sent {

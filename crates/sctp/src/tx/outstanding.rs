@@ -183,6 +183,11 @@ impl Outstanding {
         self.get(seq).map(|chunk| chunk.path)
     }
 
+    /// Whether a chunk is outstanding, and was sent no more than once.
+    pub(crate) fn was_sent_once(&self, seq: Seq) -> bool {
+        self.get(seq).is_some_and(|chunk| chunk.sent == Sent::Once)
+    }
+
     /// User bytes in flight on all paths.
     pub(crate) fn total_flight(&self) -> usize {
         self.lanes.iter().map(|lane| lane.flight).sum()

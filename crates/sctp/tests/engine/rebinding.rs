@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use base::{Carrier, Route};
-use sctp::{AssociationConfig, EndpointConfig, Event, PathError, StateName, Timing, Unreachable};
+use sctp::{AssociationConfig, EndpointConfig, Event, PathError, PathState, StateName, Timing, Unreachable};
 use sim::{Change, Conversation, Fate, LinkConfig, chunk_names, packet};
 use wire::{Chunk, Heartbeat};
 
@@ -111,7 +111,7 @@ fn a_receiver_whose_port_changes_gets_data_one_round_trip_after_it_was_heard_aga
 }
 
 #[test]
-fn nothing_but_heartbeats_goes_to_a_port_that_has_not_answered() {
+fn no_data_goes_to_a_port_that_has_not_answered() {
     let mut t = by_udp(&AssociationConfig::default(), counted(), bulk());
     t.world.run_for(seconds(1));
     t.world.recording = true;
@@ -142,6 +142,21 @@ fn a_storm_from_many_ports_is_answered_once_a_round_trip_at_most() {
     let answers = answers.count();
     assert!((1..60).contains(&answers), "{answers} answers");
     assert_eq!(t.state(t.b), StateName::Established);
+}
+
+#[test]
+fn a_port_that_cannot_be_sent_to_is_no_reason_to_leave_the_path() {
+    let mut t = by_udp(&AssociationConfig::default(), counted(), bulk());
+    t.world.run_for(seconds(1));
+    t.world.recording = true;
+    let (local, remote) = (t.info(t.b).local_tag, t.info(t.b).peer_tag);
+    t.world.inject(t.b, from_port(0), &packet(40_000, 7, local, &[Chunk::CookieAck]));
+    t.world.run_for(MS(1));
+    assert!(sent_to(&t, 0).is_empty());
+    t.world.inject(t.b, from_port(666), &packet(40_000, 7, local, &[Chunk::CookieAck]));
+    let refused = packet(7, 40_000, remote, &[Chunk::Heartbeat(Heartbeat { info: &[1; 12] })]);
+    t.world.inject_path_error(t.b, from_port(666), PathError::NoRoute, &refused);
+    assert_eq!(t.info(t.b).paths[0].state, PathState::Active);
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use base::{Carrier, Ecn, Route, Time};
 use mio::{Registry, Token};
-use netio::{Carriers, LocalAddress, PathErrorKind, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, LocalAddress, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
-    PathError, Timing, Transmit,
+    Timing, Transmit,
 };
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
@@ -193,16 +193,11 @@ impl SctpHost {
         };
         let Err(error) = self.carriers.send(&train) else { return true };
         let unsent = start + error.sent;
-        let known = match error.kind {
-            SendErrorKind::Full => {
-                self.waiting = Some((batch, unsent, now + RETRY));
-                return false;
-            }
-            SendErrorKind::NoRoute => Some(PathError::NoRoute),
-            SendErrorKind::TooLarge { mtu } => Some(PathErrorKind::FragmentationNeeded { mtu }.into()),
-            _ => None,
-        };
-        if let Some(what) = known {
+        if error.kind == SendErrorKind::Full {
+            self.waiting = Some((batch, unsent, now + RETRY));
+            return false;
+        }
+        if let Some(what) = error.kind.path_error() {
             self.engine.handle_path_error(now, &batch.route, what, &self.batch[batch.packet_at(unsent)]);
         }
         true

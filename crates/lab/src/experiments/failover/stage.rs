@@ -57,7 +57,8 @@ pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) 
     let sender = stage.send(watch.stream_s, load)?;
     let start = now();
     std::thread::sleep(Duration::from_secs_f64(watch.fault_s).saturating_sub(start.elapsed() + LOOK));
-    let link = link_in_use(stage)?;
+    // A NAT is on the first link, whatever is in use.
+    let link = if fault == Fault::NatRebinding { 0 } else { link_in_use(stage)? };
     stage.ensure_second()?;
     fault.happen(stage, link, Duration::from_secs_f64(watch.flap_s))?;
     let limit = Duration::from_secs_f64(watch.stream_s + watch.drain_s) + PATIENCE;
