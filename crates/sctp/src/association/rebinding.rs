@@ -4,16 +4,20 @@
 //! are short, and a peer behind a NAT shall not miss it. Begin at [`Association::path_of`].
 
 use base::{Carrier, Route, Time};
-use wire::{Chunk, Heartbeat};
+use wire::{Chunk, ChunkType, Heartbeat};
 
 use super::heartbeat::info;
+use super::opening::INIT_PACKET_MAX;
 use super::{Association, Context, State};
 use crate::event::Event;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Gap blocks that a SACK to a port that is not proven has at most.
-const GAPS_MAX: usize = 256;
+/// A SACK without gap blocks.
+const SACK_MIN: usize = 16;
+
+/// A gap block.
+const GAP_BLOCK: usize = 4;
 
 /// The same way to another UDP port.
 //= rfc6951#5.1-1
@@ -77,7 +81,10 @@ impl Association {
         let Some(port) = path.rebinding.source() else { return };
         let (route, header) = (with_port(path.route, port), self.header());
         let auth = self.auth.as_deref();
-        self.inbound.with_sack(GAPS_MAX, &[], |sack| {
+        let taken =
+            wire::COMMON_HEADER_LEN + SACK_MIN + auth.map_or(0, |auth| auth.overhead(ChunkType::SACK));
+        let room = path.packet_size().min(INIT_PACKET_MAX).saturating_sub(taken);
+        self.inbound.with_sack(room / GAP_BLOCK, &[], |sack| {
             ctx.replies.push_signed(route, header, &Chunk::Sack(sack), auth);
         });
     }

@@ -78,13 +78,13 @@ pub(in crate::experiments) fn link_in_use(stage: &impl Stage) -> Result<usize> {
     let after = carried(&stage.shown()?)?;
     let passed = after.iter().zip(&before).map(|(after, before)| after - before);
     // Of equals the first.
-    Ok(passed.enumerate().max_by_key(|(link, bytes)| (*bytes, Reverse(*link))).map_or(0, |(link, _)| link))
+    Ok(passed.enumerate().max_by_key(|(link, packets)| (*packets, Reverse(*link))).map_or(0, |(link, _)| link))
 }
 
-/// Bytes that have passed each link, in both directions.
+/// Packets that have passed each link, in both directions: one that asks for the MTU has more bytes than many messages.
 fn carried(shown: &[Value]) -> Result<Vec<u64>> {
-    let passed = |direction: &Value| direction["packets"]["passed_bytes"].as_u64();
-    let of = |link: &Value| directions(link)?.iter().map(passed).sum::<Option<u64>>().context("no bytes");
+    let passed = |direction: &Value| direction["packets"]["passed"].as_u64();
+    let of = |link: &Value| directions(link)?.iter().map(passed).sum::<Option<u64>>().context("no packets");
     shown.iter().map(of).collect()
 }
 
