@@ -118,7 +118,11 @@ impl Association {
     }
 
     /// The next chunk that counts as lost, unless a SACK is waited for that tells whether it is.
+    #[inline]
     pub(super) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
+        if !self.outstanding.has_lost() {
+            return None;
+        }
         match self.stranded.as_deref() {
             Some(Stranded { is_unsent: false, question: Some(_), .. }) => None,
             Some(Stranded { seq, .. }) => self.outstanding.first_lost_from(*seq),

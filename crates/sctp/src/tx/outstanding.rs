@@ -221,12 +221,15 @@ impl Outstanding {
 
     /// The earliest lost chunk, and the path it was last sent by.
     pub(crate) fn first_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
-        self.first_lost_from(Seq(0))
+        self.known_lost(*self.lost.first()?)
     }
 
     /// The same of those from `first` on.
     pub(crate) fn first_lost_from(&self, first: Seq) -> Option<(Seq, &Fragment, PathIndex)> {
-        let seq = *self.lost.range(first..).next()?;
+        self.known_lost(*self.lost.range(first..).next()?)
+    }
+
+    fn known_lost(&self, seq: Seq) -> Option<(Seq, &Fragment, PathIndex)> {
         let chunk = self.get(seq)?;
         Some((seq, &chunk.fragment, chunk.path))
     }

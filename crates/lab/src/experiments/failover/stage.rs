@@ -78,7 +78,10 @@ pub(in crate::experiments) fn link_in_use(stage: &impl Stage) -> Result<usize> {
     let after = carried(&stage.shown()?)?;
     let passed = after.iter().zip(&before).map(|(after, before)| after - before);
     // Of equals the first.
-    Ok(passed.enumerate().max_by_key(|(link, packets)| (*packets, Reverse(*link))).map_or(0, |(link, _)| link))
+    Ok(passed
+        .enumerate()
+        .max_by_key(|(link, packets)| (*packets, Reverse(*link)))
+        .map_or(0, |(link, _)| link))
 }
 
 /// Packets that have passed each link, in both directions: one that asks for the MTU has more bytes than many messages.
