@@ -72,10 +72,13 @@ fn main() -> ExitCode {
 }
 
 /// What the kernel does for TCP ahead of all programs, this program does for SCTP: waiting its turn behind busy ones
-/// it would lose races and miss timers.
+/// it would lose races and miss timers. Who started it with a higher priority keeps that.
 fn raise_priority() {
     const NICENESS: i32 = -10;
-    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+    let raised = rustix::process::getpriority_process(None).and_then(|now| {
+        if now > NICENESS { rustix::process::setpriority_process(None, NICENESS) } else { Ok(()) }
+    });
+    if let Err(error) = raised {
         eprintln!(
             "sctpifyd: no higher priority ({error}): on a busy machine connections may fall back to TCP"
         );

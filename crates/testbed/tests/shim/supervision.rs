@@ -1,8 +1,10 @@
-//! The supervisor, confined as it is, still has power over its worker: to stop it, and to kill it when it hangs.
+//! The supervisor, confined as it is, still has power over its worker: to stop it, and to kill it when it hangs. Both come before
+//! programs.
 
 use crate::world::World;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::process::{getpriority_process, setpriority_process};
 use std::time::Duration;
 use testbed::cpu;
 use testbed::process::wait_for;
@@ -31,4 +33,21 @@ fn a_worker_that_stands_still_is_killed() {
     }
     assert!(wait_for(LIMIT, || !world.alphas.is_running()), "it still runs: {}", world.alphas.log());
     assert!(world.alphas.log().contains("killing it"), "{}", world.alphas.log());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_daemon_comes_before_programs_and_keeps_a_higher_priority_that_it_was_given() {
+    for (given, kept) in [(0, -10), (-15, -15)] {
+        // Of this thread alone (setpriority(2), NOTES); what it starts inherits it.
+        setpriority_process(None, given).unwrap();
+        let world = World::with("", false);
+        let processes = cpu::processes(&world.alpha, "sctpifyd").unwrap();
+        assert_eq!(processes.len(), 2, "supervisor and worker");
+        for id in processes {
+            let niceness =
+                getpriority_process(rustix::process::Pid::from_raw(id.try_into().unwrap())).unwrap();
+            assert_eq!(niceness, kept, "process {id} of a daemon started with niceness {given}");
+        }
+    }
 }
