@@ -1,11 +1,42 @@
-//! What carriers report of paths, in the engine's words.
+//! What an engine wants sent in the carriers' words, and what they report of paths in its own.
 
-use sctp::PathError;
+use base::Time;
+use sctp::{Endpoint, PathError, Transmit};
 
-use crate::error::{PathErrorKind, SendErrorKind, Unreachable};
+use crate::error::{PathErrorKind, SendError, SendErrorKind, Unreachable};
+use crate::train::Train;
 
 /// The smallest MTU that SCTP can work with, for links that do not tell theirs.
 const MTU_FALLBACK: u16 = 1280;
+
+impl<'a> Train<'a> {
+    /// What an engine has written into `packets`, from `start` on.
+    pub fn of(
+        transmit: &Transmit,
+        packets: &'a [u8],
+        start: usize,
+        source_ifindex: Option<u32>,
+    ) -> Train<'a> {
+        Train {
+            route: transmit.route,
+            source_ifindex,
+            ecn: transmit.ecn,
+            segment_size: transmit.segment_size,
+            may_fragment: transmit.may_fragment,
+            bytes: &packets[start..transmit.len],
+        }
+    }
+}
+
+impl SendError {
+    /// Tells the engine that wants `train` sent what this says about the path, if anything.
+    pub fn tell(&self, train: &Train<'_>, engine: &mut Endpoint, now: Time) {
+        if let Some(what) = self.kind.path_error() {
+            let unsent = train.bytes[self.sent..].chunks(train.segment_size).next().unwrap_or_default();
+            engine.handle_path_error(now, &train.route, what, unsent);
+        }
+    }
+}
 
 impl SendErrorKind {
     /// What a refused send says about the path, if anything.

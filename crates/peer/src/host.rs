@@ -264,23 +264,13 @@ impl Host {
     fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
         self.packets += (batch.len - start).div_ceil(batch.segment_size);
         let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
-        let train = Train {
-            route: batch.route,
-            source_ifindex: owner.map(|address| address.ifindex),
-            ecn: batch.ecn,
-            segment_size: batch.segment_size,
-            may_fragment: batch.may_fragment,
-            bytes: &self.batch[start..batch.len],
-        };
+        let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
         let Err(error) = self.carriers.send(&train) else { return true };
-        let unsent = start + error.sent;
         if error.kind == SendErrorKind::Full {
-            self.waiting = Some((batch, unsent));
+            self.waiting = Some((batch, start + error.sent));
             return false;
         }
-        if let Some(what) = error.kind.path_error() {
-            self.engine.handle_path_error(now, &batch.route, what, &self.batch[batch.packet_at(unsent)]);
-        }
+        error.tell(&train, &mut self.engine, now);
         true
     }
 }

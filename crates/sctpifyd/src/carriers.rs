@@ -182,14 +182,7 @@ impl Outlet {
         batch: Transmit,
         start: usize,
     ) -> bool {
-        let train = Train {
-            route: batch.route,
-            source_ifindex: book.interface_of(batch.route.local),
-            ecn: batch.ecn,
-            segment_size: batch.segment_size,
-            may_fragment: batch.may_fragment,
-            bytes: &self.batch[start..batch.len],
-        };
+        let train = Train::of(&batch, &self.batch, start, book.interface_of(batch.route.local));
         let outcome = self.carriers.send(&train);
         let sent = outcome.as_ref().map_or_else(|error| error.sent, |()| train.bytes.len());
         for packet in train.bytes[..sent].chunks(train.segment_size) {
@@ -204,19 +197,12 @@ impl Outlet {
             }
             return true;
         };
-        let unsent = start + error.sent;
-        match error.kind {
-            SendErrorKind::Full => {
-                self.waiting = Some((batch, unsent));
-                return false;
-            }
-            kind => {
-                tracing::debug!(%error, "packets not sent");
-                if let Some(known) = kind.path_error() {
-                    engine.handle_path_error(now, &batch.route, known, &self.batch[batch.packet_at(unsent)]);
-                }
-            }
+        if error.kind == SendErrorKind::Full {
+            self.waiting = Some((batch, start + error.sent));
+            return false;
         }
+        tracing::debug!(%error, "packets not sent");
+        error.tell(&train, engine, now);
         self.errors_waiting = true;
         true
     }

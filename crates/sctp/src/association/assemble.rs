@@ -337,7 +337,7 @@ impl Association {
         }
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
         self.fill_echoes(packet);
-        let room = packet.remaining_for(ChunkType::SACK).saturating_sub(16 + 4 * duplicates.len()) / 4;
+        let room = packet.remaining_for(ChunkType::SACK);
         let told = self.inbound.with_sack(room, &duplicates, |sack| {
             let (cumulative, gaps, a_rwnd) = (sack.cumulative_tsn.0, sack.gaps().count(), sack.a_rwnd);
             let told = TraceEvent::SackSent { cumulative, gaps, a_rwnd };

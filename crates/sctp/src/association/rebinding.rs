@@ -13,12 +13,6 @@ use crate::event::Event;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// A SACK without gap blocks.
-const SACK_MIN: usize = 16;
-
-/// A gap block.
-const GAP_BLOCK: usize = 4;
-
 /// The same way to another UDP port.
 //= rfc6951#5.1-1
 fn with_port(route: Route, peer_port: u16) -> Route {
@@ -81,10 +75,9 @@ impl Association {
         let Some(port) = path.rebinding.source() else { return };
         let (route, header) = (with_port(path.route, port), self.header());
         let auth = self.auth.as_deref();
-        let taken =
-            wire::COMMON_HEADER_LEN + SACK_MIN + auth.map_or(0, |auth| auth.overhead(ChunkType::SACK));
+        let taken = wire::COMMON_HEADER_LEN + auth.map_or(0, |auth| auth.overhead(ChunkType::SACK));
         let room = path.packet_size().min(INIT_PACKET_MAX).saturating_sub(taken);
-        self.inbound.with_sack(room / GAP_BLOCK, &[], |sack| {
+        self.inbound.with_sack(room, &[], |sack| {
             ctx.replies.push_signed(route, header, &Chunk::Sack(sack), auth);
         });
     }

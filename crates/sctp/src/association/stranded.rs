@@ -55,7 +55,7 @@ impl Stranded {
 impl Association {
     /// The link of a path has gone down, as its own host says.
     pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
-        self.leave(index, None, ctx.now);
+        self.on_no_way(index, None, ctx.now);
     }
 
     /// This host has no way for a path's packets: of those that have not left `packet` is the first.
@@ -64,34 +64,40 @@ impl Association {
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.initial_tsn, tsn));
         // What follows a chunk that was sent before may have left long ago.
         let unsent = unsent.filter(|seq| self.outstanding.was_sent_once(*seq));
-        self.leave(index, unsent, ctx.now);
-    }
-
-    fn leave(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
-        let (flight, had_lost) = (self.flight_on(index), self.outstanding.has_lost());
-        let (was_current, lost) = (self.paths.current() == index, self.paths.get(index).route.local);
-        self.on_dead_path(index);
-        if was_current {
-            self.paths.on_local_loss(lost);
-        }
-        if let Some(flight) = flight.filter(|_| self.paths.current() != index && !had_lost) {
-            self.strand(flight, unsent, now);
-        }
+        self.on_no_way(index, unsent, ctx.now);
     }
 
     /// This host has lost one of its addresses.
     pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) {
-        let leaves = |path: &Path| path.route.local == address;
-        let (was_current, had_lost) =
-            (leaves(self.paths.get(self.paths.current())), self.outstanding.has_lost());
-        let gone = self.paths.iter().filter(|(_, path)| leaves(path));
-        let flight = gone.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
-        self.retire_paths(leaves);
+        let is_gone = |path: &Path| path.route.local == address;
+        self.leave(address, |_, path| is_gone(path), |this| this.retire_paths(is_gone), None, now);
+    }
+
+    fn on_no_way(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
+        let local = self.paths.get(index).route.local;
+        self.leave(local, |it, _| it == index, |this| this.on_dead_path(index), unsent, now);
+    }
+
+    /// The paths that are left from `local` carry no more, which `mark` notes.
+    fn leave(
+        &mut self,
+        local: IpAddr,
+        is_left: impl Fn(PathIndex, &Path) -> bool,
+        mark: impl FnOnce(&mut Self),
+        unsent: Option<Seq>,
+        now: Time,
+    ) {
+        let leaves_current =
+            |this: &Self| is_left(this.paths.current(), this.paths.get(this.paths.current()));
+        let (was_current, had_lost) = (leaves_current(self), self.outstanding.has_lost());
+        let left = self.paths.iter().filter(|(index, path)| is_left(*index, path));
+        let flight = left.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
+        mark(self);
         if was_current {
-            self.paths.on_local_loss(address);
+            self.paths.on_local_loss(local);
         }
-        if let Some(flight) = flight.filter(|_| !had_lost) {
-            self.strand(flight, None, now);
+        if let Some(flight) = flight.filter(|_| !had_lost && !leaves_current(self)) {
+            self.strand(flight, unsent, now);
         }
     }
 

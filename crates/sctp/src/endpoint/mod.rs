@@ -18,7 +18,6 @@ mod tracing;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::ops::Range;
 use std::time::Duration;
 
 use base::{Ecn, Route, Time};
@@ -150,13 +149,6 @@ pub struct Transmit {
     /// many bytes do says so by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. One that cannot says
     /// nothing; the window is bounded by losses, marks and buffers alone then.
     pub asks_for_queue: bool,
-}
-
-impl Transmit {
-    /// Where in the buffer the packet lies that begins at `start`.
-    pub fn packet_at(&self, start: usize) -> Range<usize> {
-        start..self.len.min(start + self.segment_size)
-    }
 }
 
 impl Endpoint {

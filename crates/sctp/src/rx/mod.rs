@@ -323,14 +323,15 @@ impl Inbound {
         self.tracker.first_missing().tsn(self.initial).prev()
     }
 
-    /// Hands `push` a SACK of all that came, with at most so many gap blocks.
+    /// Hands `push` a SACK of all that came, with as many gap blocks as a chunk of `room` bytes takes.
     //= rfc9260#6.2-17 6.2-25 6.7-6 6.7-7
     pub(crate) fn with_sack<R>(
         &mut self,
-        gaps_max: usize,
+        room: usize,
         duplicates: &[Tsn],
         push: impl FnOnce(Sack<'_>) -> R,
     ) -> R {
+        let gaps_max = Sack::gaps_max(room, duplicates.len());
         let gaps: SmallVec<[GapBlock; 32]> = self.tracker.gap_blocks().take(gaps_max).collect();
         let (cumulative_tsn, a_rwnd) = (self.cumulative_tsn(), self.advertise());
         push(Sack { cumulative_tsn, a_rwnd, gaps: (&gaps[..]).into(), duplicates: duplicates.into() })

@@ -27,6 +27,9 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
+/// Length of a SACK without blocks and duplicates.
+const LEN_MIN: usize = 16;
+
 /// A run of TSNs received beyond the cumulative TSN, as offsets from it, both inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GapBlock {
@@ -64,6 +67,11 @@ pub struct Sack<'a> {
 }
 
 impl<'a> Sack<'a> {
+    /// How many gap blocks a SACK with so many duplicates has room for in a chunk of `room` bytes; none where nothing fits.
+    pub fn gaps_max(room: usize, duplicates: usize) -> usize {
+        room.saturating_sub(LEN_MIN + Tsn::LEN * duplicates) / GapBlock::LEN
+    }
+
     /// The runs received beyond the cumulative TSN, in the order sent.
     pub fn gaps(&self) -> ListIter<'a, GapBlock> {
         self.gaps.iter()
