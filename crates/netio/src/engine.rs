@@ -40,7 +40,7 @@ impl SendError {
 
 impl SendErrorKind {
     /// What a refused send says about the path, if anything.
-    pub fn path_error(self) -> Option<PathError> {
+    fn path_error(self) -> Option<PathError> {
         match self {
             SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::NoRoute),
             SendErrorKind::Forbidden => Some(PathError::Unreachable(sctp::Unreachable::Prohibited)),
