@@ -1,6 +1,7 @@
 //! Why a connection is plain TCP.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use rules::{Because, Chain, Decision, Failure};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,16 @@ pub enum FallbackReason {
     DeviceBoundSocket,
     /// The source address is not one of this host: another transparent proxy made the connection.
     ForeignSource,
+    /// The client's port is below 1024: over UDP no peer believes that without a key.
+    PrivilegedPort {
+        /// The port.
+        port: u16,
+    },
+    /// The setting `interfaces` leaves the address out that the connection comes from.
+    InterfaceLeftOut {
+        /// The address.
+        address: IpAddr,
+    },
     /// The association came up and failed before the connection could use it.
     AssociationFailed {
         /// How it failed.
@@ -158,6 +169,13 @@ impl fmt::Display for FallbackReason {
             R::DeviceBoundSocket => f.write_str("the program bound its socket to a network device"),
             R::ForeignSource => {
                 f.write_str("the source address is not one of this host (another proxy's connection)")
+            }
+            R::PrivilegedPort { port } => write!(
+                f,
+                "the client's port {port} is below 1024, which a peer believes over IP protocol 132 or with a key alone"
+            ),
+            R::InterfaceLeftOut { address } => {
+                write!(f, "the setting interfaces leaves {address} of this host out")
             }
             R::AssociationFailed { cause } => {
                 write!(f, "the association failed while it was set up: {cause}")

@@ -162,6 +162,8 @@ fn reasons() -> Vec<FallbackReason> {
         R::LoopbackOrOwnAddress,
         R::DeviceBoundSocket,
         R::ForeignSource,
+        R::PrivilegedPort { port: 600 },
+        R::InterfaceLeftOut { address: [192, 0, 2, 7].into() },
         R::AssociationFailed { cause: "all paths failed".into() },
         R::LimitReached { limit: "associations".into() },
         R::DaemonStopping,

@@ -153,6 +153,13 @@ impl Rulebook {
         }
     }
 
+    /// Whether any program that listens here may be reached over SCTP.
+    pub fn serves_any(&self) -> bool {
+        let mut enabled = self.table.list(Some(Chain::Local), Some(Policy::Enable));
+        let is_default = self.default_policy(Chain::Local).is_enable();
+        self.settings.enable && (is_default || enabled.next().is_some())
+    }
+
     /// The rules that decide whether a destination is required to ride SCTP; none if no rule requires that.
     pub fn guarded(&self) -> Vec<Guarded> {
         let guard = |policy: Policy| {
@@ -334,6 +341,17 @@ mod tests {
             assert_eq!(decide(&mut book, Chain::Local, "10.0.0.1", 5060).framing(), Some(Framing::Sip));
             assert_eq!(decide(&mut book, Chain::Local, "10.0.0.1", 5061).framing(), None);
         }
+    }
+
+    #[test]
+    fn nothing_is_served_before_a_local_rule_or_the_default_allows_something() {
+        let mut book = book("-A -c remote -p enable -P 22\n-A -c local -p disable -P 22\n");
+        assert!(!book.serves_any());
+        book.settings.default_local_enable = true;
+        assert!(book.serves_any());
+        book.settings.enable = false;
+        assert!(!book.serves_any());
+        assert!(self::book("-A -c local -p enable -P 22\n").serves_any());
     }
 
     const REQUIRED: &str =

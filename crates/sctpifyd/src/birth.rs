@@ -4,7 +4,7 @@
 //! The head start of the first path lets it win wherever it lives, so that the server sees the client's address that TCP
 //! would have shown it; where it is dead the server sees the one that the living path has, which is the client's as well.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rules::Settings;
@@ -28,8 +28,8 @@ impl Shard {
     pub(crate) fn on_head_start_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
-        let (association, local, remote) =
-            (connection.association, self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
+        let (association, wire, remote) =
+            (connection.association, self.wire_address(&syn.flow), syn.flow.remote().ip());
         if self.addresses.is_own(remote) {
             return;
         }
@@ -38,8 +38,9 @@ impl Shard {
         }
         let known = self.learned.lock().others(remote).to_vec();
         let settings = self.rules.settings();
-        let pairs = other_pairs(local, remote, self.addresses.usable(), &known);
-        let routes: Vec<_> = pairs.into_iter().flat_map(|(l, r)| self.init_routes(l, r, &settings)).collect();
+        let pairs = other_pairs(wire.ip(), remote, self.addresses.usable(), &known);
+        let routes_between = |(l, r)| self.init_routes(SocketAddr::new(l, wire.port()), r, &settings);
+        let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
         tracing::debug!(?routes, "no answer yet: other ways are asked too");
         self.engine.add_init_routes(self.now, association, &routes);
     }

@@ -21,6 +21,7 @@ use crate::birth;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
 use crate::outside;
+use crate::server::is_privileged;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
@@ -228,10 +229,14 @@ impl Shard {
 
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
         let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
+        let init_routes = self.init_routes(local, remote.ip(), settings);
+        if init_routes.is_empty() && is_privileged(local.port()) {
+            return Err(Plain::Because(FallbackReason::PrivilegedPort { port: local.port() }));
+        }
         let connect = Connect {
             local_port: local.port(),
             remote_port: remote.port(),
-            init_routes: self.init_routes(local.ip(), remote.ip(), settings),
+            init_routes,
             local_addresses: self.addresses.offered_first(local.ip(), remote.ip()),
             config: self.rules.keyed(remote.ip(), timing::association_config(self.addresses.mtu(), settings)),
         };
@@ -242,12 +247,17 @@ impl Shard {
         })
     }
 
-    /// The INIT goes by every open carrier at once, or by UDP alone where that was seen to work.
-    pub(crate) fn init_routes(&self, local: IpAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
-        let carriers = [Carrier::Udp { peer_port: settings.udp_port }, Carrier::Ip];
-        let routes = carriers.map(|carrier| Route { local, remote, carrier });
-        let wanted = if self.udp_peers.knows(remote, self.now) { &routes[..1] } else { &routes[..] };
-        wanted.iter().copied().filter(|route| self.outlet.has(route)).collect()
+    /// The INIT goes by every open carrier at once, or by UDP alone where that was seen to work. From a port below 1024 it goes only
+    /// as peers believe it ([`crate::server`]).
+    pub(crate) fn init_routes(&self, local: SocketAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
+        let udp = Carrier::Udp { peer_port: settings.udp_port };
+        let wanted: &[Carrier] = match local.port() {
+            port if is_privileged(port) && !self.rules.is_keyed(remote) => &[Carrier::Ip],
+            _ if self.udp_peers.knows(remote, self.now) => &[udp],
+            _ => &[udp, Carrier::Ip],
+        };
+        let routes = wanted.iter().map(|carrier| Route { local: local.ip(), remote, carrier: *carrier });
+        routes.filter(|route| self.outlet.has(route)).collect()
     }
 
     /// Looks which handshakes have got their INIT ACK; to be called before their COOKIE ECHO is transmitted.

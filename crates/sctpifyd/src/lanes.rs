@@ -2,25 +2,26 @@
 //!
 //! Client: OPEN, then ACCEPTED leads the connection away as an association's being up does elsewhere; whatever else comes
 //! gives the SYN to an association of its own, or to plain TCP where TCP would tell the program the same as the peer did.
-//! Server: the same checks as an INIT meets ([`crate::server::Doorman`]), and the client's address must be one that the trunk has proven
-//! to be the peer's; then the local program is connected to under it.
+//! Server: the same checks as an INIT meets ([`crate::server::Doorman`]). The peer must speak for the client's address, and the
+//! server's must be one that packets from there reach ([`crate::trunks`]); then the local program is connected to.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::Carrier;
 use control::{FallbackReason, Role, ShimState};
-use intercept::{HeldSyn, Verdict};
+use intercept::{FourTuple, HeldSyn, Verdict};
 use relay::trunk::{LaneEvent, LaneId, Refusal};
 use relay::{Closed, Peer};
 use rules::{Failure, Settings};
-use sctp::{AssociationId, PathState};
+use sctp::{AssociationId, PathState, StateName};
 
 use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
-use crate::server::Offer;
+use crate::server::{Offer, Opened, is_privileged};
 use crate::shard::{Shard, Timer};
 use crate::timing;
+use crate::trunks::Ends;
 
 /// A peer is near if it answers within this time. That is not slept for.
 const NEAR: Duration = Duration::from_micros(300);
@@ -37,6 +38,9 @@ impl Shard {
         let Some(state) = self.trunks.get_mut(association).filter(|state| state.has_key(&auth)) else {
             return false;
         };
+        if is_privileged(local.port()) && !state.vouches_for_ports() {
+            return false;
+        }
         let lane = match state.trunk.open(local, remote) {
             Ok(lane) => lane,
             Err(error) => {
@@ -198,8 +202,10 @@ impl Shard {
         client: SocketAddr,
         server: SocketAddr,
     ) {
-        let outcome = self.admit(association, client, server).and_then(|()| {
-            self.open_local(association, server, client, Peer::Shim, Some(lane)).map_err(|error| {
+        let outcome = self.admit(association, client, server).and_then(|offer| {
+            self.give_way(server, client, |_, old| old == association);
+            let opened = Opened { peer: Peer::Shim, lane: Some(lane), offer };
+            self.open_local(association, server, client, opened).map_err(|error| {
                 tracing::info!(%client, %server, %error, "refused: no local connection");
                 Refusal::NotTaken
             })
@@ -222,21 +228,36 @@ impl Shard {
         association: AssociationId,
         client: SocketAddr,
         server: SocketAddr,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Offer, Refusal> {
         if self.stopping || self.draining || self.connections.len() >= CONNECTIONS_MAX {
             return Err(Refusal::Busy);
         }
-        if !self.trunks.get(association).is_some_and(|state| state.has_proven(client.ip())) {
-            return Err(Refusal::Unproven);
-        }
         let auth = self.rules.auth_for(client.ip());
-        if !self.trunks.get(association).is_some_and(|state| state.has_key(&auth)) {
+        let Some(state) = self.trunks.get(association).filter(|state| state.speaks_for(client.ip())) else {
+            return Err(Refusal::Unproven);
+        };
+        if !state.has_key(&auth) {
             return Err(Refusal::OwnAssociation);
         }
-        match self.doorman().serves(server, client) {
+        // An INIT from the client would have to reach the server's address, too.
+        let Some(carrier) = state.carrier_between(Ends::new(server.ip(), client.ip())) else {
+            return Err(Refusal::Busy);
+        };
+        if self.is_taken(association, client, server) {
+            return Err(Refusal::Busy);
+        }
+        match self.doorman().serves(server, client, carrier) {
             None => Err(Refusal::NotServed),
             Some(Offer::Bound) => Err(Refusal::OwnAssociation),
-            Some(Offer::All) => Ok(()),
+            Some(Offer::All) => Ok(Offer::All),
         }
+    }
+
+    /// Whether another association that lives has a lane with these addresses and ports.
+    fn is_taken(&self, association: AssociationId, client: SocketAddr, server: SocketAddr) -> bool {
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow));
+        let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);
+        let lives = |id| self.state_of(id).is_some_and(|state| state != StateName::Closed);
+        old.is_some_and(|old| old != association && lives(old))
     }
 }

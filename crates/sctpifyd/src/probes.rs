@@ -22,13 +22,13 @@ const PROBES_MAX: usize = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a probe waits for its INIT ACK: as long as the race timer can be set to.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The ports that probes come from, in turn: programs do not get them from the kernel by default.
+/// The ports that associations come from that belong to no program: by default the kernel gives programs others.
 const PORTS: std::ops::RangeInclusive<u16> = 61_000..=65_535;
 
 /// The probes under way.
+#[derive(Default)]
 pub(crate) struct Probes {
     running: BTreeMap<AssociationId, Probe>,
-    next_port: u16,
 }
 
 struct Probe {
@@ -36,18 +36,9 @@ struct Probe {
     began: Time,
 }
 
-impl Default for Probes {
-    fn default() -> Probes {
-        Probes { running: BTreeMap::new(), next_port: *PORTS.start() }
-    }
-}
-
-impl Probes {
-    pub(crate) fn port(&mut self) -> u16 {
-        let port = self.next_port;
-        self.next_port = if port == *PORTS.end() { *PORTS.start() } else { port + 1 };
-        port
-    }
+/// A port for an association that belongs to no program. It is random: whoever wants to meddle with the association must guess it.
+pub(crate) fn random_port() -> u16 {
+    rand::random_range(PORTS)
 }
 
 impl Shard {
@@ -73,10 +64,11 @@ impl Shard {
         let is_allowed = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
         let local = source_address(to).filter(|local| is_allowed && self.addresses.is_own(*local));
         let Some(local) = local else { return Err(unchanged) };
+        let local_port = random_port();
         let connect = Connect {
-            local_port: self.probes.port(),
+            local_port,
             remote_port: to.port(),
-            init_routes: self.init_routes(local, to.ip(), settings),
+            init_routes: self.init_routes(SocketAddr::new(local, local_port), to.ip(), settings),
             local_addresses: self.addresses.offered_first(local, to.ip()),
             config: self.rules.keyed(to.ip(), timing::association_config(self.addresses.mtu(), settings)),
         };
@@ -145,13 +137,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_probe_has_another_port_until_all_were_used() {
-        let mut probes = Probes::default();
-        let ports: Vec<u16> = (0..=PORTS.len()).map(|_| probes.port()).collect();
-        assert_eq!(
-            (ports[0], ports[1], ports[PORTS.len() - 1], ports[PORTS.len()]),
-            (61_000, 61_001, 65_535, 61_000)
-        );
+    fn ports_of_associations_without_a_program_follow_no_order() {
+        let ports: Vec<u16> = (0..64).map(|_| random_port()).collect();
+        assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
+        let steps = ports.windows(2).map(|pair| i32::from(pair[1]) - i32::from(pair[0]));
+        assert!(steps.filter(|step| (0..=1).contains(step)).count() < 8, "{ports:?}");
     }
 
     #[test]

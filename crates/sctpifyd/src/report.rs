@@ -251,7 +251,7 @@ impl Shard {
 
     /// What connections to the host share, if anything.
     fn trunk_note(&self, address: IpAddr) -> Option<String> {
-        let mut shared = self.trunks.iter().filter(|(_, state)| state.has_proven(address));
+        let mut shared = self.trunks.iter().filter(|(_, state)| state.speaks_for(address));
         let users = shared.next()?.1.owners.len();
         Some(format!("new connections to this host share an association, which carries {users} now"))
     }
@@ -307,7 +307,7 @@ impl Shard {
 
     /// What an association that connections share has shown: that the peer sees another address of this host than it has.
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
-        let trunks = self.trunks.iter().map(|(_, state)| state).filter(|state| state.has_proven(peer));
+        let trunks = self.trunks.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
         let address = trunks.flat_map(|state| state.barred()).next()?;
         let found = format!("the peer knows {address} of this host by another address: a NAT is on the way");
         let remedy = "nothing: connections from here work, each on an association of its own";

@@ -89,6 +89,11 @@ impl RulesStore {
         self.keys().auth_for(peer, is_required)
     }
 
+    /// Whether an association with this host is up only if the host has proven a key.
+    pub(crate) fn is_keyed(&self, peer: IpAddr) -> bool {
+        self.auth_for(peer).is_some_and(|auth| auth.required)
+    }
+
     /// The configuration of an association with this host, with its key if there is one.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
         match self.auth_for(peer) {

@@ -7,14 +7,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use base::Route;
+use base::{Carrier, Route};
 use bytes::Bytes;
 use control::{Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
 use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
-use sctp::{AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Listener};
+use sctp::{
+    AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Listener, PathState, StateName,
+};
 
 use crate::addresses::AddressBook;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Connections, Stage};
@@ -22,7 +24,7 @@ use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
-use crate::trunks::{has_room, is_for_trunk};
+use crate::trunks::{Trunks, is_for_trunk};
 
 /// How long the local program's kernel may take to accept.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
@@ -44,7 +46,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) refused: &'a mut u64,
     pub(crate) wrong_keys: &'a mut u64,
     pub(crate) connections: &'a Connections,
-    pub(crate) trunks: usize,
+    pub(crate) trunks: &'a Trunks,
     pub(crate) stopping: bool,
 }
 
@@ -77,6 +79,15 @@ pub(crate) enum Offer {
     Bound,
 }
 
+/// A connection that a client is granted.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    pub(crate) peer: Peer,
+    /// The lane that it has, unless it has an association of its own.
+    pub(crate) lane: Option<LaneId>,
+    pub(crate) offer: Offer,
+}
+
 impl Doorman<'_> {
     /// Whether a connection from there may be made to here.
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
@@ -86,7 +97,9 @@ impl Doorman<'_> {
         }
         let server = SocketAddr::new(local, init.local_port);
         let client = SocketAddr::new(remote, init.remote_port);
-        let Some(offer) = self.serves(server, client) else { return InitDecision::Refuse };
+        let Some(offer) = self.serves(server, client, init.route.carrier) else {
+            return InitDecision::Refuse;
+        };
         let offered = self.addresses.offered_first(local, remote);
         if offer == Offer::All {
             return InitDecision::Accept { local_addresses: offered };
@@ -98,22 +111,49 @@ impl Doorman<'_> {
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
 
-    /// What the rules and the program that listens at `server` say to a connection from `client`; `None`: no.
-    pub(crate) fn serves(&mut self, server: SocketAddr, client: SocketAddr) -> Option<Offer> {
+    /// What the rules and the program that listens at `server` say to a connection from `client` by this carrier; `None`: no.
+    pub(crate) fn serves(
+        &mut self,
+        server: SocketAddr,
+        client: SocketAddr,
+        carrier: Carrier,
+    ) -> Option<Offer> {
+        // Counts for the rule that decides.
+        self.rules.lock().decide(Chain::Local, server.ip(), server.port());
+        self.still_serves(server, client, carrier)
+    }
+
+    /// The same of a connection that was counted when it was asked for.
+    pub(crate) fn still_serves(
+        &mut self,
+        server: SocketAddr,
+        client: SocketAddr,
+        carrier: Carrier,
+    ) -> Option<Offer> {
         if !self.may_take(server.ip(), client.ip()) {
             return None;
         }
         let (allowed, force_bindall) = {
-            let mut book = self.rules.lock();
-            let decision = book.decide(Chain::Local, server.ip(), server.port());
+            let book = self.rules.lock();
+            let decision = book.explain(Chain::Local, server.ip(), server.port());
             (decision.policy.is_enable(), book.settings.force_bindall)
         };
         if !allowed {
             return None;
         }
+        if is_privileged(client.port()) && !self.vouches_for_ports(client.ip(), carrier) {
+            tracing::info!(%client, %server, "refused: any program could claim a client's port below 1024 over UDP");
+            return None;
+        }
         let client = if self.is_anew(server, client) { another(client) } else { client };
         let offer = who_listens(self.interceptor, server, client)?;
         Some(if force_bindall { Offer::All } else { offer })
+    }
+
+    /// Whether the peer needs privileges to say that a connection comes from a port below 1024: to send SCTP over IP, or to read the
+    /// key that is shared with it.
+    fn vouches_for_ports(&self, peer: IpAddr, carrier: Carrier) -> bool {
+        carrier == Carrier::Ip || self.rules.is_keyed(peer)
     }
 
     /// Whether there is room for one more, and the addresses are of those that may ride SCTP.
@@ -122,20 +162,19 @@ impl Doorman<'_> {
         !self.stopping && is_for_us && self.connections.len() < CONNECTIONS_MAX
     }
 
-    /// Whether the client has a lane to the program: it has given that up, and begins anew with the same addresses. The lane is
-    /// let go of when the client's address is proven ([`Shard::open_local`]).
+    /// Whether the client's port is that of a lane to the program: then who listens is asked for another port. The client may have
+    /// given the lane up and begin anew, or it is somebody else at its address ([`Shard::give_way`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_lane(&flow).is_some())
     }
 
     /// An association that connections may share: each of them is looked at when it comes.
     fn decide_trunk(&mut self, local: IpAddr, remote: IpAddr) -> InitDecision {
-        let settings = self.rules.settings();
-        if !self.may_take(local, remote)
-            || !settings.enable
-            || !settings.streams.is_shared()
-            || !has_room(self.trunks)
-        {
+        let (is_shared, serves_any) = {
+            let book = self.rules.lock();
+            (book.settings.streams.is_shared(), book.serves_any())
+        };
+        if !self.may_take(local, remote) || !is_shared || !serves_any || !self.trunks.has_room_for(remote) {
             return InitDecision::Refuse;
         }
         InitDecision::AcceptOn {
@@ -163,28 +202,66 @@ fn who_listens(interceptor: &mut Interceptor, server: SocketAddr, client: Socket
     }
 }
 
+/// Whether a port is for privileged programs alone, by tradition: some servers trust clients for it.
+pub(crate) const fn is_privileged(port: u16) -> bool {
+    port < 1024
+}
+
 /// A client there that no connection has.
 fn another(client: SocketAddr) -> SocketAddr {
     SocketAddr::new(client.ip(), UNLIKELY_PORT)
 }
 
 impl Shard {
-    /// A client's COOKIE ECHO was good: the local program is connected to.
+    /// A client's COOKIE ECHO was good: the local program is connected to. The rules and the program are asked once more: they may
+    /// have changed since the INIT, and nobody was asked if the peer has restarted an association.
     pub(crate) fn on_incoming(
         &mut self,
         association: AssociationId,
         server: SocketAddr,
         client: SocketAddr,
-        peer: Peer,
+        (route, peer): (&Route, Peer),
     ) {
+        let Some(offer) = self.doorman().still_serves(server, client, route.carrier) else {
+            return self.refuse(association, "nothing is served there");
+        };
         let (form, chunk_type) = (self.rules.advertise(server), self.rules.settings().advertise_type);
         self.engine.set_advertisement(self.now, association, timing::advertisement(form, chunk_type));
-        match self.open_local(association, server, client, peer, None) {
+        self.give_way(server, client, |shard, old| shard.is_from(old, route));
+        match self.open_local(association, server, client, Opened { peer, lane: None, offer }) {
             Ok(id) => self.await_listener(id),
             Err(error) => {
                 tracing::info!(%client, %server, %error, "refused: no local connection");
                 self.refuse(association, &error.to_string());
             }
+        }
+    }
+
+    /// Whether packets by this route come from the host and the UDP port at the other end of an association.
+    fn is_from(&self, association: AssociationId, route: &Route) -> bool {
+        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
+        paths.iter().any(|path| {
+            let theirs = (path.route.remote, path.route.carrier);
+            path.state != PathState::Unconfirmed && theirs == (route.remote, route.carrier)
+        })
+    }
+
+    /// A lane that the client has given up would keep its port: it ends if its association is over, or if that is the newcomer's
+    /// own, by `is_own`. Another program at the client's address ends nobody's lane: it gets another port.
+    pub(crate) fn give_way(
+        &mut self,
+        server: SocketAddr,
+        client: SocketAddr,
+        is_own: impl FnOnce(&Shard, AssociationId) -> bool,
+    ) {
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow));
+        let Some(id) = old else { return };
+        let Some(association) = self.connections.get(id).map(|connection| connection.association) else {
+            return;
+        };
+        let is_over = self.state_of(association).is_none_or(|state| state == StateName::Closed);
+        if is_over || is_own(self, association) {
+            self.drop_connection(id);
         }
     }
 
@@ -200,13 +277,8 @@ impl Shard {
         association: AssociationId,
         server: SocketAddr,
         client: SocketAddr,
-        peer: Peer,
-        lane: Option<LaneId>,
+        opened: Opened,
     ) -> std::io::Result<ConnectionId> {
-        // A lane that the client has given up would keep the port.
-        if let Some(old) = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow)) {
-            self.drop_connection(old);
-        }
         let mut spoofed = self.interceptor.connect_as(client, server)?;
         let flow = FourTuple::new(server, spoofed.client)
             .ok_or_else(|| std::io::Error::other("client and server are of two address families"))?;
@@ -215,17 +287,14 @@ impl Shard {
         let stage = Stage::Connecting(spoofed.stream);
         let mut connection =
             Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);
-        connection.peer = peer;
-        connection.lane = lane;
-        if let Some(lane) = lane
+        connection.peer = opened.peer;
+        connection.lane = opened.lane;
+        if let Some(lane) = opened.lane
             && let Some(state) = self.trunks.get_mut(association)
         {
             state.owners.insert(lane, id);
         }
-        // A lane is not admitted otherwise.
-        connection.roams = lane.is_some()
-            || self.rules.settings().force_bindall
-            || who_listens(&mut self.interceptor, server, another(client)) == Some(Offer::All);
+        connection.roams = opened.offer == Offer::All;
         self.connections.insert_as(id, connection);
         self.over.remove(&flow);
         Ok(id)

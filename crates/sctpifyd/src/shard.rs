@@ -453,7 +453,7 @@ impl Shard {
             refused: &mut self.history.counters.accepts_refused,
             wrong_keys: &mut self.history.counters.wrong_keys,
             connections: &self.connections,
-            trunks: self.trunks.len(),
+            trunks: &self.trunks,
             stopping: self.stopping || self.draining,
         };
         let (now, engine) = (self.now, &mut self.engine);
@@ -470,7 +470,7 @@ impl Shard {
             refused: &mut self.history.counters.accepts_refused,
             wrong_keys: &mut self.history.counters.wrong_keys,
             connections: &self.connections,
-            trunks: self.trunks.len(),
+            trunks: &self.trunks,
             stopping: self.stopping || self.draining,
         }
     }
@@ -524,12 +524,13 @@ impl Shard {
             (Event::Incoming { route, local_port, adaptation, .. }, _)
                 if is_for_trunk(local_port, adaptation) =>
             {
-                self.on_trunk_incoming(association, route.remote);
+                self.on_trunk_incoming(association, &route);
             }
             (Event::Incoming { route, local_port, remote_port, adaptation }, _) => {
                 let server = SocketAddr::new(route.local, local_port);
                 let client = SocketAddr::new(route.remote, remote_port);
-                self.on_incoming(association, server, client, Peer::of_adaptation(adaptation));
+                let peer = Peer::of_adaptation(adaptation);
+                self.on_incoming(association, server, client, (&route, peer));
             }
             (Event::Established { route, adaptation, .. }, Some(id)) => {
                 self.on_established(id, association, route.carrier, adaptation);

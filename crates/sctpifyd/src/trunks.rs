@@ -5,14 +5,18 @@
 //! was idle for the time that the setting `trunk_idle_s` says, and only the end that began it ends it for that. When it is
 //! lost every connection on it is reset.
 //!
-//! If both hosts open one at the same time both live, and each host uses the one that was there first. Begin at
-//! [`Shard::want_trunk`].
+//! An address is no proof of who is at the other end: a peer may list addresses of others, and those answer heartbeats in good
+//! faith. Without a shared key therefore only the two addresses of the handshake speak for the hosts. A connection is asked for
+//! only on an association that this host opened between these very addresses, and admitted only from the peer's address of the
+//! handshake. Other addresses are paths for data. Hosts that prove a shared key speak for all their proven addresses.
+//!
+//! Each host opens associations for its own connections. Begin at [`Shard::want_trunk`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use base::Time;
+use base::{Carrier, Route, Time};
 use control::Role;
 use relay::trunk::{LaneId, Side, TRUNK_STREAMS, Trunk};
 use relay::{Closed, TRUNK_ADAPTATION};
@@ -21,6 +25,7 @@ use sctp::{AbortCause, AssociationId, AuthConfig, Connect, Endpoint, Event, Path
 use sctp::{SendOptions, StateName, StreamId};
 
 use crate::connection::ConnectionId;
+use crate::probes::random_port;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
@@ -29,6 +34,10 @@ use crate::timing;
 pub(crate) const TRUNK_PORT: u16 = 9899;
 /// Trunks at once at most.
 const TRUNKS_MAX: usize = 1024;
+/// Of these, how many others may have opened: the rest is for those that this host opens.
+const INCOMING_MAX: usize = TRUNKS_MAX / 4 * 3;
+/// How many one peer may have opened: each of its addresses opens its own, and its restarts may overlap.
+const INCOMING_PER_PEER_MAX: usize = 4;
 /// How long the handshake of a trunk may take: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a host that refused a trunk is not asked again.
@@ -52,9 +61,10 @@ pub(crate) struct TrunkState {
     pub(crate) began: Time,
     /// Whose connection each lane is.
     pub(crate) owners: BTreeMap<LaneId, ConnectionId>,
-    /// This host's addresses that are proven to reach the peer, and the peer's.
-    locals: BTreeSet<IpAddr>,
-    remotes: BTreeSet<IpAddr>,
+    /// The addresses of the handshake.
+    handshake: Ends,
+    /// Pairs of addresses, ours and the peer's, that the handshake or a heartbeat has proven, and what carries packets there.
+    proven: BTreeMap<Ends, Carrier>,
     /// Addresses of this host that the peer does not know as ours.
     barred: BTreeSet<IpAddr>,
     /// Destinations that need associations of their own.
@@ -73,13 +83,38 @@ pub(crate) struct TrunkState {
     is_closing: bool,
 }
 
+/// An address of this host and one of the peer's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Ends {
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+}
+
+impl Ends {
+    pub(crate) const fn new(local: IpAddr, remote: IpAddr) -> Ends {
+        Ends { local, remote }
+    }
+
+    const fn of(route: &Route) -> Ends {
+        Ends::new(route.local, route.remote)
+    }
+}
+
+/// A trunk whose handshake is under way.
+#[derive(Clone, Copy)]
+struct Opening {
+    ends: Ends,
+    side: Side,
+}
+
 /// All trunks.
 #[derive(Default)]
 pub(crate) struct Trunks {
     all: BTreeMap<AssociationId, TrunkState>,
-    /// Those whose handshake is under way, and to where.
-    opening: BTreeMap<AssociationId, IpAddr>,
-    by_remote: BTreeSet<(IpAddr, AssociationId)>,
+    /// Those whose handshake is under way.
+    opening: BTreeMap<AssociationId, Opening>,
+    /// By which trunks connections between two addresses may be asked for.
+    by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
     refused: BTreeMap<IpAddr, Time>,
     /// Those that may have messages to be taken.
     readable: BTreeSet<AssociationId>,
@@ -105,31 +140,55 @@ impl Trunks {
 
     /// The trunk for a connection between these addresses.
     pub(crate) fn find(&self, local: IpAddr, remote: SocketAddr) -> Option<AssociationId> {
-        let of_remote = self.by_remote.iter().filter(|(ip, _)| *ip == remote.ip()).map(|(_, id)| *id);
-        of_remote.into_iter().find(|id| {
+        let between = self.by_ends.get(&Ends::new(local, remote.ip()))?;
+        between.iter().copied().find(|id| {
             self.all.get(id).is_some_and(|state| {
                 state.trunk.is_ready()
                     && !state.is_closing
                     && !state.is_silent
-                    && state.locals.contains(&local)
                     && !state.barred.contains(&local)
                     && !state.alone.contains(&remote)
             })
         })
     }
 
-    /// Whether a trunk to this host is there or on its way, or was refused lately.
-    fn is_settled(&self, remote: IpAddr, now: Time) -> bool {
-        self.by_remote.iter().any(|(ip, _)| *ip == remote)
-            || self.opening.values().any(|ip| *ip == remote)
-            || self.refused.get(&remote).is_some_and(|until| now < *until)
+    /// Whether a trunk of ours between these addresses is there or on its way, or the host refused one lately.
+    fn is_settled(&self, ends: Ends, now: Time) -> bool {
+        let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
+        self.by_ends.contains_key(&ends)
+            || self.opening.values().any(is_ours)
+            || self.refused.get(&ends.remote).is_some_and(|until| now < *until)
     }
 
-    fn refuse(&mut self, remote: IpAddr, now: Time) {
+    /// Whether a peer at this address may open one more.
+    pub(crate) fn has_room_for(&self, peer: IpAddr) -> bool {
+        let opening = self.opening.values().map(|opening| (opening.side, opening.ends.remote));
+        let all = opening.chain(self.all.values().map(|state| (state.side, state.handshake.remote)));
+        let incoming = || all.clone().filter(|(side, _)| *side == Side::Acceptor);
+        let of_peer = incoming().filter(|(_, remote)| host_part(*remote) == host_part(peer)).count();
+        has_room(self.len()) && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
+    }
+
+    /// Connections between these addresses may be asked for on the trunk, and between no others.
+    fn set_dialled(&mut self, association: AssociationId, dialled: &[Ends]) {
+        self.by_ends.retain(|_, trunks| {
+            trunks.remove(&association);
+            !trunks.is_empty()
+        });
+        for ends in dialled {
+            self.by_ends.entry(*ends).or_default().insert(association);
+        }
+    }
+
+    /// A trunk was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
+    fn on_failed(&mut self, opening: Opening, now: Time) {
+        if opening.side == Side::Acceptor {
+            return;
+        }
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
         }
-        self.refused.insert(remote, now + REFUSED_PAUSE);
+        self.refused.insert(opening.ends.remote, now + REFUSED_PAUSE);
     }
 
     /// Divides what may wait for slow programs among all trunks.
@@ -151,9 +210,31 @@ impl TrunkState {
         }
     }
 
-    /// Whether the address is proven to be the peer's.
-    pub(crate) fn has_proven(&self, remote: IpAddr) -> bool {
-        self.remotes.contains(&remote)
+    /// Whether the peer speaks for this address: it is that of the handshake, or one of a host that has proven its key.
+    pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
+        let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
+        is_proven && (self.is_keyed() || remote == self.handshake.remote)
+    }
+
+    /// What carries packets between these addresses, if it is proven that each reaches the other.
+    pub(crate) fn carrier_between(&self, ends: Ends) -> Option<Carrier> {
+        self.proven.get(&ends).copied()
+    }
+
+    /// Whether a peer needs privileges to say that a connection on it comes from a port below 1024.
+    pub(crate) fn vouches_for_ports(&self) -> bool {
+        self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
+    }
+
+    /// Whether the peer has proven a key that this host shares with it.
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.required)
+    }
+
+    /// Between which addresses connections may be asked for on it.
+    fn dialled(&self) -> impl Iterator<Item = Ends> {
+        let (is_keyed, is_ours, handshake) = (self.is_keyed(), self.side == Side::Initiator, self.handshake);
+        self.proven.keys().copied().filter(move |ends| is_keyed || (is_ours && *ends == handshake))
     }
 
     /// Whether connections with a host of this key may ride it: one for another address may need another key, or any.
@@ -202,13 +283,22 @@ pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId
     true
 }
 
+/// What one host has of the address space: of IPv6 a whole network.
+fn host_part(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & NETWORK).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
 /// Whether a handshake to this port of ours asks for a trunk.
 pub(crate) fn is_for_trunk(local_port: u16, adaptation: Option<u32>) -> bool {
     local_port == TRUNK_PORT && adaptation == Some(TRUNK_ADAPTATION)
 }
 
 /// Whether one more may begin.
-pub(crate) fn has_room(trunks: usize) -> bool {
+const fn has_room(trunks: usize) -> bool {
     trunks < TRUNKS_MAX
 }
 
@@ -216,31 +306,42 @@ impl Shard {
     /// A connection to a host with sctpify is up: later ones shall share an association.
     pub(crate) fn want_trunk(&mut self, local: IpAddr, remote: IpAddr) {
         let settings = self.rules.settings();
-        let is_settled = self.trunks.is_settled(remote, self.now);
+        let ends = Ends::new(local, remote);
+        let is_settled = self.trunks.is_settled(ends, self.now);
         let is_elsewhere = !remote.is_loopback() && !self.addresses.is_own(remote);
         let is_wanted = settings.streams.is_shared() && is_elsewhere && !is_settled;
         if !is_wanted || self.stopping || self.draining || !has_room(self.trunks.len()) {
             return;
         }
+        let local_port = random_port();
         let connect = Connect {
-            local_port: self.probes.port(),
+            local_port,
             remote_port: TRUNK_PORT,
-            init_routes: self.init_routes(local, remote, &settings),
+            init_routes: self.init_routes(SocketAddr::new(local, local_port), remote, &settings),
             local_addresses: self.addresses.offered_first(local, remote),
             config: self.rules.keyed(remote, timing::trunk_config(self.addresses.mtu(), &settings)),
         };
         match self.engine.connect(self.now, connect) {
             Ok(association) => {
-                self.trunks.opening.insert(association, remote);
+                self.trunks.opening.insert(association, Opening { ends, side: Side::Initiator });
                 self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
             }
             Err(error) => tracing::debug!(%error, %remote, "no trunk"),
         }
     }
 
-    /// A host with sctpify asks for a trunk, and its address is proven.
-    pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, remote: IpAddr) {
-        self.trunks.opening.insert(association, remote);
+    /// A host with sctpify asks for a trunk, and its address is proven. It was looked at when its INIT came; what only a proven
+    /// address may be counted for is looked at now.
+    pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, route: &Route) {
+        if !self.trunks.has_room_for(route.remote) {
+            tracing::info!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
+            return self.engine.refuse(
+                self.now,
+                association,
+                AbortCause::user("enough associations are shared"),
+            );
+        }
+        self.trunks.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
         self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
         let settings = self.rules.settings();
         let advertisement = timing::advertisement(settings.advertise, settings.advertise_type);
@@ -270,13 +371,12 @@ impl Shard {
     }
 
     fn on_trunk_established(&mut self, association: AssociationId, streams: u16) {
-        let Some(remote) = self.trunks.opening.remove(&association) else { return };
-        let info = self.engine.info(association);
-        let Some(info) = info.filter(|_| streams >= TRUNK_STREAMS) else {
-            self.trunks.refuse(remote, self.now);
+        let Some(Opening { ends, side }) = self.trunks.opening.remove(&association) else { return };
+        let remote = ends.remote;
+        if streams < TRUNK_STREAMS {
+            self.trunks.on_failed(Opening { ends, side }, self.now);
             return self.engine.abort(self.now, association, AbortCause::user("too few streams for a trunk"));
-        };
-        let side = if info.remote_port == TRUNK_PORT { Side::Initiator } else { Side::Acceptor };
+        }
         tracing::info!(%remote, ?side, "connections may share an association");
         self.history.counters.trunks += 1;
         let timing = timing::timing(relay::Peer::Shim, self.trunks.len());
@@ -289,8 +389,8 @@ impl Shard {
             number: self.connections.reserve(),
             began: self.now,
             owners: BTreeMap::new(),
-            locals: BTreeSet::new(),
-            remotes: BTreeSet::new(),
+            handshake: ends,
+            proven: BTreeMap::new(),
             barred: BTreeSet::new(),
             alone: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -313,19 +413,17 @@ impl Shard {
         let Some(info) = self.engine.info(association) else { return };
         let Some(state) = self.trunks.all.get_mut(&association) else { return };
         let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
-        let routes: Vec<_> = proven.map(|path| path.route).collect();
-        state.locals = routes.iter().map(|route| route.local).collect();
-        state.remotes = routes.iter().map(|route| route.remote).collect();
+        state.proven = proven.map(|path| (Ends::of(&path.route), path.route.carrier)).collect();
         state.barred.clear();
         state.is_silent = false;
-        self.trunks.by_remote.retain(|(_, id)| *id != association);
-        self.trunks.by_remote.extend(routes.iter().map(|route| (route.remote, association)));
+        let dialled: Vec<Ends> = state.dialled().collect();
+        self.trunks.set_dialled(association, &dialled);
     }
 
     /// The handshake of a trunk takes too long.
     pub(crate) fn on_trunk_opening_late(&mut self, association: AssociationId) {
-        if let Some(remote) = self.trunks.opening.remove(&association) {
-            self.trunks.refuse(remote, self.now);
+        if let Some(opening) = self.trunks.opening.remove(&association) {
+            self.trunks.on_failed(opening, self.now);
             self.engine.abort(self.now, association, AbortCause::default());
         }
     }
@@ -354,8 +452,8 @@ impl Shard {
             let taken = state.trunk.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole);
             if let Err(fault) = taken {
                 tracing::warn!(%fault, "a trunk is given up");
-                let remotes = state.remotes.clone();
-                remotes.into_iter().for_each(|remote| self.trunks.refuse(remote, self.now));
+                let opening = Opening { ends: state.handshake, side: state.side };
+                self.trunks.on_failed(opening, self.now);
                 self.take_lane_events(association);
                 let cause = AbortCause::user(fault.to_string());
                 return self.engine.abort(self.now, association, cause);
@@ -447,7 +545,7 @@ impl Shard {
         let Some(state) = self.trunks.all.get_mut(&association) else { return };
         state.is_closing = true;
         let owners: Vec<ConnectionId> = state.owners.values().copied().collect();
-        self.trunks.by_remote.retain(|(_, id)| *id != association);
+        self.trunks.set_dialled(association, &[]);
         for id in owners {
             self.leave_trunk(id);
         }
@@ -455,8 +553,8 @@ impl Shard {
 
     /// The association is over: what came is still given to the programs, then they see a reset.
     fn on_trunk_closed(&mut self, association: AssociationId) {
-        if let Some(remote) = self.trunks.opening.remove(&association) {
-            self.trunks.refuse(remote, self.now);
+        if let Some(opening) = self.trunks.opening.remove(&association) {
+            self.trunks.on_failed(opening, self.now);
         }
         while self.trunks.all.contains_key(&association) {
             self.serve_trunk(association);

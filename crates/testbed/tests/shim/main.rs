@@ -32,6 +32,7 @@ mod promises;
 mod require;
 mod roaming;
 mod states;
+mod strangers;
 mod streams;
 mod supervision;
 mod tap;

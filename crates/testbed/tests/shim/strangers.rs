@@ -1,0 +1,311 @@
+//! A stranger, a local user or a neighbour behind the same address speaks SCTP to the daemon and claims to be somebody else. Each test
+//! has honest hosts beside that are served meanwhile.
+
+use crate::streams::{CLIENT, SERVER, client, shared};
+use crate::world::{LIMIT, PORT, World};
+use std::process::Command;
+use testbed::{Daemon, Host, Link, Offloads, Process};
+
+/// The peer that says what it likes; each program here begins with it.
+const STRANGER: &str = include_str!("stranger.py");
+/// Goes on as a user without privileges.
+const AS_NOBODY: &str = "
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)";
+
+/// Alpha connects to beta, and beta to alpha; a third host has a link to each of them.
+struct Three {
+    world: World,
+    mallory: Host,
+    to_beta: Link,
+    to_alpha: Link,
+    _server: Process,
+}
+
+impl Three {
+    /// Beta serves [`PORT`], and both may connect to it at each other and at the third host.
+    fn new() -> Three {
+        let world = World::new();
+        let mallory = world.lab.host("mallory").unwrap();
+        let to_beta = world.lab.join(&mallory, &world.beta, 3, Offloads::On).unwrap();
+        let to_alpha = world.lab.join(&mallory, &world.alpha, 4, Offloads::On).unwrap();
+        let server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
+        allow(world.betas.as_ref().unwrap(), "remote");
+        Three { world, mallory, to_beta, to_alpha, _server: server }
+    }
+
+    /// Two connections of alpha are served over SCTP, the second on an association that both share.
+    fn serves_the_honest(&self) {
+        let to = self.world.link.right_v4().to_string();
+        let first = format!("{CLIENT}\nended(connect(b'n'))");
+        let command = self.world.client("python3", &["-c", &first, &to, &PORT.to_string()]);
+        self.world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
+        let is_shared = || {
+            let told = client(&self.world, "print(ended(connect(b'n')).decode().split()[0])");
+            assert_eq!(told, self.world.link.left_v4().to_string());
+            shared(&self.world) > 0
+        };
+        assert!(testbed::process::wait_for(LIMIT, is_shared), "{}", self.world.fallbacks());
+    }
+
+    /// Runs a program of the third host to its end and returns what it printed.
+    fn mallory_says(&self, body: &str, args: &[&str]) -> String {
+        said(&self.mallory, python(&self.mallory, body, args))
+    }
+}
+
+fn allow(daemon: &Daemon, chain: &str) {
+    let words = ["-A", "-c", chain, "-p", "enable", "-P", &PORT.to_string()];
+    daemon.shimrules(&words).unwrap().good().unwrap();
+}
+
+fn python(host: &Host, body: &str, args: &[&str]) -> Command {
+    let mut command = host.command("python3");
+    command.args(["-u", "-c", &format!("{STRANGER}\n{body}")]).args(args);
+    command
+}
+
+/// The same as a user without privileges.
+fn unprivileged(host: &Host, body: &str, args: &[&str]) -> Command {
+    python(host, &format!("{AS_NOBODY}\n{body}"), args)
+}
+
+fn said(host: &Host, command: Command) -> String {
+    host.run("stranger", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
+}
+
+fn begin(host: &Host, command: Command, word: &str) -> Process {
+    let mut process = host.spawn("stranger", command).unwrap();
+    process.wait_until(word, LIMIT, |process| process.stdout().contains(word)).unwrap();
+    process
+}
+
+/// Opens an association to be shared with argv[1], and asks on it for the connection argv[2] -> argv[4], ports argv[3] and argv[5].
+const OPEN: &str = "
+association, answer = connect_shared(udp(), (sys.argv[1], PORT), 61000 + os.getpid() % 4000)
+if not association: sys.exit('no association: %s' % answer)
+association.hello()
+association.open(1, (sys.argv[2], int(sys.argv[3])), (sys.argv[4], int(sys.argv[5])))
+association.run(3, lambda a: a.answer(1))
+kind, data = (association.answer(1) or [(b'none', b'')])[0]
+print({b'scta': 'accepted', b'sctr': 'refused'}.get(kind, kind), data[4:5].hex() if kind == b'sctr' else '')";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reaches() {
+    let three = Three::new();
+    three.serves_the_honest();
+    let (beta, mallory) = (three.to_beta.right_v4().to_string(), three.to_beta.left_v4().to_string());
+    let (port, alpha) = (PORT.to_string(), three.world.link.left_v4().to_string());
+    let open =
+        |client: &str, server: &str| three.mallory_says(OPEN, &[&beta, client, "40001", server, &port]);
+    assert_eq!(open(&mallory, &beta), "accepted", "the control");
+    // Another address of beta, of a network that the client has no route to.
+    three.world.beta.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lanpeer"]).unwrap();
+    three.world.beta.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan"]).unwrap();
+    three.world.beta.ip(&["link", "set", "lan", "up"]).unwrap();
+    three.world.beta.ip(&["link", "set", "lanpeer", "up"]).unwrap();
+    assert!(open(&mallory, "10.99.0.1").starts_with("refused"));
+    assert!(open(&alpha, &beta).starts_with("refused"));
+    assert!(open(&mallory, "127.0.0.1").starts_with("refused"));
+    three.serves_the_honest();
+}
+
+/// Mirrors ports and tags so that two daemons take each other's packets for its own. argv: the daemon that serves, its peer, the
+/// peer's address towards us. Then it asks the one for a connection of the other, and takes what the one asks of the other.
+const SPLICE: &str = "
+served, victim, near = sys.argv[1], sys.argv[2], sys.argv[3]
+bound = udp(PORT)
+print('ready', flush=True)
+own = mirror = trunk = None
+asked = 0
+end = time.time() + 14
+while time.time() < end:
+    if trunk and trunk.is_up and mirror and time.time() - mirror.since > 1.5 and not asked:
+        asked = trunk.open(1, (victim, 50505), (served, int(sys.argv[4]))) or 1
+        print('asked', flush=True)
+    came = receive(bound, 0.05)
+    if not came: continue
+    source, to, tag, chunks = read(came[0])
+    kind, value = chunks[0] if chunks else (None, b'')
+    if came[1][0] == near and kind == INIT:
+        init = read_init(value)
+        if to != PORT:
+            if own is None or own.ports != (to, source):
+                own = Association(bound, came[1], (to, source), (0x0a0a0a0a, init['tag']), (500, init['tsn']))
+            said = parameter(STATE_COOKIE, b'cookie') + parameter(ADAPTATION, struct.pack('!I', ALONE))
+            bound.sendto(packet(to, source, init['tag'], chunk(INIT_ACK, init_value(own.tags[0], 500, said, 1))), came[1])
+        else:
+            if trunk is None:
+                trunk, answer = connect(bound, (served, PORT), (source, PORT), init['tag'], shared_parameters([victim], 300), STREAMS)
+                if trunk is None: print('not shared', answer); break
+                trunk.hello()
+            said = parameter(STATE_COOKIE, b'cookie') + shared_parameters([served], 0)
+            bound.sendto(packet(PORT, source, init['tag'], chunk(INIT_ACK, init_value(trunk.tags[1], 9000, said, STREAMS))), came[1])
+            if mirror is None:
+                mirror = Association(bound, came[1], (PORT, source), (trunk.tags[1], init['tag']), (9000, init['tsn']))
+                mirror.since = MASK
+        continue
+    for association in (own, trunk, mirror):
+        if association and association.tags[0] == tag and association.ports[0] == to:
+            if kind == COOKIE_ECHO:
+                association.transmit(chunk(COOKIE_ACK, b''))
+                association.since = time.time()
+                if association is mirror: mirror.hello()
+                chunks = chunks[1:]
+            association.on_chunks(chunks, came[1])
+    for association in filter(None, (trunk, mirror)):
+        for stream, word, data in association.messages:
+            if word == b'scta': print('TAKEN: served as', victim, flush=True)
+            if word == b'scto':
+                print('TAKEN: dialled', flush=True)
+                association.send(stream, b'scta', struct.pack('!II', struct.unpack('!I', data[:4])[0], 1 << 18))
+        association.messages.clear()
+print('paths', bool(trunk and trunk.is_up and mirror), flush=True)";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
+    let three = Three::new();
+    allow(&three.world.alphas, "local");
+    let alphas = three.world.alpha.spawn("server", {
+        let mut command = three.world.alpha.command("python3");
+        command.args(["-c", SERVER, &PORT.to_string()]);
+        command
+    });
+    let mut alphas = alphas.unwrap();
+    alphas.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    let (served, victim) = (three.to_beta.right_v4().to_string(), three.world.link.left_v4().to_string());
+    let near = three.to_alpha.right_v4().to_string();
+    let splice = python(&three.mallory, SPLICE, &[&served, &victim, &near, &PORT.to_string()]);
+    let mut splice = begin(&three.mallory, splice, "ready");
+    let talk = format!("{CLIENT}\nc = connect(b'e')\ntime.sleep(12)");
+    let to_mallory = three.to_alpha.left_v4().to_string();
+    let talk = three.world.client("python3", &["-c", &talk, &to_mallory, &PORT.to_string()]);
+    let _talk = three.world.alpha.spawn("client", talk).unwrap();
+    splice.wait_until("the attack", LIMIT, |process| process.stdout().contains("asked")).unwrap();
+    // Beta connects to alpha's true address meanwhile.
+    let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
+    for _ in 0..3 {
+        let mut honest = three.world.beta.command("python3");
+        honest.args(["-c", &ask, &victim, &PORT.to_string()]);
+        let told = three.world.beta.run("honest", honest, LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(told.trim(), three.world.link.right_v4().to_string());
+    }
+    let told = splice.finish(LIMIT).unwrap().stdout;
+    assert!(!told.contains("TAKEN"), "{told}");
+    assert!(told.contains("paths True"), "the attack did not come about: {told}");
+    three.serves_the_honest();
+}
+
+/// Opens an association to be shared, from any UDP port, and says so if it is asked for somebody's connection.
+const LURK: &str = "
+association, answer = connect_shared(udp(), (sys.argv[1], PORT), 62000)
+print('up', bool(association), answer if not association else '', flush=True)
+if association:
+    association.hello()
+    association.run(8, lambda a: any(kind == b'scto' for _, kind, _ in a.messages))
+    print('asked', [kind for _, kind, _ in association.messages], flush=True)";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_association_that_a_peer_opens_gets_no_connections_of_this_host() {
+    let three = Three::new();
+    let (beta, mallory) = (three.to_beta.right_v4().to_string(), three.to_beta.left_v4().to_string());
+    let lurk = unprivileged(&three.mallory, LURK, &[&beta]);
+    let lurk = begin(&three.mallory, lurk, "up True");
+    let mut server = three.mallory.command("python3");
+    server.args(["-c", SERVER, &PORT.to_string()]);
+    let mut server = three.mallory.spawn("server", server).unwrap();
+    server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
+    for _ in 0..2 {
+        let mut client = three.world.beta.command("python3");
+        client.args(["-c", &ask, &mallory, &PORT.to_string()]);
+        let told = three.world.beta.run("client", client, LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(told.trim(), beta, "the host's own program answers");
+    }
+    let told = lurk.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(!told.contains("scto"), "{told}");
+    three.serves_the_honest();
+}
+
+/// Opens as many associations to be shared as argv[2] says and prints how many are up after a while.
+const MANY: &str = "
+bound, peer, count = udp(), (sys.argv[1], PORT), int(sys.argv[2])
+made, refused = [], 0
+for number in range(count):
+    association, _ = connect(bound, peer, (20000 + number, PORT), 0x60000000 + number, shared_parameters(), STREAMS, 0.5)
+    if association: made.append(association)
+end = time.time() + 1
+while time.time() < end:
+    if came := receive(bound, 0.05):
+        source, to, tag, chunks = read(came[0])
+        for association in made:
+            if association.tags[0] == tag: association.on_chunks(chunks, came[1])
+print(sum(association.is_up for association in made))";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn one_peer_opens_four_associations_to_be_shared_at_most_and_none_where_nothing_is_served() {
+    let three = Three::new();
+    let beta = three.to_beta.right_v4().to_string();
+    assert_eq!(three.mallory_says(MANY, &[&beta, "16"]), "4");
+    three.serves_the_honest();
+    let alpha = three.to_alpha.right_v4().to_string();
+    assert_eq!(three.mallory_says(MANY, &[&alpha, "2"]), "0", "alpha has no local rule");
+}
+
+/// Connects to argv[1], port argv[2], by an association of its own, and claims to come from port argv[3]; tells what the server
+/// says.
+const CLAIM: &str = "
+association, answer = connect(udp(), (sys.argv[1], PORT), (int(sys.argv[3]), int(sys.argv[2])), 0x22220001, own_parameters())
+if not association: sys.exit(print(answer))
+association.transmit(chunk(0, struct.pack('!IHHI', association.tsn, 0, 0, letters(b'sctd')) + b'n', 3))
+end = time.time() + 3
+while time.time() < end:
+    came = receive(association.bound, 0.1)
+    for kind, value in read(came[0])[3] if came else []:
+        if kind == 0: print(value[12:].decode()); sys.exit()
+print('up')";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn no_program_gets_a_clients_port_below_1024_over_udp() {
+    let three = Three::new();
+    let (beta, port) = (three.to_beta.right_v4().to_string(), PORT.to_string());
+    let claim = |claimed| said(&three.mallory, unprivileged(&three.mallory, CLAIM, &[&beta, &port, claimed]));
+    assert!(claim("40600").contains("40600"), "the control");
+    assert_eq!(claim("600"), "ABORT");
+    let mallory = three.to_beta.left_v4().to_string();
+    assert!(three.mallory_says(OPEN, &[&beta, &mallory, "600", &beta, &port]).starts_with("refused"));
+    // A privileged program of alpha, whose daemon asks over IP: the server sees its port.
+    let bound = "
+c = socket.socket(); c.bind(('', 601)); c.connect(to); c.sendall(b'n')
+print(c.recv(100).decode())";
+    assert_eq!(client(&three.world, bound), format!("{} 601", three.world.link.left_v4()));
+    assert_eq!(three.world.connects_sctp(), 1, "{}", three.world.fallbacks());
+}
+
+/// Asks for the very connection that another program at this address has: argv as for [`OPEN`]. The other one is to live.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
+    let (world, _server) = crate::streams::serving();
+    let talk = format!(
+        "{CLIENT}\nc = connect(b'e')\nprint('from', c.getsockname()[1], flush=True)\nfor n in range(40):\n    c.sendall(b'x')\n    \
+         assert c.recv(1) == b'x'\n    time.sleep(0.1)\nprint('lives')"
+    );
+    let to = world.link.right_v4();
+    let command = world.client("python3", &["-c", &talk, &to.to_string(), &PORT.to_string()]);
+    let talk = begin(&world.alpha, command, "from");
+    assert!(shared(&world) > 0, "{}", world.fallbacks());
+    let from = talk.stdout().split_whitespace().nth(1).unwrap().to_owned();
+    let (client, server, port) = (world.link.left_v4().to_string(), to.to_string(), PORT.to_string());
+    let open = unprivileged(&world.alpha, OPEN, &[&server, &client, &from, &server, &port]);
+    assert!(said(&world.alpha, open).starts_with("refused"));
+    let claim = unprivileged(&world.alpha, CLAIM, &[&server, &port, &from]);
+    let told = said(&world.alpha, claim);
+    assert!(!told.ends_with(&format!(" {from}")), "{told}");
+    let told = talk.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(told.contains("lives"), "{told}");
+}
