@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
 use crate::netlink::{Dump, Netlink};
 
@@ -31,10 +31,65 @@ pub struct LocalAddress {
     pub ifindex: u32,
     /// Name of its interface.
     pub ifname: String,
+    /// Kind of its interface.
+    pub kind: LinkKind,
     /// Whether the interface is up and has carrier.
     pub is_up: bool,
     /// The interface's IP MTU in bytes.
     pub mtu: u32,
+}
+
+/// What an interface is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A bridge: its ports may be cables, or only containers and virtual machines.
+    Bridge,
+    /// Packets that leave by it leave by another interface, inside of others: VPNs, tunnels, TUN and TAP.
+    Tunnel,
+    /// Any other: cards, bonds, VLANs, one end of a veth pair.
+    Other,
+}
+
+impl LinkKind {
+    fn of(message: &LinkMessage) -> LinkKind {
+        let kind = message.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
+                LinkInfo::Kind(kind) => Some(kind),
+                _ => None,
+            }),
+            _ => None,
+        });
+        use InfoKind as K;
+        match kind {
+            Some(K::Bridge) => LinkKind::Bridge,
+            Some(
+                K::Tun
+                | K::Wireguard
+                | K::Xfrm
+                | K::Vti
+                | K::Vti6
+                | K::IpIp
+                | K::Ip6Tnl
+                | K::SitTun
+                | K::GreTun
+                | K::GreTun6
+                | K::GreTap
+                | K::GreTap6
+                | K::ErSpan
+                | K::Ip6ErSpan
+                | K::Vxlan
+                | K::Geneve
+                | K::BareUdp
+                | K::Gtp
+                | K::Amt,
+            ) => LinkKind::Tunnel,
+            // OpenVPN in the kernel and the like, which the library does not know by name.
+            Some(K::Other(name)) if ["ovpn", "ovpn-dco", "l2tp", "fou"].contains(&name.as_str()) => {
+                LinkKind::Tunnel
+            }
+            _ => LinkKind::Other,
+        }
+    }
 }
 
 /// How far an address is valid.
@@ -47,7 +102,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    fn of(addr: IpAddr) -> Scope {
+    /// How far this address is valid.
+    pub fn of(addr: IpAddr) -> Scope {
         let is_private = match addr {
             IpAddr::V4(ip) => ip.is_private() || matches!(ip.octets(), [100, 64..=127, ..]),
             IpAddr::V6(ip) => ip.is_unique_local(),
@@ -163,6 +219,7 @@ impl Monitor {
 
 struct Link {
     name: String,
+    kind: LinkKind,
     is_up: bool,
     mtu: u32,
 }
@@ -230,7 +287,7 @@ impl Links {
         }
         let name = name.filter(|name| !self.skip.iter().any(|prefix| name.starts_with(prefix)))?.clone();
         let is_up = flags.contains(LinkFlags::Up | LinkFlags::LowerUp);
-        (!flags.contains(LinkFlags::Loopback)).then_some(Link { name, is_up, mtu })
+        (!flags.contains(LinkFlags::Loopback)).then(|| Link { name, kind: LinkKind::of(message), is_up, mtu })
     }
 
     fn usable(&self, message: &AddressMessage) -> Option<LocalAddress> {
@@ -251,6 +308,7 @@ impl Links {
             scope: Scope::of(addr),
             ifindex,
             ifname: link.name.clone(),
+            kind: link.kind,
             is_up: link.is_up,
             mtu: link.mtu,
         })

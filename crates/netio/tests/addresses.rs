@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use netio::{AddressEvent, Monitor, Scope, addresses};
+use netio::{AddressEvent, FoundRoute, LinkKind, Monitor, Routes, Scope, addresses};
 
 const NONE: [&str; 0] = [];
 
@@ -96,4 +96,45 @@ fn the_monitor_reports_nothing_of_interfaces_that_are_left_out() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(all.len() == 1 && is_seen(&all[0]), "{all:?}");
+}
+
+#[test]
+fn bridges_and_tunnels_are_told_from_other_interfaces() {
+    let (a, _b) = pair();
+    a.ip("link add name br7 type bridge");
+    a.ip("addr add 10.8.1.1/24 dev br7");
+    a.ip("tuntap add dev tun7 mode tun");
+    a.ip("addr add 10.8.2.1/24 dev tun7");
+    let found = a.within(|| addresses(&NONE)).unwrap();
+    let kind = |name| found.iter().find(|f| f.ifname == name).map(|f| f.kind);
+    assert_eq!(
+        ["left", "br7", "tun7"].map(kind),
+        [LinkKind::Other, LinkKind::Bridge, LinkKind::Tunnel].map(Some)
+    );
+}
+
+#[test]
+fn a_route_is_found_only_where_an_entry_leads_out_by_the_interface() {
+    let (a, _b) = two_uplinks();
+    let [left, right] = ["left", "right"].map(|name| a.ifindex(name));
+    let find = |local: &str, ifindex, remote: &str| {
+        a.within(|| Routes::open().unwrap().find(ip(local), ifindex, ip(remote)).unwrap())
+    };
+    let neighbour = |prefix_len| Some(FoundRoute { prefix_len, has_gateway: false });
+    assert_eq!(find("10.9.1.1", left, "10.9.1.2"), neighbour(24));
+    assert_eq!(find("fd09:1::1", left, "fd09:1::2"), neighbour(64));
+    assert_eq!(find("10.9.2.1", right, "10.9.1.2"), None, "no entry leads there by the other interface");
+    assert_eq!(find("10.9.1.1", left, "192.0.2.1"), None);
+    assert_eq!(find("10.9.1.1", left, "fd09:1::2"), None, "another family");
+    a.ip("route add default via 10.9.1.2");
+    a.ip("route add default via 10.9.2.2 metric 900");
+    a.ip("-6 route add default via fd09:2::2");
+    let default = Some(FoundRoute { prefix_len: 0, has_gateway: true });
+    assert_eq!(find("10.9.1.1", left, "192.0.2.1"), default);
+    assert_eq!(find("10.9.2.1", right, "192.0.2.1"), default, "the second default route counts");
+    assert_eq!(find("fd09:2::1", right, "2001:db8::1"), default);
+    a.ip("route del default via 10.9.2.2 metric 900");
+    a.ip("route add default via 10.9.2.2 table 77");
+    a.ip("rule add from 10.9.2.1 lookup 77");
+    assert_eq!(find("10.9.2.1", right, "192.0.2.1"), default, "a routing rule leads to it");
 }

@@ -14,6 +14,7 @@
 
 mod advertise;
 mod book;
+mod interfaces;
 mod learned;
 mod line;
 mod nearest;
@@ -28,6 +29,7 @@ mod words;
 
 pub use advertise::{Advertise, AdvertiseError};
 pub use book::{Because, Decision, Guarded, Rulebook};
+pub use interfaces::{INTERFACES_MAX, Interfaces, Listed};
 pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED, OTHERS_MAX};
 pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table};
 pub use nearest::nearest;

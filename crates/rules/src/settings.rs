@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::nearest;
-use crate::{Advertise, Carriers, Congestion, Multipath, Streams, Weights};
+use crate::{Advertise, Carriers, Congestion, Interfaces, Multipath, Streams, Weights};
 
 /// The name the papers' FreeBSD kernel gives to a setting before its last part; accepted and dropped.
 const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
@@ -31,6 +31,8 @@ pub struct Settings {
     pub udp_port: u16,
     /// What carries SCTP packets.
     pub carriers: Carriers,
+    /// Which interfaces and addresses are used, and told to peers.
+    pub interfaces: Interfaces,
     /// Memory that all associations together may hold, in MiB; 16 to 1048576.
     pub memory_mib: u32,
     /// The TCP port of 127.0.0.1 that serves the page and the metrics; 0 for none.
@@ -91,6 +93,7 @@ impl Default for Settings {
             race_timer_ms: 250,
             udp_port: 9899,
             carriers: Carriers::Both,
+            interfaces: Interfaces::default(),
             memory_mib: 512,
             page_port: 0,
             learn: true,
@@ -140,6 +143,8 @@ pub enum Kind {
     Path,
     /// Nothing, or networks with their weights.
     Weights,
+    /// Nothing, or names of interfaces, addresses and networks.
+    Interfaces,
 }
 
 impl fmt::Display for Kind {
@@ -152,6 +157,10 @@ impl fmt::Display for Kind {
             Kind::Weights => {
                 f.write_str("nothing, or networks with weights from 1 to 65535: 10.1.0.0/16=3 10.2.0.0/16=1")
             }
+            Kind::Interfaces => f.write_str(
+                "nothing, or up to 32 interfaces, addresses and networks, * and ? stand for others, ! leaves out: \
+                 eth0 wwan* !eth1 192.0.2.0/24",
+            ),
             Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
             Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }
@@ -248,6 +257,20 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.carriers.to_string(),
         write: |s, v| put(&mut s.carriers, v.parse().ok()),
+    },
+    Setting {
+        name: "interfaces",
+        kind: Kind::Interfaces,
+        doc: "Which interfaces and addresses of this host SCTP uses, and tells peers of: eth0 wwan* 192.0.2.0/24, with ! before \
+              what is left out. Where some are named, only these are used, and all peers are told of them. With nothing, or only \
+              words with !, a connection begins with the address that TCP would have, and the peer is told of further ones on links \
+              with a default route or a route to it. A neighbour that this host connects to is told of those on other networks, \
+              too. Never told by itself: private addresses to a peer with a public one, container bridges, tunnels and VPNs, \
+              bridges without a default route; and what begins in a tunnel or VPN stays in it. `sctpify doctor` lists what is left \
+              out and why.",
+        needs_restart: true,
+        read: |s| s.interfaces.to_string(),
+        write: |s, v| put(&mut s.interfaces, v.parse().ok()),
     },
     Setting {
         name: "memory_mib",
@@ -588,7 +611,7 @@ impl Setting {
     fn is_in_range(&self, value: &str) -> bool {
         match self.kind {
             Kind::Number { min, max, .. } => value.parse::<u32>().is_ok_and(|n| (min..=max).contains(&n)),
-            Kind::Bool | Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::Weights => true,
+            Kind::Bool | Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::Weights | Kind::Interfaces => true,
         }
     }
 }

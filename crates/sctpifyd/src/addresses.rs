@@ -1,22 +1,46 @@
-//! The addresses of this host: which are our own, which are offered to peers, and which interface has them.
+//! The addresses of this host: which are its own, which a peer may be told of and why others are not, and which interface has them.
 //!
-//! Follows changes by listing anew; what they mean for connections is for `roaming`.
+//! The address that TCP would use is always the first; this module decides about further ones. The setting `interfaces` decides where
+//! it speaks. Else a link counts if it has a default route or a route to the peer, and
+//!
+//! - a peer that this host connects to and that is its neighbour is told of links to other networks, too: it may be wired to them;
+//! - container bridges, tunnels and VPNs never count, nor do bridges without a default route. What begins in a tunnel stays in it;
+//! - a peer at a public address is told of no private one.
+//!
+//! Routes are asked for when a peer needs them, and believed for [`ROUTES_AGE_MAX`]. Follows changes of addresses by listing anew; what
+//! they mean for connections is for `roaming`. Begin at [`AddressBook::offered`].
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use base::Time;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use netio::{LocalAddress, Monitor};
+use netio::{FoundRoute, LinkKind, LocalAddress, Monitor, Routes, Scope};
+use rules::{Interfaces, Listed};
 
 /// Addresses offered to a peer at most.
 const OFFERED_MAX: usize = 16;
-/// Interfaces whose addresses mean nothing to other hosts, by the beginning of their names: our own, and bridges of
-/// containers and virtual machines.
-const SKIPPED: [&str; 4] = ["shim", "docker", "br-", "virbr"];
+/// Our own interface, by the beginning of its name.
+const OURS: [&str; 1] = ["shim"];
+/// Interfaces to containers and virtual machines of this host, by the beginnings of their names: their addresses mean nothing to
+/// others.
+const OF_CONTAINERS: [&str; 12] =
+    ["docker", "br-", "virbr", "veth", "cni", "cali", "flannel", "podman", "lxc", "lxd", "incusbr", "vnet"];
+/// Tunnels and VPNs whose kind the kernel does not tell, or tells as something else.
+const OF_TUNNELS: [&str; 6] = ["wg", "tun", "tap", "tailscale", "zt", "nebula"];
+/// How long a route is taken to be as it was.
+const ROUTES_AGE_MAX: Duration = Duration::from_secs(1);
+/// Answers about routes remembered at most; beyond that the memory starts anew.
+const ROUTES_MAX: usize = 4096;
+/// Any destination (RFC 5737, RFC 3849): what leads there is a default route, for nobody has another one.
+const ANYWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 /// The largest MTU that is probed for: what jumbo frames of Ethernet carry.
 const MTU_MAX: u32 = 9000;
 /// The MTU of a host without links.
@@ -24,10 +48,65 @@ const MTU_USUAL: u32 = 1500;
 /// The smallest MTU that IPv6 allows.
 const MTU_MIN: u32 = 1280;
 
+/// Who is to be told of addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    /// The address of this host that the association begins with.
+    pub(crate) local: IpAddr,
+    /// The peer's: what it listed besides proves nothing.
+    pub(crate) remote: IpAddr,
+    /// Further addresses that the peer has, or says that it has.
+    pub(crate) others: &'a [IpAddr],
+    /// Whether this host connects to the peer.
+    pub(crate) is_dialled: bool,
+}
+
+/// Why an address of this host is not told to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LeftOut {
+    BySetting,
+    OfContainers,
+    Tunnel,
+    /// The association begins in a tunnel.
+    OutsideOfTunnel,
+    BridgeWithoutDefault,
+    NoRoute,
+    PrivateToPublic,
+    LinkDown,
+}
+
+impl LeftOut {
+    /// For people.
+    pub(crate) const fn why(self) -> &'static str {
+        match self {
+            LeftOut::BySetting => "the setting interfaces leaves it out",
+            LeftOut::OfContainers => "an interface to containers or virtual machines",
+            LeftOut::Tunnel => "a tunnel or VPN",
+            LeftOut::OutsideOfTunnel => "not in the tunnel that the connection takes",
+            LeftOut::BridgeWithoutDefault => "a bridge without a default route",
+            LeftOut::NoRoute => "no default route, and no route to the peer",
+            LeftOut::PrivateToPublic => "private, and the peer's address is public",
+            LeftOut::LinkDown => "the link is down",
+        }
+    }
+}
+
+/// What kind of interface an address is of, as far as peers are concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Uplink,
+    Bridge,
+    Tunnel,
+    Containers,
+}
+
 /// What is known of the host's addresses.
 pub(crate) struct AddressBook {
     monitor: Monitor,
-    interfaces: BTreeMap<IpAddr, u32>,
+    routes: RefCell<KnownRoutes>,
+    wanted: Interfaces,
+    all: Vec<LocalAddress>,
+    /// Addresses that peers may be told of, if they are the right ones, and that have a link.
     usable: Vec<IpAddr>,
     /// Addresses without a link, when that was last asked.
     down: BTreeSet<IpAddr>,
@@ -39,11 +118,19 @@ pub(crate) struct AddressBook {
 impl AddressBook {
     /// Lists the addresses of the calling thread's network namespace, and watches them from now on.
     /// With `loopback` those of the loopback interface are taken for our own, though they are offered to nobody else.
-    pub(crate) fn open(loopback: bool) -> Result<AddressBook> {
-        let monitor = Monitor::open(&SKIPPED).context("cannot watch this host's addresses")?;
-        let (interfaces, usable, mtu) = (BTreeMap::new(), Vec::new(), MTU_USUAL as u16);
-        let down = BTreeSet::new();
-        let mut book = AddressBook { monitor, interfaces, usable, down, mtu, loopback };
+    pub(crate) fn open(wanted: Interfaces, loopback: bool) -> Result<AddressBook> {
+        let monitor = Monitor::open(&OURS).context("cannot watch this host's addresses")?;
+        let routes = KnownRoutes::open().context("cannot ask for this host's routes")?;
+        let mut book = AddressBook {
+            monitor,
+            routes: RefCell::new(routes),
+            wanted,
+            all: Vec::new(),
+            usable: Vec::new(),
+            down: BTreeSet::new(),
+            mtu: MTU_USUAL as u16,
+            loopback,
+        };
         book.list().context("cannot list this host's addresses")?;
         Ok(book)
     }
@@ -66,17 +153,38 @@ impl AddressBook {
     }
 
     fn list(&mut self) -> io::Result<()> {
-        let found = netio::addresses(&SKIPPED)?;
-        self.interfaces = found.iter().map(|address| (address.addr, address.ifindex)).collect();
-        self.usable = found.iter().filter(|address| address.is_up).map(|address| address.addr).collect();
-        self.mtu = largest_mtu(&found);
+        self.all = netio::addresses(&OURS)?;
+        self.routes.borrow_mut().forget();
+        let may_be_told = |address: &&LocalAddress| match self.listed(address) {
+            Listed::Used => true,
+            Listed::LeftOut => false,
+            Listed::Unsaid => matches!(class(address), Class::Uplink | Class::Bridge),
+        };
+        let usable: Vec<&LocalAddress> =
+            self.all.iter().filter(|address| address.is_up).filter(may_be_told).collect();
+        self.mtu = largest_mtu(&usable);
+        self.usable = usable.iter().map(|address| address.addr).collect();
         Ok(())
     }
 
-    /// Whether the address is one of this host.
-    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+    fn listed(&self, address: &LocalAddress) -> Listed {
+        self.wanted.of(&address.ifname, address.addr)
+    }
+
+    fn find(&self, address: IpAddr) -> Option<&LocalAddress> {
         let address = address.to_canonical();
-        self.interfaces.contains_key(&address) || (self.loopback && is_loopback_v4(address))
+        self.all.iter().find(|known| known.addr == address)
+    }
+
+    /// Whether the address is one of this host, and not one that only its containers know.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        let is_known = self.find(address).is_some_and(|known| class(known) != Class::Containers);
+        is_known || (self.loopback && is_loopback_v4(address.to_canonical()))
+    }
+
+    /// Whether the setting `interfaces` keeps SCTP away from this address of the host.
+    pub(crate) fn is_left_out(&self, address: IpAddr) -> bool {
+        self.find(address).is_some_and(|known| self.listed(known) == Listed::LeftOut)
     }
 
     /// Whether connections to this address stay within the host and cannot be carried: those to `::1` always, those to other
@@ -88,37 +196,107 @@ impl AddressBook {
 
     /// The interface that has the address.
     pub(crate) fn interface_of(&self, address: IpAddr) -> Option<u32> {
-        self.interfaces.get(&address).copied()
-    }
-
-    /// The addresses that peers may use, of both families.
-    pub(crate) fn usable(&self) -> &[IpAddr] {
-        &self.usable
+        self.find(address).map(|known| known.ifindex)
     }
 
     /// The addresses whose links have gone down, and those whose links have come up, since this was last asked.
     pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
         let down: BTreeSet<IpAddr> =
-            self.interfaces.keys().copied().filter(|address| !self.usable.contains(address)).collect();
+            self.all.iter().filter(|known| !known.is_up).map(|known| known.addr).collect();
         let fallen = down.difference(&self.down).map(|address| (*address, false));
-        let risen = self.down.difference(&down).filter(|address| self.usable.contains(address));
+        let has_link = |address: &&IpAddr| self.find(**address).is_some_and(|known| known.is_up);
+        let risen = self.down.difference(&down).filter(has_link);
         let changes = fallen.chain(risen.map(|address| (*address, true))).collect();
         self.down = down;
         changes
     }
 
-    /// The addresses to offer.
-    pub(crate) fn offered(&self) -> impl Iterator<Item = IpAddr> {
-        self.usable.iter().copied().take(OFFERED_MAX)
+    /// The addresses that some peer may be told of: those with a link on interfaces that may count.
+    pub(crate) fn usable(&self) -> &[IpAddr] {
+        &self.usable
     }
 
-    /// The addresses to offer to `peer`, this one first; this one alone to ourselves.
-    pub(crate) fn offered_first(&self, first: IpAddr, peer: IpAddr) -> Vec<IpAddr> {
-        if self.is_own(peer) {
-            return vec![first];
+    /// The addresses to tell a peer of, the one that the association begins with first; that one alone to ourselves.
+    pub(crate) fn offered(&self, now: Time, asker: Asker<'_>) -> Vec<IpAddr> {
+        let first = std::iter::once(asker.local);
+        if self.is_own(asker.remote) || self.usable.iter().all(|address| *address == asker.local) {
+            return first.collect();
         }
-        let others = self.usable.iter().copied().filter(|address| *address != first);
-        std::iter::once(first).chain(others).take(OFFERED_MAX).collect()
+        let others = self.all.iter().filter(|known| known.addr != asker.local);
+        let told = others.filter(|known| self.left_out(now, known, asker).is_none()).map(|known| known.addr);
+        first.chain(told).take(OFFERED_MAX).collect()
+    }
+
+    /// The addresses that the peer is not told of, each with its interface, and why.
+    pub(crate) fn all_left_out(&self, now: Time, asker: Asker<'_>) -> Vec<(&LocalAddress, LeftOut)> {
+        let others = self.all.iter().filter(|known| known.addr != asker.local);
+        others.filter_map(|known| Some((known, self.left_out(now, known, asker)?))).collect()
+    }
+
+    /// The addresses that are told to no peer, or only to some, each with its interface, and why.
+    pub(crate) fn generally_left_out(&self, now: Time) -> Vec<(&LocalAddress, LeftOut)> {
+        let why = |known: &LocalAddress| match self.listed(known) {
+            Listed::LeftOut => Some(LeftOut::BySetting),
+            Listed::Used => None,
+            Listed::Unsaid => match class(known) {
+                Class::Containers => Some(LeftOut::OfContainers),
+                Class::Tunnel => Some(LeftOut::Tunnel),
+                Class::Bridge if !self.has_default(now, known.ifindex) => Some(LeftOut::BridgeWithoutDefault),
+                Class::Bridge => None,
+                Class::Uplink => (!self.has_default(now, known.ifindex)).then_some(LeftOut::NoRoute),
+            },
+        };
+        let down = |known: &LocalAddress| (!known.is_up).then_some(LeftOut::LinkDown);
+        self.all.iter().filter_map(|known| Some((known, down(known).or_else(|| why(known))?))).collect()
+    }
+
+    /// Why the peer is not told of this address; `None` if it is.
+    fn left_out(&self, now: Time, known: &LocalAddress, asker: Asker<'_>) -> Option<LeftOut> {
+        if !known.is_up {
+            return Some(LeftOut::LinkDown);
+        }
+        match self.listed(known) {
+            Listed::Used => return None,
+            Listed::LeftOut => return Some(LeftOut::BySetting),
+            Listed::Unsaid => {}
+        }
+        let is_public = |address| Scope::of(address) == Scope::Global;
+        let begins_in_tunnel = self.find(asker.local).is_some_and(|first| class(first) == Class::Tunnel);
+        match class(known) {
+            Class::Containers => Some(LeftOut::OfContainers),
+            Class::Tunnel => Some(LeftOut::Tunnel),
+            _ if begins_in_tunnel => Some(LeftOut::OutsideOfTunnel),
+            _ if !is_public(known.addr) && is_public(asker.remote) => Some(LeftOut::PrivateToPublic),
+            _ if self.has_default(now, known.ifindex) => None,
+            Class::Bridge => Some(LeftOut::BridgeWithoutDefault),
+            Class::Uplink if self.leads_to(now, known.ifindex, asker) => None,
+            Class::Uplink => Some(LeftOut::NoRoute),
+        }
+    }
+
+    /// Whether the interface has a default route of any family.
+    fn has_default(&self, now: Time, ifindex: u32) -> bool {
+        ANYWHERE.iter().any(|to| self.route(now, ifindex, *to).is_some_and(|route| route.prefix_len == 0))
+    }
+
+    /// Whether the interface has a route to the peer, or may have one to an address of the peer's that is not known yet.
+    fn leads_to(&self, now: Time, ifindex: u32, asker: Asker<'_>) -> bool {
+        let mut peers = std::iter::once(&asker.remote).chain(asker.others);
+        let is_neighbour = || {
+            let first = self.interface_of(asker.local);
+            first
+                .and_then(|first| self.route(now, first, asker.remote))
+                .is_some_and(|route| !route.has_gateway)
+        };
+        peers.any(|peer| self.route(now, ifindex, *peer).is_some()) || (asker.is_dialled && is_neighbour())
+    }
+
+    /// The route from any of the interface's addresses.
+    fn route(&self, now: Time, ifindex: u32, to: IpAddr) -> Option<FoundRoute> {
+        let sources =
+            self.all.iter().filter(|known| known.ifindex == ifindex && known.addr.is_ipv4() == to.is_ipv4());
+        let mut routes = self.routes.borrow_mut();
+        sources.map(|known| known.addr).find_map(|source| routes.find(now, (source, ifindex, to)))
     }
 
     /// The MTU of the largest link, in bytes with the IP header; the engine finds each path's own.
@@ -127,11 +305,98 @@ impl AddressBook {
     }
 }
 
+/// A packet's source, interface and destination.
+type Way = (IpAddr, u32, IpAddr);
+
+/// Routes that were asked for lately.
+struct KnownRoutes {
+    routes: Routes,
+    known: BTreeMap<Way, Option<FoundRoute>>,
+    asked_since: Time,
+}
+
+impl KnownRoutes {
+    fn open() -> io::Result<KnownRoutes> {
+        Ok(KnownRoutes { routes: Routes::open()?, known: BTreeMap::new(), asked_since: Time::ZERO })
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    fn find(&mut self, now: Time, way: Way) -> Option<FoundRoute> {
+        if now.since(self.asked_since) > ROUTES_AGE_MAX || self.known.len() >= ROUTES_MAX {
+            self.known.clear();
+            self.asked_since = now;
+        }
+        if let Some(found) = self.known.get(&way) {
+            return *found;
+        }
+        let (local, ifindex, remote) = way;
+        let found = self.routes.find(local, ifindex, remote).unwrap_or_else(|error| {
+            tracing::warn!(%local, %remote, %error, "cannot ask for a route: the address is not offered");
+            None
+        });
+        self.known.insert(way, found);
+        found
+    }
+}
+
+fn class(address: &LocalAddress) -> Class {
+    let begins = |list: &[&str]| list.iter().any(|beginning| address.ifname.starts_with(beginning));
+    match address.kind {
+        // A bridge of Docker's is br- and a number; one that an operator has named may be an uplink.
+        LinkKind::Bridge if address.ifname.starts_with("br-") && !is_of_docker(&address.ifname) => {
+            Class::Bridge
+        }
+        _ if begins(&OF_CONTAINERS) => Class::Containers,
+        LinkKind::Tunnel => Class::Tunnel,
+        _ if begins(&OF_TUNNELS) => Class::Tunnel,
+        LinkKind::Bridge => Class::Bridge,
+        LinkKind::Other => Class::Uplink,
+    }
+}
+
+/// Docker names the bridge of a network by twelve hexadecimal digits.
+fn is_of_docker(name: &str) -> bool {
+    let number = name.strip_prefix("br-").unwrap_or_default();
+    number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn is_loopback_v4(address: IpAddr) -> bool {
     address.is_ipv4() && address.is_loopback()
 }
 
-fn largest_mtu(found: &[LocalAddress]) -> u16 {
-    let largest = found.iter().filter(|address| address.is_up).map(|address| address.mtu).max();
+fn largest_mtu(usable: &[&LocalAddress]) -> u16 {
+    let largest = usable.iter().map(|address| address.mtu).max();
     u16::try_from(largest.unwrap_or(MTU_USUAL).clamp(MTU_MIN, MTU_MAX)).unwrap_or(MTU_USUAL as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class_of(ifname: &str, kind: LinkKind) -> Class {
+        let (addr, ifname) = ([10, 0, 0, 1].into(), ifname.to_owned());
+        let scope = Scope::Private;
+        class(&LocalAddress { addr, prefix_len: 24, scope, ifindex: 2, ifname, kind, is_up: true, mtu: 1500 })
+    }
+
+    #[test]
+    fn interfaces_to_containers_and_tunnels_are_told_from_uplinks() {
+        for (name, kind, expected) in [
+            ("eth0", LinkKind::Other, Class::Uplink),
+            ("ppp0", LinkKind::Other, Class::Uplink),
+            ("br-wan", LinkKind::Bridge, Class::Bridge),
+            ("br0", LinkKind::Bridge, Class::Bridge),
+            ("br-0123456789ab", LinkKind::Bridge, Class::Containers),
+            ("docker0", LinkKind::Bridge, Class::Containers),
+            ("veth12ab34", LinkKind::Other, Class::Containers),
+            ("wg0", LinkKind::Tunnel, Class::Tunnel),
+            ("office", LinkKind::Tunnel, Class::Tunnel),
+            ("tailscale0", LinkKind::Other, Class::Tunnel),
+        ] {
+            assert!(class_of(name, kind) == expected, "{name}");
+        }
+    }
 }

@@ -38,7 +38,7 @@ impl Shard {
         }
         let known = self.learned.lock().others(remote).to_vec();
         let settings = self.rules.settings();
-        let pairs = other_pairs(wire.ip(), remote, self.addresses.usable(), &known);
+        let pairs = other_pairs(wire.ip(), remote, &self.offered(wire.ip(), remote), &known);
         let routes_between = |(l, r)| self.init_routes(SocketAddr::new(l, wire.port()), r, &settings);
         let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
         tracing::debug!(?routes, "no answer yet: other ways are asked too");

@@ -17,6 +17,7 @@ use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
+use crate::addresses::Asker;
 use crate::birth;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
@@ -179,6 +180,9 @@ impl Shard {
         if self.outside.is_none() && !self.addresses.is_own(local.ip()) {
             return Err(Plain::Because(FallbackReason::ForeignSource));
         }
+        if self.addresses.is_left_out(local.ip()) {
+            return Err(Plain::Because(FallbackReason::InterfaceLeftOut { address: local.ip() }));
+        }
         if self.connections.len() >= CONNECTIONS_MAX {
             return Err(limit("connections"));
         }
@@ -237,7 +241,7 @@ impl Shard {
             local_port: local.port(),
             remote_port: remote.port(),
             init_routes,
-            local_addresses: self.addresses.offered_first(local.ip(), remote.ip()),
+            local_addresses: self.offered(local.ip(), remote.ip()),
             config: self.rules.keyed(remote.ip(), timing::association_config(self.addresses.mtu(), settings)),
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {
@@ -245,6 +249,13 @@ impl Shard {
             ConnectError::NoMemory { .. } => limit("memory"),
             error => Plain::Because(FallbackReason::LocalError { error: error.to_string() }),
         })
+    }
+
+    /// The addresses that a peer is told of which this host connects to.
+    pub(crate) fn offered(&self, local: IpAddr, remote: IpAddr) -> Vec<IpAddr> {
+        let learned = self.learned.lock();
+        let others = learned.others(remote);
+        self.addresses.offered(self.now, Asker { local, remote, others, is_dialled: true })
     }
 
     /// The INIT goes by every open carrier at once, or by UDP alone where that was seen to work. From a port below 1024 it goes only

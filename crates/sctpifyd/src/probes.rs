@@ -69,7 +69,7 @@ impl Shard {
             local_port,
             remote_port: to.port(),
             init_routes: self.init_routes(SocketAddr::new(local, local_port), to.ip(), settings),
-            local_addresses: self.addresses.offered_first(local, to.ip()),
+            local_addresses: self.offered(local, to.ip()),
             config: self.rules.keyed(to.ip(), timing::association_config(self.addresses.mtu(), settings)),
         };
         let association = self.engine.connect(self.now, connect).map_err(|error| {
@@ -122,7 +122,7 @@ impl Shard {
 }
 
 /// The address that the kernel would send from; nothing is sent.
-fn source_address(to: SocketAddr) -> Option<IpAddr> {
+pub(crate) fn source_address(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -10,14 +10,20 @@ use control::{
     LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response,
     Role, ShimState, ShimStep, Status, Verdict, Via,
 };
+use netio::LocalAddress;
 use relay::Peer;
 use rules::{Because, Chain, Decision};
 use sctp::{AssociationId, AssociationInfo, PathInfo};
 
+use crate::addresses::{Asker, LeftOut};
 use crate::clock::today;
 use crate::confinement;
 use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
+use crate::probes::source_address;
 use crate::shard::Shard;
+
+/// A port of a peer, to ask for the route to it: nothing is sent.
+const ANY_PORT: u16 = 9;
 
 impl Shard {
     /// Answers what only the shard knows.
@@ -290,19 +296,56 @@ impl Shard {
             let how = if self.rules.settings().peer_key_required { "required" } else { "not required" };
             checks.push(Check::ok("peer keys", format!("{keys} keys, {how}")));
         }
-        let offered: Vec<String> = self.addresses.offered().map(|ip| ip.to_string()).collect();
-        let list = offered.join(", ");
-        checks.push(match self.addresses.usable().len() {
-            0 => Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address"),
-            1 => {
-                let remedy = "a second uplink gives each connection a second path";
-                let found = format!("one usable address, {list}: one path");
-                Check::bad("addresses", Level::Warning, found, remedy)
-            }
-            n => Check::ok("addresses", format!("{n} usable addresses; peers are offered {list}")),
-        });
+        checks.extend(self.address_checks(peer));
         checks.extend(peer.and_then(|peer| self.nat_check(peer)));
         DoctorReport { checks }
+    }
+
+    /// Which addresses connections have, those with `peer` if it is named, and which are left out.
+    fn address_checks(&self, peer: Option<IpAddr>) -> Vec<Check> {
+        let first =
+            peer.and_then(|remote| Some((source_address(SocketAddr::new(remote, ANY_PORT))?, remote)));
+        let (told, whom, left_out) = match first {
+            Some((local, remote)) => {
+                let learned = self.learned.lock();
+                let asker = Asker { local, remote, others: learned.others(remote), is_dialled: true };
+                let left_out = self.addresses.all_left_out(self.now, asker);
+                (self.addresses.offered(self.now, asker), format!(" with {remote}"), left_out)
+            }
+            None => {
+                let left_out = self.addresses.generally_left_out(self.now);
+                let is_told = |ip: &&IpAddr| left_out.iter().all(|(known, _)| known.addr != **ip);
+                let told = self.addresses.usable().iter().filter(is_told).copied().collect();
+                (told, String::new(), left_out)
+            }
+        };
+        let list = told.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+        let addresses = match (told.len(), self.addresses.usable().len()) {
+            (_, 0) => {
+                Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address")
+            }
+            (0, _) => {
+                let found = "no link has a default route: connections begin with the address of their route";
+                let remedy = "`sctpify doctor HOST` tells which addresses HOST is told of";
+                Check::bad("addresses", Level::Warning, found, remedy)
+            }
+            (1, _) => {
+                let remedy = "a second uplink gives each connection a second path";
+                Check::bad(
+                    "addresses",
+                    Level::Warning,
+                    format!("one address{whom}, {list}: one path"),
+                    remedy,
+                )
+            }
+            (n, _) => Check::ok("addresses", format!("{n} addresses{whom}: {list}")),
+        };
+        let out = |(known, why): &(&LocalAddress, LeftOut)| {
+            format!("{} of {} ({})", known.addr, known.ifname, why.why())
+        };
+        let left_out: Vec<String> = left_out.iter().map(out).collect();
+        let left_out = (!left_out.is_empty()).then(|| Check::ok("left out", left_out.join("; ")));
+        std::iter::once(addresses).chain(left_out).collect()
     }
 
     /// What an association that connections share has shown: that the peer sees another address of this host than it has.

@@ -10,9 +10,11 @@ use std::net::IpAddr;
 
 use base::Route;
 use control::Role;
-use sctp::{AddressError, AssociationId};
+use sctp::{AddressError, AssociationId, AssociationInfo, PathState};
 
+use crate::addresses::Asker;
 use crate::shard::Shard;
+use crate::trunks::Ends;
 
 impl Shard {
     /// The host's addresses have changed.
@@ -50,7 +52,7 @@ impl Shard {
         let Some(info) = self.engine.info(association) else { return };
         let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let meets = |ip: &IpAddr| info.paths.iter().any(|path| path.route.remote.is_ipv4() == ip.is_ipv4());
-        let offered: Vec<IpAddr> = self.addresses.offered().filter(meets).collect();
+        let offered: Vec<IpAddr> = self.offered_to(association, &info).into_iter().filter(meets).collect();
         let gone: Vec<IpAddr> = has.iter().copied().filter(|ip| !self.addresses.is_own(*ip)).collect();
         if gone.len() == has.len() {
             return self.move_association(association, offered.first());
@@ -68,6 +70,28 @@ impl Shard {
                 outcome => note("remove", ip, outcome),
             }
         }
+    }
+
+    /// The addresses that the peer of an association may be told of now.
+    fn offered_to(&self, association: AssociationId, info: &AssociationInfo) -> Vec<IpAddr> {
+        let Some((ends, is_dialled)) = self.handshake_of(association) else { return Vec::new() };
+        let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
+        let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
+        let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
+        let mut offered = self.addresses.offered(self.now, asker);
+        // The one that it began with may have gone.
+        offered.retain(|ip| self.addresses.usable().contains(ip) || *ip != ends.local);
+        offered
+    }
+
+    /// Between which addresses an association began, and whether this host began it.
+    fn handshake_of(&self, association: AssociationId) -> Option<(Ends, bool)> {
+        if let Some(state) = self.trunks.get(association) {
+            return Some((state.handshake(), state.role() == Role::Client));
+        }
+        let connection = self.connections.get(self.connections.of_association(association)?)?;
+        let (local, remote) = (self.wire_address(&connection.flow).ip(), connection.flow.remote().ip());
+        Some((Ends::new(local, remote), connection.role == Role::Client))
     }
 
     /// None of an association's addresses can be used. Without a refuge it waits for the next address.

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use base::{Carrier, Route};
+use base::{Carrier, Route, Time};
 use bytes::Bytes;
 use control::{Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
@@ -18,7 +18,7 @@ use sctp::{
     AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Listener, PathState, StateName,
 };
 
-use crate::addresses::AddressBook;
+use crate::addresses::{AddressBook, Asker};
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Connections, Stage};
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
@@ -40,6 +40,7 @@ const UNLIKELY_PORT: u16 = 1;
 
 /// Decides about INITs.
 pub(crate) struct Doorman<'a> {
+    pub(crate) now: Time,
     pub(crate) rules: &'a RulesStore,
     pub(crate) addresses: &'a AddressBook,
     pub(crate) interceptor: &'a mut Interceptor,
@@ -93,14 +94,14 @@ impl Doorman<'_> {
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         if is_for_trunk(init.local_port, init.adaptation) {
-            return self.decide_trunk(local, remote);
+            return self.decide_trunk(init);
         }
         let server = SocketAddr::new(local, init.local_port);
         let client = SocketAddr::new(remote, init.remote_port);
         let Some(offer) = self.serves(server, client, init.route.carrier) else {
             return InitDecision::Refuse;
         };
-        let offered = self.addresses.offered_first(local, remote);
+        let offered = self.offered(init);
         if offer == Offer::All {
             return InitDecision::Accept { local_addresses: offered };
         }
@@ -158,8 +159,20 @@ impl Doorman<'_> {
 
     /// Whether there is room for one more, and the addresses are of those that may ride SCTP.
     fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
-        let is_for_us = !self.addresses.stays_plain(remote) && self.addresses.is_own(local);
+        let is_used = self.addresses.is_own(local) && !self.addresses.is_left_out(local);
+        let is_for_us = !self.addresses.stays_plain(remote) && is_used;
         !self.stopping && is_for_us && self.connections.len() < CONNECTIONS_MAX
+    }
+
+    /// The addresses that the peer is told of.
+    fn offered(&self, init: &IncomingInit) -> Vec<IpAddr> {
+        let asker = Asker {
+            local: init.route.local,
+            remote: init.route.remote,
+            others: &init.addresses,
+            is_dialled: false,
+        };
+        self.addresses.offered(self.now, asker)
     }
 
     /// Whether the client's port is that of a lane to the program: then who listens is asked for another port. The client may have
@@ -169,7 +182,8 @@ impl Doorman<'_> {
     }
 
     /// An association that connections may share: each of them is looked at when it comes.
-    fn decide_trunk(&mut self, local: IpAddr, remote: IpAddr) -> InitDecision {
+    fn decide_trunk(&mut self, init: &IncomingInit) -> InitDecision {
+        let (local, remote) = (init.route.local, init.route.remote);
         let (is_shared, serves_any) = {
             let book = self.rules.lock();
             (book.settings.streams.is_shared(), book.serves_any())
@@ -178,7 +192,7 @@ impl Doorman<'_> {
             return InitDecision::Refuse;
         }
         InitDecision::AcceptOn {
-            local_addresses: self.addresses.offered_first(local, remote),
+            local_addresses: self.offered(init),
             outbound_streams: TRUNK_STREAMS,
             inbound_streams: TRUNK_STREAMS,
             extensions: timing::TRUNK_EXTENSIONS,

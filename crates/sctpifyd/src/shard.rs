@@ -212,7 +212,8 @@ impl Shard {
             registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
         }
         let clock = Clock::start();
-        let addresses = AddressBook::open(rules.settings().loopback)?;
+        let settings = rules.settings();
+        let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
         addresses.register(poll.registry(), ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
         let mut engine = Endpoint::new(clock.now(), config, seed);
@@ -447,6 +448,7 @@ impl Shard {
 
     fn take_packets(&mut self) -> bool {
         let mut doorman = Doorman {
+            now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
             interceptor: &mut self.interceptor,
@@ -464,6 +466,7 @@ impl Shard {
     /// Who decides about connections to local programs.
     pub(crate) fn doorman(&mut self) -> Doorman<'_> {
         Doorman {
+            now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
             interceptor: &mut self.interceptor,

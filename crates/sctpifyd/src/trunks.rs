@@ -210,6 +210,11 @@ impl TrunkState {
         }
     }
 
+    /// The addresses of the handshake.
+    pub(crate) const fn handshake(&self) -> Ends {
+        self.handshake
+    }
+
     /// Whether the peer speaks for this address: it is that of the handshake, or one of a host that has proven its key.
     pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
         let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
@@ -318,7 +323,7 @@ impl Shard {
             local_port,
             remote_port: TRUNK_PORT,
             init_routes: self.init_routes(SocketAddr::new(local, local_port), remote, &settings),
-            local_addresses: self.addresses.offered_first(local, remote),
+            local_addresses: self.offered(local, remote),
             config: self.rules.keyed(remote, timing::trunk_config(self.addresses.mtu(), &settings)),
         };
         match self.engine.connect(self.now, connect) {

@@ -6,13 +6,14 @@
 use std::io;
 use std::net::IpAddr;
 
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteType};
 
 use crate::netlink::Netlink;
+use crate::routes;
 use crate::sockaddr::SockAddr;
 
 /// A neighbour's address on its link.
@@ -32,7 +33,7 @@ impl NextHop {
         if local.is_unspecified() || remote.is_multicast() || local.is_ipv4() != remote.is_ipv4() {
             return Ok(None);
         }
-        let answer = netlink.ask(RouteNetlinkMessage::GetRoute(route_question(local, remote, ifindex)))?;
+        let answer = netlink.ask(RouteNetlinkMessage::GetRoute(routes::question(local, remote, ifindex)))?;
         let Some((gateway, ifindex)) = usable_route(&answer, remote) else { return Ok(None) };
         let answer = netlink.ask(RouteNetlinkMessage::GetNeighbour(neighbour_question(gateway, ifindex)))?;
         let ethertype = if remote.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
@@ -44,24 +45,6 @@ impl NextHop {
     pub(super) fn address(&self) -> &SockAddr {
         &self.0
     }
-}
-
-fn family(address: IpAddr) -> AddressFamily {
-    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
-}
-
-fn route_question(local: IpAddr, remote: IpAddr, ifindex: u32) -> RouteMessage {
-    let bits = if remote.is_ipv4() { 32 } else { 128 };
-    let mut question = RouteMessage::default();
-    question.header.address_family = family(remote);
-    question.header.destination_prefix_length = bits;
-    question.header.source_prefix_length = bits;
-    question.attributes =
-        vec![RouteAttribute::Destination(remote.into()), RouteAttribute::Source(local.into())];
-    if ifindex != 0 {
-        question.attributes.push(RouteAttribute::Oif(ifindex));
-    }
-    question
 }
 
 /// The address of the next host, and the interface; none for what is no plain route.
@@ -83,7 +66,7 @@ fn usable_route(answer: &RouteNetlinkMessage, remote: IpAddr) -> Option<(IpAddr,
 
 fn neighbour_question(address: IpAddr, ifindex: u32) -> NeighbourMessage {
     let mut question = NeighbourMessage::default();
-    question.header.family = family(address);
+    question.header.family = routes::family(address);
     question.header.ifindex = ifindex;
     let address = match address {
         IpAddr::V4(v4) => NeighbourAddress::Inet(v4),

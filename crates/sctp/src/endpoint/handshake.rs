@@ -109,6 +109,7 @@ impl Endpoint {
             local_port: header.source_port,
             remote_port: header.destination_port,
             adaptation: peer.adaptation,
+            addresses: peer.addresses.to_vec(),
         };
         if !self.has_room() {
             self.on_dropped(route, DropReason::OutOfResource);

@@ -104,6 +104,8 @@ pub struct IncomingInit {
     pub remote_port: u16,
     /// The peer's Adaptation Layer Indication.
     pub adaptation: Option<u32>,
+    /// Further addresses that the peer lists. Nothing is proven of them.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// What to do with an INIT.

@@ -309,3 +309,85 @@ fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
     let told = talk.finish(LIMIT).unwrap().good().unwrap().stdout;
     assert!(told.contains("lives"), "{told}");
 }
+
+/// One INIT to argv[1], which says that the further addresses are ours: which addresses the INIT ACK tells.
+const ASK_ADDRESSES: &str = "
+bound = udp()
+said = shared_parameters(sys.argv[2:]) if sys.argv[2:3] != ['alone'] else own_parameters()
+to = int(sys.argv[3]) if sys.argv[2:3] == ['alone'] else PORT
+for _ in range(5):
+    bound.sendto(packet(61000, to, 0, chunk(INIT, init_value(0x1234, 1, said, STREAMS))), (sys.argv[1], PORT))
+    if came := receive(bound, 1): break
+kind, value = read(came[0])[3][0]
+print(*sorted(addresses_in(read_init(value))) if kind == INIT_ACK else ['refused'])";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
+    let three = Three::new();
+    let beta = &three.world.beta;
+    for (name, kind, address) in [
+        ("lan0", &["veth", "peer", "name", "lanx"][..], "10.99.0.1/24"),
+        ("docker0", &["bridge"], "172.17.0.1/16"),
+        ("br7", &["bridge"], "10.97.0.1/24"),
+    ] {
+        beta.ip(&[&["link", "add", name, "type"], kind].concat()).unwrap();
+        beta.ip(&["addr", "add", address, "dev", name]).unwrap();
+        beta.ip(&["link", "set", name, "up"]).unwrap();
+    }
+    beta.ip(&["link", "set", "lanx", "up"]).unwrap();
+    let asked = three.to_beta.right_v4().to_string();
+    let (port, other) = (PORT.to_string(), three.world.link.right_v4().to_string());
+    let told = |args: &[&str]| three.mallory_says(ASK_ADDRESSES, &[&[&*asked], args].concat());
+    let wait = || std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(told(&[]), asked);
+    assert_eq!(told(&["alone", &port]), asked);
+    assert_eq!(told(&["alone", "7001"]), "refused", "no rule serves it");
+    // A peer with an address in another network of beta's is told of beta's own there: that is a second path.
+    assert_eq!(told(&["10.77.1.77"]), [&*other, &*asked].join(" "));
+    wait();
+    // Two default routes count both, whatever their metrics.
+    beta.ip(&["route", "add", "default", "via", &three.to_beta.left_v4().to_string()]).unwrap();
+    beta.ip(&["route", "add", "default", "via", &three.world.link.left_v4().to_string(), "metric", "900"])
+        .unwrap();
+    wait();
+    assert_eq!(told(&[]), [&*other, &*asked].join(" "));
+    // A bridge that carries a default route is an uplink.
+    beta.ip(&["route", "add", "default", "via", "10.97.0.2", "metric", "901"]).unwrap();
+    wait();
+    assert_eq!(told(&[]), [&*other, &*asked, "10.97.0.1"].join(" "));
+    let doctor = three.world.betas.as_ref().unwrap().sctpify(&["doctor"]).unwrap().stdout;
+    assert!(doctor.contains("172.17.0.1 of docker0 (an interface to containers"), "{doctor}");
+    assert!(doctor.contains("10.99.0.1 of lan0 (no default route"), "{doctor}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_setting_interfaces_says_what_is_used_and_told() {
+    let world = World::with("interfaces = \"path1 lan*\"\n", true);
+    world.alpha.ip(&["link", "add", "lan0", "type", "veth", "peer", "name", "lanx"]).unwrap();
+    world.alpha.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan0"]).unwrap();
+    for name in ["lan0", "lanx"] {
+        world.alpha.ip(&["link", "set", name, "up"]).unwrap();
+    }
+    let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
+    let _server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
+    assert_eq!(client(&world, "print(ended(connect(b'n')).decode().split()[0])"), "10.77.1.1");
+    let locals = || {
+        let status = crate::world::status(&world.alphas);
+        let associations = status["associations"].as_array().unwrap().clone();
+        let paths = associations.iter().flat_map(|one| one["paths"].as_array().unwrap().clone());
+        paths
+            .map(|path| path["local"].as_str().unwrap().to_owned())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let is_told = || locals().contains("10.99.0.1");
+    assert!(testbed::process::wait_for(LIMIT, is_told), "{:?}", locals());
+    assert!(!locals().contains(&second.left_v4().to_string()), "{:?}", locals());
+    let to = second.right_v4().to_string();
+    let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
+    let other = world.client("python3", &["-c", &ask, &to, &PORT.to_string()]);
+    let told = world.alpha.run("client", other, LIMIT).unwrap().good().unwrap().stdout;
+    assert_eq!(told.trim(), second.left_v4().to_string());
+    assert!(world.fallbacks().to_string().contains("interface_left_out"), "{}", world.fallbacks());
+}

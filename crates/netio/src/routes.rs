@@ -1,0 +1,106 @@
+//! Which way the kernel would send a packet: questions to its routing tables, by all its routing rules.
+//!
+//! Changes nothing and sends no packet. Begin with [`Routes::find`].
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::netlink::Netlink;
+
+/// A route that a packet would take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundRoute {
+    /// How many bits of the destination decided: 0 for a default route.
+    pub prefix_len: u8,
+    /// Whether the packet goes to a router first; else the destination is a neighbour.
+    pub has_gateway: bool,
+}
+
+/// Asks the routing tables of the network namespace in which it was opened.
+pub struct Routes {
+    netlink: Netlink,
+}
+
+impl Routes {
+    /// For the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Those of netlink(7) sockets.
+    pub fn open() -> io::Result<Routes> {
+        Ok(Routes { netlink: Netlink::open(0, false)? })
+    }
+
+    /// The route of a packet from one of the host's addresses, out by this interface, to `remote`; `None` if there is none. An
+    /// interface alone makes no route: the kernel, which would then take any destination for a neighbour, is asked for the entry.
+    ///
+    /// # Errors
+    /// Those of netlink(7) sockets.
+    pub fn find(&mut self, local: IpAddr, ifindex: u32, remote: IpAddr) -> io::Result<Option<FoundRoute>> {
+        if local.is_ipv4() != remote.is_ipv4() || remote.is_multicast() {
+            return Ok(None);
+        }
+        let mut question = question(local, remote, ifindex);
+        question.header.flags = RouteFlags::FibMatch;
+        match self.netlink.ask(RouteNetlinkMessage::GetRoute(question)) {
+            Ok(RouteNetlinkMessage::NewRoute(route)) => Ok(read(&route, ifindex)),
+            Ok(_) => Ok(None),
+            Err(error) if is_no_route(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What the kernel says where no route leads, or none from there.
+fn is_no_route(error: &io::Error) -> bool {
+    let codes = [
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::EACCES,
+        libc::EINVAL,
+        libc::ENODEV,
+        libc::EADDRNOTAVAIL,
+    ];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// The route, if it is one to another host that leads out by this interface.
+fn read(route: &RouteMessage, ifindex: u32) -> Option<FoundRoute> {
+    let (mut leads_out, mut has_gateway) = (false, false);
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => leads_out |= *index == ifindex,
+            RouteAttribute::Gateway(_) | RouteAttribute::Via(_) => has_gateway = true,
+            RouteAttribute::MultiPath(hops) => {
+                let hop = hops.iter().find(|hop| hop.interface_index == ifindex);
+                leads_out |= hop.is_some();
+                has_gateway |= hop.is_some_and(|hop| !hop.attributes.is_empty());
+            }
+            _ => {}
+        }
+    }
+    let is_elsewhere = route.header.kind == RouteType::Unicast;
+    (leads_out && is_elsewhere)
+        .then_some(FoundRoute { prefix_len: route.header.destination_prefix_length, has_gateway })
+}
+
+pub(crate) fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+/// The question for a packet's route; interface 0 is any.
+pub(crate) fn question(local: IpAddr, remote: IpAddr, ifindex: u32) -> RouteMessage {
+    let bits = if remote.is_ipv4() { 32 } else { 128 };
+    let mut question = RouteMessage::default();
+    question.header.address_family = family(remote);
+    question.header.destination_prefix_length = bits;
+    question.header.source_prefix_length = bits;
+    question.attributes =
+        vec![RouteAttribute::Destination(remote.into()), RouteAttribute::Source(local.into())];
+    if ifindex != 0 {
+        question.attributes.push(RouteAttribute::Oif(ifindex));
+    }
+    question
+}

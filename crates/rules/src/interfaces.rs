@@ -1,0 +1,154 @@
+//! Which interfaces and addresses of this host SCTP uses, as its operator says.
+//!
+//! Written as words: the name of an interface (`eth0`, `wwan*`), an address or a network (`192.0.2.0/24`), each with `!` before it
+//! to leave it out. Decides nothing where no word speaks of an address: that is for the caller. Begin with [`Interfaces::of`].
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use wildmatch::WildMatch;
+
+use crate::IpNet;
+
+/// Most words.
+pub const INTERFACES_MAX: usize = 32;
+/// Most bytes of the name of an interface (IFNAMSIZ without its end).
+const NAME_BYTES_MAX: usize = 15;
+
+/// What the words say of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listed {
+    /// Nothing: the caller's own policy decides.
+    Unsaid,
+    /// It is used, and any peer may be told of it.
+    Used,
+    /// It is not used.
+    LeftOut,
+}
+
+/// The words. Invariant: [`INTERFACES_MAX`] at most.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Interfaces(Vec<Word>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Word {
+    is_left_out: bool,
+    what: What,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum What {
+    /// `*` and `?` in it stand for other characters.
+    Name(String),
+    Network(IpNet),
+}
+
+impl Interfaces {
+    /// What is said of this address of the interface of that name. A word that leaves it out counts before one that names it; where
+    /// some are named, all others are left out.
+    pub fn of(&self, interface: &str, address: IpAddr) -> Listed {
+        let speaks = |word: &&Word| match &word.what {
+            What::Name(pattern) => WildMatch::new(pattern).matches(interface),
+            What::Network(network) => network.contains(address),
+        };
+        let mut speaking = self.0.iter().filter(speaks);
+        let names_some = self.0.iter().any(|word| !word.is_left_out);
+        match (speaking.clone().any(|word| word.is_left_out), speaking.next().is_some(), names_some) {
+            (true, ..) | (false, false, true) => Listed::LeftOut,
+            (false, true, _) => Listed::Used,
+            (false, false, false) => Listed::Unsaid,
+        }
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_left_out { "!" } else { "" })?;
+        match &self.what {
+            What::Name(pattern) => write!(f, "{pattern}"),
+            What::Network(network) => write!(f, "{network}"),
+        }
+    }
+}
+
+impl fmt::Display for Interfaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, word) in self.0.iter().enumerate() {
+            write!(f, "{}{word}", if n == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Word {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Word, ()> {
+        let (is_left_out, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let what = match text.parse::<IpNet>() {
+            Ok(network) => What::Network(network),
+            // A colon or slash is in no name of an interface: it was to be an address.
+            Err(_)
+                if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['/', ':', '!', ',']) =>
+            {
+                return Err(());
+            }
+            Err(_) => What::Name(text.to_owned()),
+        };
+        Ok(Word { is_left_out, what })
+    }
+}
+
+impl FromStr for Interfaces {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Interfaces, ()> {
+        let words: Vec<Word> = text.split_whitespace().map(str::parse).collect::<Result<_, ()>>()?;
+        if words.len() <= INTERFACES_MAX { Ok(Interfaces(words)) } else { Err(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &str, interface: &str, address: &str) -> Listed {
+        words.parse::<Interfaces>().expect("words").of(interface, address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn nothing_is_said_where_there_is_no_word_or_only_others_are_left_out() {
+        assert_eq!(of("", "eth0", "192.0.2.1"), Listed::Unsaid);
+        assert_eq!(of("!wwan*", "eth0", "192.0.2.1"), Listed::Unsaid);
+        assert_eq!(of("!wwan*", "wwan0", "192.0.2.1"), Listed::LeftOut);
+    }
+
+    #[test]
+    fn where_some_are_named_all_others_are_left_out() {
+        assert_eq!(of("eth* 10.0.0.0/8", "eth3", "192.0.2.1"), Listed::Used);
+        assert_eq!(of("eth* 10.0.0.0/8", "wg0", "10.1.2.3"), Listed::Used);
+        assert_eq!(of("eth* 10.0.0.0/8", "wg0", "192.0.2.1"), Listed::LeftOut);
+    }
+
+    #[test]
+    fn leaving_out_counts_before_naming() {
+        assert_eq!(of("eth* !eth1", "eth1", "192.0.2.1"), Listed::LeftOut);
+        assert_eq!(of("!192.0.2.7 eth0", "eth0", "192.0.2.7"), Listed::LeftOut);
+        assert_eq!(of("!192.0.2.7 eth0", "eth0", "192.0.2.8"), Listed::Used);
+    }
+
+    #[test]
+    fn words_read_back_as_they_were_written() {
+        let text = "eth* br-wan !eth1 192.0.2.0/24 !2001:db8::/32 wwan?";
+        assert_eq!(text.parse::<Interfaces>().expect("words").to_string(), text);
+    }
+
+    #[test]
+    fn what_names_no_interface_and_no_network_is_refused() {
+        for text in ["eth0,eth1", "192.0.2.0/33", "!", "a-name-that-is-too-long", "2001:db8::/x", "!!eth0"] {
+            assert!(text.parse::<Interfaces>().is_err(), "{text}");
+        }
+        assert!("eth0 ".repeat(INTERFACES_MAX + 1).parse::<Interfaces>().is_err());
+    }
+}
