@@ -96,12 +96,13 @@ impl LearnedEntry {
         self.tally.last_call.unwrap_or_default()
     }
 
-    /// Takes over what another host has found out later than this one; false if it has not. Counts stay this host's own.
+    /// Takes over what another host has found out later than this one; false if it has not. Counts stay this host's own, and so do
+    /// the other addresses: connections go there, so nobody else says which they are.
     pub(super) fn take_over(&mut self, other: LearnedEntry) -> bool {
         let is_newer = other.judged > self.judged;
         if is_newer {
             let own = std::mem::replace(self, other);
-            self.tally = own.tally;
+            (self.tally, self.others) = (own.tally, own.others);
             (self.wanted, self.probing) = (own.wanted, own.probing);
             self.worked = self.worked.max(own.worked);
         }

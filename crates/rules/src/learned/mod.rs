@@ -246,12 +246,12 @@ impl LearnedTable {
     }
 
     /// Takes in what another host has learned, where that is newer than what is known here; false if nothing of it was taken.
-    /// What claims to come from the future counts as of now.
+    /// What claims to come from the future counts as of now. A host's other addresses are never taken from elsewhere.
     pub fn merge(&mut self, now: UnixMs, mut entry: LearnedEntry) -> bool {
         entry.judged = entry.judged.min(now);
         let key = (normalise(entry.host), entry.port);
         let Some(mut merged) = self.entries.get(&key).cloned() else {
-            (entry.tally, entry.wanted) = (Tally::default(), false);
+            (entry.tally, entry.wanted, entry.others) = (Tally::default(), false, Vec::new());
             return self.restore(entry);
         };
         merged.take_over(entry) && self.restore_probing(merged)

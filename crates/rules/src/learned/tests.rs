@@ -222,6 +222,21 @@ fn of_a_hosts_other_addresses_the_latest_are_remembered() {
 }
 
 #[test]
+fn no_other_host_says_by_which_addresses_a_host_is_reached() {
+    let (known, unknown) = (to("10.0.0.1:22"), to("10.0.0.2:22"));
+    let (own, foreign) = (IpAddr::from([10, 0, 1, 1]), IpAddr::from([192, 0, 2, 66]));
+    let (mut here, mut there) = (LearnedTable::default(), LearnedTable::default());
+    here.on_success(T0, known, None);
+    here.note_address(known.ip(), own);
+    for host in [known, unknown] {
+        there.on_success(T0.plus(5), host, None);
+        there.note_address(host.ip(), foreign);
+        assert!(here.merge(T0.plus(9), there.host(host.ip()).unwrap().clone()));
+    }
+    assert_eq!((here.others(known.ip()), here.others(unknown.ip())), (&[own][..], &[][..]));
+}
+
+#[test]
 fn what_another_host_found_out_later_is_taken_over_and_counts_stay() {
     let host = to("10.0.0.1:22");
     let (mut here, mut there) = (table_after(Failure::NoAnswer), LearnedTable::default());
