@@ -8,6 +8,7 @@ use mio::{Registry, Token};
 
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
+use crate::inlets::Owner;
 use crate::pair::{Pair, no_carrier};
 use crate::raw::RawCarrier;
 use crate::socket::{Received, Socket};
@@ -132,10 +133,13 @@ impl Carriers {
     ///
     /// # Errors
     /// Those of recvmmsg(2); empty sockets are no error.
-    pub fn recv(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+    pub fn recv<O: Into<Owner>>(
+        &mut self,
+        mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
+    ) -> io::Result<Received> {
         let mut received = Received::default();
         for pair in self.pairs() {
-            received.join(pair.recv(&mut f)?);
+            received.join(pair.recv(&mut |route, ecn, packet| f(route, ecn, packet).into())?);
         }
         Ok(received)
     }
@@ -144,10 +148,16 @@ impl Carriers {
     ///
     /// # Errors
     /// Those of recvmmsg(2); an empty socket, or none at that place, is no error.
-    pub fn recv_at(&mut self, place: usize, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+    pub fn recv_at<O: Into<Owner>>(
+        &mut self,
+        place: usize,
+        mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
+    ) -> io::Result<Received> {
         let (Some(pair), is_v4) = self.at(place) else { return Ok(Received::default()) };
         let socket = if is_v4 { &mut pair.v4 } else { &mut pair.v6 };
-        socket.as_mut().map_or(Ok(Received::default()), |socket| socket.recv(Patience::None, &mut f))
+        socket.as_mut().map_or(Ok(Received::default()), |socket| {
+            socket.recv(Patience::None, &mut |route, ecn, packet| f(route, ecn, packet).into())
+        })
     }
 
     /// Closes the sockets of the address family that nobody needs. The last one stays.
@@ -174,10 +184,15 @@ impl Carriers {
     ///
     /// # Errors
     /// Those of recvmmsg(2); a socket that stays empty is no error.
-    pub fn recv_waiting(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+    pub fn recv_waiting<O: Into<Owner>>(
+        &mut self,
+        mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
+    ) -> io::Result<Received> {
         let mut sockets = self.pairs().flat_map(Pair::sockets);
         match (sockets.next(), sockets.next()) {
-            (Some(lone), None) => lone.recv(Patience::UntilTheFirst, &mut f),
+            (Some(lone), None) => {
+                lone.recv(Patience::UntilTheFirst, &mut |route, ecn, packet| f(route, ecn, packet).into())
+            }
             _ => Ok(Received::default()),
         }
     }

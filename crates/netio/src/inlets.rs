@@ -5,8 +5,15 @@
 //! that was a tenth of what both daemons and the kernel did for a packet. So the peer that most of the last datagrams came
 //! from gets an *inlet*: a socket bound to our address and port, and connected to its own. Nothing is sent by it.
 //!
-//! Invariants: at most [`INLETS_MAX`]; what the main socket held when an inlet was opened is delivered first, unless others
-//! keep the main socket full. Begin with [`Inlets::note`].
+//! The port is shared by SO_REUSEPORT alone, for which the kernel compares the users that made the sockets. SO_REUSEADDR
+//! would give the port to any program that sets it, too. The kernel never takes a connected socket for a stranger's datagram:
+//! an inlet and the main socket are not of one group, and within a group of inlets connected ones are passed over. Between
+//! its bind(2) and its connect(2) an inlet does receive what anybody sends to its address. That stays in its queue, each
+//! datagram with its source, and is delivered like what the main socket holds.
+//!
+//! Invariants: at most [`INLETS_MAX`] receive, and each is for a peer with an association; what the main socket held when an
+//! inlet was opened is delivered first, unless others keep the main socket full; an inlet is closed once it is empty. Begin
+//! with [`Inlets::note`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use base::{Carrier, Route};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use socket2::{SockRef, Socket};
+use socket2::Socket;
 
 use crate::options;
 use crate::outlets::new_socket;
@@ -28,6 +35,31 @@ pub const INLETS_MAX: usize = 4;
 const LEAD: u32 = 2048;
 /// Calls in which a new inlet waits for the main socket to be empty at most.
 const CALLS_BEHIND_MAX: u8 = 16;
+/// A port of this host that sends nothing: discard. An inlet connected to it receives nothing more.
+const SILENT_PORT: u16 = 9;
+
+/// Whose a received packet is, as far as the one who takes it can tell. Only what belongs to an association makes its sender a
+/// busy peer ([`UdpCarrier::open_inlets`](crate::UdpCarrier::open_inlets)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Anybody's.
+    Unknown,
+    /// An association's.
+    Association,
+}
+
+impl From<()> for Owner {
+    fn from((): ()) -> Owner {
+        Owner::Unknown
+    }
+}
+
+impl From<bool> for Owner {
+    /// Whether the packet belonged to an association.
+    fn from(belonged: bool) -> Owner {
+        if belonged { Owner::Association } else { Owner::Unknown }
+    }
+}
 
 /// The inlets, and who may get the next one.
 #[derive(Default)]
@@ -39,7 +71,8 @@ pub(crate) struct Inlets {
 
 struct Inlet {
     socket: Socket,
-    route: Route,
+    /// Whose packets it gets; none while it only has to be emptied.
+    route: Option<Route>,
     /// Calls in which it still waits for the main socket at most.
     calls_behind: u8,
 }
@@ -54,7 +87,7 @@ impl Inlets {
         self.open.get(n).map(|inlet| inlet.socket.as_fd())
     }
 
-    /// Notes a datagram that came by the main socket.
+    /// Notes a datagram of an association that came by the main socket.
     pub(crate) fn note(&mut self, route: &Route) {
         self.leader = match self.leader {
             Some((leader, lead)) if leader == *route => Some((leader, lead.saturating_add(1))),
@@ -70,33 +103,44 @@ impl Inlets {
         inlet.calls_behind == 0
     }
 
-    /// Opens an inlet for a peer that leads by enough; tells whether it did. All inlets were read just before: what the oldest
-    /// one holds is lost if it has to go.
-    pub(crate) fn open_for_leader(
-        &mut self,
-        main: BorrowedFd<'_>,
-        port: u16,
-        poll: Option<&(Registry, Token)>,
-    ) -> bool {
+    /// Inlet `n` was read until it was empty.
+    pub(crate) fn on_empty(&mut self, n: usize) {
+        if self.open.get(n).is_some_and(|inlet| inlet.route.is_none()) {
+            self.close(n);
+        }
+    }
+
+    /// Opens an inlet for a peer that leads by enough; tells whether it did.
+    pub(crate) fn open_for_leader(&mut self, port: u16, poll: Option<&(Registry, Token)>) -> bool {
         let Some((route, _)) = self.leader.take_if(|(_, lead)| *lead >= LEAD) else { return false };
-        if self.open.iter().any(|inlet| inlet.route == route) {
+        if self.open.iter().any(|inlet| inlet.route == Some(route)) {
             return false;
         }
         // Without it the main socket goes on to receive what it would: it is asked for again after as many datagrams.
-        let Ok(socket) = open(main, port, &route) else { return false };
-        if let Some((registry, token)) = poll
-            && registry.register(&mut SourceFd(&socket.as_raw_fd()), *token, Interest::READABLE).is_err()
+        let Ok(socket) = bind(port, &route, poll) else { return false };
+        let is_connected = connect(&socket, &route).is_ok();
+        self.open.push(Inlet { socket, route: Some(route), calls_behind: CALLS_BEHIND_MAX });
+        if !is_connected {
+            self.retire(self.open.len() - 1);
+        } else if self.open.iter().filter(|inlet| inlet.route.is_some()).count() > INLETS_MAX
+            && let Some(oldest) = self.open.iter().position(|inlet| inlet.route.is_some())
         {
-            return false;
+            self.retire(oldest);
         }
-        if self.open.len() == INLETS_MAX {
-            self.open.remove(0);
-        }
-        self.open.push(Inlet { socket, route, calls_behind: CALLS_BEHIND_MAX });
-        true
+        is_connected
     }
 
-    /// Closes inlet `n`, which failed.
+    /// Has inlet `n` receive nothing more; it closes when it is empty. It stays bound, so it must stay connected: else it would
+    /// get what anybody sends.
+    fn retire(&mut self, n: usize) {
+        let Some(inlet) = self.open.get_mut(n) else { return };
+        let silent = inlet.route.take().map(|route| SocketAddr::new(route.local, SILENT_PORT));
+        if silent.is_none_or(|silent| inlet.socket.connect(&silent.into()).is_err()) {
+            self.close(n);
+        }
+    }
+
+    /// Closes inlet `n`, which failed or is not needed.
     pub(crate) fn close(&mut self, n: usize) {
         if n < self.open.len() {
             self.open.remove(n);
@@ -104,26 +148,30 @@ impl Inlets {
     }
 }
 
-/// A socket that gets what one peer sends to one of our addresses, on the main socket's port.
-fn open(main: BorrowedFd<'_>, port: u16, route: &Route) -> io::Result<Socket> {
-    let Carrier::Udp { peer_port } = route.carrier else { return Err(io::ErrorKind::Unsupported.into()) };
-    if matches!(route.remote, IpAddr::V6(ip) if ip.is_unicast_link_local()) {
-        // It would need the interface, too.
+/// A socket on the main socket's port of one of our addresses, and in its poll. It gets what anybody sends there until it is
+/// connected, which is the next thing to do.
+fn bind(port: u16, route: &Route, poll: Option<&(Registry, Token)>) -> io::Result<Socket> {
+    let has_port = matches!(route.carrier, Carrier::Udp { .. });
+    if !has_port || matches!(route.remote, IpAddr::V6(ip) if ip.is_unicast_link_local()) {
+        // A link-local address would need the interface, too.
         return Err(io::ErrorKind::Unsupported.into());
     }
     let is_v4 = route.local.is_ipv4();
     let socket = new_socket(Kind::Udp, is_v4)?;
     options::set_all(socket.as_fd(), is_v4)?;
     let _ = sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
-    // Both must agree to share the port, for this moment only: nobody else is to get it.
-    let main = SockRef::from(&main);
-    let agree = |on| main.set_reuse_address(on).and(socket.set_reuse_address(on));
-    agree(true)?;
-    let bound = socket.bind(&SocketAddr::new(route.local, port).into());
-    agree(false)?;
-    bound?;
-    socket.connect(&SocketAddr::new(route.remote, peer_port).into())?;
+    socket.set_reuse_port(true)?;
+    if let Some((registry, token)) = poll {
+        registry.register(&mut SourceFd(&socket.as_raw_fd()), *token, Interest::READABLE)?;
+    }
+    socket.bind(&SocketAddr::new(route.local, port).into())?;
     Ok(socket)
+}
+
+/// Has the socket receive what one peer sends, and nothing else.
+fn connect(socket: &Socket, route: &Route) -> io::Result<()> {
+    let Carrier::Udp { peer_port } = route.carrier else { return Err(io::ErrorKind::Unsupported.into()) };
+    socket.connect(&SocketAddr::new(route.remote, peer_port).into())
 }
 
 #[cfg(test)]
@@ -147,7 +195,7 @@ mod tests {
     #[test]
     fn a_new_inlet_waits_for_the_main_socket_but_not_for_ever() {
         let socket = new_socket(Kind::Udp, true).unwrap();
-        let inlet = Inlet { socket, route: peer(1), calls_behind: CALLS_BEHIND_MAX };
+        let inlet = Inlet { socket, route: Some(peer(1)), calls_behind: CALLS_BEHIND_MAX };
         let mut inlets = Inlets { open: vec![inlet], leader: None };
         let calls = (0..100).take_while(|_| !inlets.is_next(0, false)).count();
         assert_eq!(calls, usize::from(CALLS_BEHIND_MAX) - 1);

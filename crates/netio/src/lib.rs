@@ -41,7 +41,7 @@ pub use counters::{Counters, SendErrors};
 pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable};
 pub use frames::{FRAMES_PER_CALL, Frame, FrameSocket, Offload, Segments, SentFrames, run_realtime};
 pub use heap::give_back_free_memory;
-pub use inlets::INLETS_MAX;
+pub use inlets::{INLETS_MAX, Owner};
 pub use kernel::{KernelSctp, kernel_sctp};
 pub use outlets::SENDERS_MAX;
 pub use raw::RawCarrier;

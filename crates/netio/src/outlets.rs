@@ -166,8 +166,6 @@ pub(crate) fn new_socket(kind: Kind, is_v4: bool) -> io::Result<socket2::Socket>
     let socket = socket2::Socket::new(domain, kind_of, Some(protocol))?;
     if !is_v4 && kind == Kind::Udp {
         socket.set_only_v6(true)?;
-        // Lets the senders have the same port; other users' programs still cannot.
-        socket.set_reuse_port(true)?;
     }
     Ok(socket)
 }
@@ -175,6 +173,9 @@ pub(crate) fn new_socket(kind: Kind, is_v4: bool) -> io::Result<socket2::Socket>
 fn open_sender(kind: Kind, port: u16, local: Ipv6Addr, ifindex: NonZeroU32) -> io::Result<socket2::Socket> {
     let socket = new_socket(kind, false)?;
     options::set_for_sending(socket.as_fd(), false)?;
+    if kind == Kind::Udp {
+        socket.set_reuse_port(true)?;
+    }
     socket.bind_device_by_index_v6(Some(ifindex))?;
     socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
     socket.connect(&SocketAddr::from((local, port)).into())?;

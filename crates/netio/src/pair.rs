@@ -7,6 +7,7 @@ use base::{Ecn, Route};
 
 use crate::counters::Counters;
 use crate::error::{PathError, SendError, SendErrorKind};
+use crate::inlets::Owner;
 use crate::shortcut::Hops;
 use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::sys::Patience;
@@ -61,7 +62,7 @@ impl Pair {
         }
     }
 
-    pub(crate) fn recv(&mut self, f: &mut impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
+    pub(crate) fn recv(&mut self, f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner) -> io::Result<Received> {
         let mut received = Received::default();
         for socket in self.sockets() {
             received.join(socket.recv(Patience::None, f)?);

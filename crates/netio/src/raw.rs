@@ -10,6 +10,7 @@ use base::{Ecn, Route};
 
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
+use crate::inlets::Owner;
 use crate::pair::Pair;
 use crate::shortcut::Shortcut;
 use crate::socket::{Kind, Received, Sharing};
@@ -79,8 +80,11 @@ impl RawCarrier {
     ///
     /// # Errors
     /// Those of recvmmsg(2); an empty socket is no error.
-    pub fn recv(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
-        self.pair.recv(&mut f)
+    pub fn recv<O: Into<Owner>>(
+        &mut self,
+        mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
+    ) -> io::Result<Received> {
+        self.pair.recv(&mut |route, ecn, packet| f(route, ecn, packet).into())
     }
 
     /// Calls `f` with each ICMP report that waits, as in

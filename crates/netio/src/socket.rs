@@ -21,7 +21,7 @@ use crate::cut::{Cutter, Way};
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::gso::{self, Refusals};
 use crate::inbound::{open_datagram, open_error};
-use crate::inlets::Inlets;
+use crate::inlets::{Inlets, Owner};
 use crate::options;
 use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     Raw,
 }
 
-/// Whether other sockets of this user may have the same port (SO_REUSEPORT).
+/// Whether other sockets of this user may have the port already when it is bound (SO_REUSEPORT).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     No,
@@ -115,6 +115,11 @@ impl Socket {
         }
         sys::set_patience(socket.as_fd(), PATIENCE)?;
         socket.bind(&address.into())?;
+        if kind == Kind::Udp {
+            // Lets our senders and inlets have the same port, and nobody before: the port was ours alone when it was bound.
+            // Other users' programs cannot join, for the kernel compares who made the sockets.
+            socket.set_reuse_port(true)?;
+        }
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
         let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
         let outlets = Outlets::new(socket, kind, port);
@@ -337,7 +342,7 @@ impl Socket {
     pub(crate) fn recv(
         &mut self,
         patience: Patience,
-        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+        f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner,
     ) -> io::Result<Received> {
         let mut received = self.recv_from(Source::Main, patience, f)?;
         if self.inlets.is_some() {
@@ -351,20 +356,25 @@ impl Socket {
         &mut self,
         main_is_empty: bool,
         received: &mut Received,
-        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+        f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner,
     ) {
         for n in (0..self.inlets.as_ref().map_or(0, Inlets::len)).rev() {
             if self.inlets.as_mut().is_some_and(|inlets| inlets.is_next(n, main_is_empty)) {
                 match self.recv_from(Source::Inlet(n), Patience::None, f) {
-                    Ok(more) => received.join(more),
+                    Ok(more) => {
+                        received.join(more);
+                        if !more.more {
+                            self.inlets.iter_mut().for_each(|inlets| inlets.on_empty(n));
+                        }
+                    }
                     // The main socket gets what it would have.
                     Err(_) => self.inlets.iter_mut().for_each(|inlets| inlets.close(n)),
                 }
             }
         }
         if let Some(inlets) = &mut self.inlets {
-            let (main, port) = (self.outlets.main(), self.outlets.port());
-            self.counters.inlets += u64::from(inlets.open_for_leader(main, port, self.outlets.poll()));
+            let (port, poll) = (self.outlets.port(), self.outlets.poll());
+            self.counters.inlets += u64::from(inlets.open_for_leader(port, poll));
         }
     }
 
@@ -379,7 +389,7 @@ impl Socket {
         &mut self,
         source: Source,
         mut patience: Patience,
-        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+        f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner,
     ) -> io::Result<Received> {
         let mut received = Received::default();
         let mut failures = 0;
@@ -418,7 +428,7 @@ impl Socket {
         source: Source,
         filled: usize,
         received: &mut Received,
-        f: &mut impl FnMut(&Route, Ecn, &[u8]),
+        f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner,
     ) {
         for slot in &self.slots[..filled] {
             let Some((route, meta, data)) = open_datagram(self.kind, self.is_v4, slot) else {
@@ -434,13 +444,15 @@ impl Socket {
             self.counters.packets_received += packets as u64;
             self.counters.bytes_received += data.len() as u64;
             received.packets += packets;
-            if source == Source::Main
+            let mut is_known = false;
+            for packet in data.chunks(segment_size) {
+                is_known |= f(&route, meta.ecn, packet) == Owner::Association;
+            }
+            if is_known
+                && source == Source::Main
                 && let Some(inlets) = &mut self.inlets
             {
                 inlets.note(&route);
-            }
-            for packet in data.chunks(segment_size) {
-                f(&route, meta.ecn, packet);
             }
         }
     }
@@ -563,7 +575,7 @@ mod tests {
                 Train { route, source_ifindex, ecn, segment_size: 100, may_fragment: false, bytes: &bytes };
             sender.send(&train).unwrap();
             let mut arrived = Vec::new();
-            receiver.recv(Patience::None, &mut |_, _, packet| arrived.push(packet.to_vec())).unwrap();
+            receiver.recv(Patience::None, &mut |_, _, packet| arrived.push(packet.to_vec()).into()).unwrap();
             assert_eq!(arrived, bytes.chunks(100).collect::<Vec<_>>());
             let counters = sender.counters();
             assert_eq!(

@@ -8,6 +8,7 @@ use base::{Ecn, Route};
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::gso;
+use crate::inlets::Owner;
 use crate::pair::Pair;
 use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::train::Train;
@@ -52,7 +53,8 @@ impl UdpCarrier {
     }
 
     /// Receives from peers that send much by sockets of their own from now on, up to [`INLETS_MAX`](crate::INLETS_MAX) for each
-    /// family, for which the kernel remembers the route of what arrives. They are watched by the poll that watches the
+    /// family, for which the kernel remembers the route of what arrives. Only packets that the callback of a `recv` says to be an
+    /// association's ([`Owner`]) make a peer a busy one. The sockets are watched by the poll that watches the
     /// carrier; [`Carriers::recv_waiting`](crate::Carriers::recv_waiting) does not wait for them. One whose
     /// peer has gone silent stays until others need its place.
     pub fn open_inlets(&mut self) {
@@ -79,12 +81,16 @@ impl UdpCarrier {
 
     /// Calls `f` with each SCTP packet that has arrived, up to
     /// [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) datagrams (of up to 64 packets each) per family.
-    /// The bytes are unchecked; both addresses of the route are unicast.
+    /// The bytes are unchecked; both addresses of the route are unicast. Where busy peers have sockets of their own, `f` tells
+    /// whether an association knows the packet ([`Owner`]); elsewhere it may return nothing.
     ///
     /// # Errors
     /// Those of recvmmsg(2); an empty socket is no error.
-    pub fn recv(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> io::Result<Received> {
-        self.pair.recv(&mut f)
+    pub fn recv<O: Into<Owner>>(
+        &mut self,
+        mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
+    ) -> io::Result<Received> {
+        self.pair.recv(&mut |route, ecn, packet| f(route, ecn, packet).into())
     }
 
     /// Calls `f` with each ICMP report that waits, up to [`ERRORS_PER_CALL`](crate::ERRORS_PER_CALL) per

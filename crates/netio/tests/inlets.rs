@@ -2,11 +2,15 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::Ecn;
+use base::{Carrier, Ecn, Route};
 use common::*;
-use netio::{PathErrorKind, UdpCarrier, Unreachable};
+use netio::{INLETS_MAX, Owner, PathErrorKind, Received, SendError, Train, UdpCarrier, Unreachable};
+use socket2::{Domain, Socket, Type};
 
 /// Trains of [`PACKETS`] packets, more than enough for an inlet where each packet arrives alone.
 const TRAINS: usize = 50;
@@ -18,8 +22,34 @@ const LENGTH: usize = 8;
 struct End(Namespace, UdpCarrier);
 
 impl End {
+    /// Waits until `count` packets have arrived, which all belong to associations.
     fn packets(&mut self, count: usize) -> Vec<Packet> {
-        self.0.within(|| packets(&mut self.1, count))
+        self.packets_of(count, Owner::Association)
+    }
+
+    fn packets_of(&mut self, count: usize, owner: Owner) -> Vec<Packet> {
+        self.0.within(|| packets(&mut Owned(&mut self.1, owner), count))
+    }
+}
+
+/// A carrier all whose packets have the same owner.
+struct Owned<'a>(&'a mut UdpCarrier, Owner);
+
+impl AnyCarrier for Owned<'_> {
+    fn transmit(&mut self, train: &Train<'_>) -> Result<(), SendError> {
+        self.0.transmit(train)
+    }
+
+    fn receive(&mut self, mut f: impl FnMut(&Route, Ecn, &[u8])) -> Received {
+        let taken = self.0.recv(|route, ecn, packet| {
+            f(route, ecn, packet);
+            self.1
+        });
+        taken.expect("receiving works")
+    }
+
+    fn errors(&mut self) -> Vec<(Route, PathErrorKind, Vec<u8>)> {
+        self.0.errors()
     }
 }
 
@@ -31,6 +61,27 @@ fn ends() -> (Namespace, UdpCarrier, End) {
     let (sender, mut receiver) = (a.udp(), b.udp());
     receiver.open_inlets();
     (a, sender, End(b, receiver))
+}
+
+impl End {
+    /// Sockets connected to a peer, bound to this address of ours.
+    fn connected(&self, local: &str) -> usize {
+        let ours = if local.contains(':') { format!("[{local}]:9899") } else { format!("{local}:9899") };
+        let listed = self.0.read("ss -Hun state established");
+        // Columns: queues, own address, peer's.
+        listed.lines().filter(|line| line.split_whitespace().nth(2) == Some(&ours)).count()
+    }
+}
+
+/// A peer that sends from another port than usual is busy.
+fn send_from(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str, port: u16) {
+    for _ in 0..TRAINS {
+        let bytes = [0; PACKETS * LENGTH];
+        sender.send(&train(&udp_route(from, to), None, Ecn::Ect0, LENGTH, &bytes)).unwrap();
+        for (route, ..) in receiver.packets(PACKETS) {
+            assert_eq!(route, Route { carrier: Carrier::Udp { peer_port: port }, ..udp_route(to, from) });
+        }
+    }
 }
 
 /// Sends many packets with numbers, and takes what arrives as it comes.
@@ -74,6 +125,20 @@ fn others_still_arrive_and_nobody_else_gets_the_port() {
 }
 
 #[test]
+fn a_port_that_another_program_has_is_taken_whatever_it_shares() {
+    let namespace = Namespace::new();
+    for share in [Socket::set_reuse_address, Socket::set_reuse_port] {
+        let (free, taken) = namespace.within(|| {
+            let other = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            share(&other, true).unwrap();
+            other.bind(&SocketAddr::from(([127, 0, 0, 1], 9899)).into()).unwrap();
+            (UdpCarrier::bind(9900).is_ok(), UdpCarrier::bind(9899).err().map(|error| error.kind()))
+        });
+        assert_eq!((free, taken), (true, Some(ErrorKind::AddrInUse)));
+    }
+}
+
+#[test]
 fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
     let (_a, mut sender, mut receiver) = ends();
     for (from, to) in families(1) {
@@ -86,5 +151,103 @@ fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
             it.send(&train(&route, None, Ecn::NotEct, 1400, b"still there?")).unwrap();
         });
         assert_eq!(kind, PathErrorKind::Unreachable(Unreachable::Port));
+    }
+}
+
+#[test]
+fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes_the_oldest_ones() {
+    let (a, _, mut receiver) = ends();
+    for (from, to) in families(1) {
+        let before = receiver.1.counters().inlets;
+        let mut senders: Vec<_> = (0..=INLETS_MAX as u16).map(|n| a.udp_at(9900 + n)).collect();
+        for (n, sender) in senders.iter_mut().enumerate() {
+            send_from(sender, &mut receiver, &from, &to, 9900 + n as u16);
+            assert_eq!(receiver.1.counters().inlets - before, n as u64 + 1, "each busy peer gets one");
+        }
+        assert_eq!(receiver.connected(&to), INLETS_MAX, "the oldest one has gone");
+        // Whether by a socket of its own or, as the first, by the main one: each is heard, and taken for itself.
+        for (n, sender) in senders.iter_mut().enumerate() {
+            send_from(sender, &mut receiver, &from, &to, 9900 + n as u16);
+        }
+    }
+}
+
+#[test]
+fn packets_that_are_no_associations_get_their_sender_no_socket() {
+    let (_a, mut sender, mut receiver) = ends();
+    for (from, to) in families(1) {
+        for _ in 0..TRAINS {
+            let bytes = [0; PACKETS * LENGTH];
+            sender.send(&train(&udp_route(&from, &to), None, Ecn::Ect0, LENGTH, &bytes)).unwrap();
+            receiver.packets_of(PACKETS, Owner::Unknown);
+        }
+        assert_eq!(receiver.connected(&to), 0);
+    }
+    assert_eq!(receiver.1.counters().inlets, 0);
+}
+
+#[test]
+fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_it_came() {
+    const STRANGERS: usize = 8;
+    let (a, _, mut receiver) = ends();
+    let (from, to) = families(1)[0].clone();
+    let strangers: Vec<_> =
+        a.within(|| (0..STRANGERS).map(|_| UdpSocket::bind((from.as_str(), 0)).unwrap()).collect());
+    let ports: BTreeMap<u16, usize> =
+        strangers.iter().enumerate().map(|(n, socket)| (socket.local_addr().unwrap().port(), n)).collect();
+    let is_over = AtomicBool::new(false);
+    let (sent, arrived) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut sent = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                for socket in &strangers {
+                    socket.send_to(&sent.to_be_bytes(), (to.as_str(), 9899)).unwrap();
+                }
+                sent += 1;
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+            sent
+        });
+        let mut arrived = vec![Vec::new(); STRANGERS];
+        let mut take = |route: &Route, packet: &[u8]| {
+            let Carrier::Udp { peer_port } = route.carrier else { panic!("{route:?}") };
+            let Some(&n) = ports.get(&peer_port) else { return false };
+            assert_eq!((route.local, route.remote), (ip(&to), ip(&from)));
+            arrived[n].push(u64::from_be_bytes(packet.try_into().unwrap()));
+            true
+        };
+        // Three times as many busy peers as have room: sockets open and close all the time.
+        for busy in 0..3 * INLETS_MAX as u16 {
+            let mut sender = a.udp_at(9900 + busy);
+            for _ in 0..TRAINS {
+                sender
+                    .send(&train(&udp_route(&from, &to), None, Ecn::Ect0, LENGTH, &[0; PACKETS * LENGTH]))
+                    .unwrap();
+                let mut left = PACKETS;
+                while left > 0 {
+                    let (_, carrier) = (&receiver.0, &mut receiver.1);
+                    let received = receiver.0.within(|| {
+                        carrier.recv(|route, _, packet| {
+                            let is_stranger = take(route, packet);
+                            left -= usize::from(!is_stranger);
+                            !is_stranger
+                        })
+                    });
+                    received.unwrap();
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let sent = sending.join().unwrap();
+        for _ in 0..100 {
+            receiver.0.within(|| receiver.1.recv(|route, _, packet| take(route, packet))).unwrap();
+        }
+        (sent, arrived)
+    });
+    assert!(receiver.1.counters().inlets >= 3 * INLETS_MAX as u64, "sockets were opened");
+    assert_eq!(receiver.1.counters().discarded, 0);
+    for mut numbers in arrived {
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..sent), "each of {sent} datagrams arrived once");
     }
 }

@@ -117,8 +117,8 @@ impl Outlet {
         }
     }
 
-    /// Hands what has arrived to `f`; tells whether more may wait.
-    pub(crate) fn receive(&mut self, now: Time, mut f: impl FnMut(&Route, Ecn, &[u8])) -> bool {
+    /// Hands what has arrived to `f`, which tells whether it belonged to an association; tells whether more may wait.
+    pub(crate) fn receive(&mut self, now: Time, mut f: impl FnMut(&Route, Ecn, &[u8]) -> bool) -> bool {
         for place in 0..Carriers::TOKENS {
             if !self.has_more[place] {
                 continue;
@@ -126,7 +126,7 @@ impl Outlet {
             let tap = &mut self.tap;
             let mut take = |route: &Route, ecn, packet: &[u8]| {
                 note(tap, now, route, ecn, Direction::In, packet);
-                f(route, ecn, packet);
+                f(route, ecn, packet)
             };
             match self.carriers.recv_at(place, &mut take) {
                 Ok(received) => {

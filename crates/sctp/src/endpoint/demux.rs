@@ -18,7 +18,8 @@ use crate::trace::DropReason;
 const INITIATE_TAG: std::ops::Range<usize> = 16..20;
 
 impl Endpoint {
-    /// Takes a packet that came by `route` (whose `remote` is the packet's source).
+    /// Takes a packet that came by `route` (whose `remote` is the packet's source). Tells whether it belonged to an association
+    /// that is up: its tag, its ports and an address of its peer's.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -26,19 +27,21 @@ impl Endpoint {
         ecn: Ecn,
         packet: &[u8],
         listener: &mut dyn Listener,
-    ) {
+    ) -> bool {
         let now = self.not_back(now);
         //= rfc9260#3.1-1 3.1-2
         let has_ports = |p: &Packet<'_>| p.header.source_port != 0 && p.header.destination_port != 0;
         let Some(parsed) = self.parse(packet).filter(has_ports) else {
-            return self.on_dropped(route, DropReason::Malformed);
+            self.on_dropped(route, DropReason::Malformed);
+            return false;
         };
         let Some(Ok(first)) = parsed.raw_chunks().next() else {
-            return self.on_dropped(route, DropReason::Malformed);
+            self.on_dropped(route, DropReason::Malformed);
+            return false;
         };
         //= rfc9260#8.4-1
         if !is_unicast(route) {
-            return;
+            return false;
         }
         match first.chunk_type {
             ChunkType::INIT => self.on_init_packet(now, route, &parsed, &first, listener),
@@ -52,7 +55,7 @@ impl Endpoint {
             _ => match self.find(&parsed.header, route, &first) {
                 Owner::Association(id) => {
                     //= rfc4895#6.3-11
-                    self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() })
+                    return self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() });
                 }
                 //= rfc4895#6.3-12 6.3-13
                 Owner::Nobody => self.on_out_of_the_blue(now, route, &parsed),
@@ -60,6 +63,7 @@ impl Endpoint {
                 Owner::Forged => self.on_dropped(route, DropReason::BadTag),
             },
         }
+        false
     }
 
     /// The packet, if its checksum is right; or zero, and its association takes that (RFC 9653 section 5.3).
@@ -120,7 +124,7 @@ impl Endpoint {
         ports == (header.destination_port, header.source_port)
     }
 
-    /// Gives an association the chunks of a packet from `begin` on.
+    /// Gives an association the chunks of a packet from `begin` on. Tells whether it is up and took the packet for its peer's.
     pub(super) fn dispatch(
         &mut self,
         now: Time,
@@ -128,14 +132,16 @@ impl Endpoint {
         route: &Route,
         packet: &Packet<'_>,
         begin: Begin,
-    ) {
+    ) -> bool {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
-            return self.on_packet_for_opening(now, id, route, packet);
+            self.on_packet_for_opening(now, id, route, packet);
+            return false;
         }
         //= rfc5061#5.3-26
         if !self.association(id).is_some_and(|a| a.knows_remote(route.remote) || a.is_moving(packet)) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
-            return self.on_dropped(route, DropReason::OutOfTheBlue);
+            self.on_dropped(route, DropReason::OutOfTheBlue);
+            return false;
         }
         let verdict = self.with(id, now, |association, ctx| {
             let path = association.path_of(route, ctx);
@@ -149,8 +155,10 @@ impl Endpoint {
                 self.settle(id);
             }
             Some(Verdict::OutOfTheBlue) => self.on_out_of_the_blue(now, route, packet),
-            Some(Verdict::Done) | None => {}
+            Some(Verdict::Done) => return true,
+            None => {}
         }
+        false
     }
 
     /// An address that was asked in addition refuses: it is asked no more, and the attempt goes on. False if it is the one

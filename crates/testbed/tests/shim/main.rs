@@ -28,6 +28,7 @@ mod mtu;
 mod multipath;
 mod options;
 mod pleasant;
+mod port;
 mod promises;
 mod require;
 mod roaming;

@@ -1,0 +1,139 @@
+//! Programs of other users try to get the UDP port of a daemon that is busy.
+
+use crate::world::{BULK, LIMIT, PORT, World, status};
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Host, Offloads, Process, Programs};
+
+/// The port of SCTP in UDP.
+const UDP_PORT: u16 = 9899;
+/// Makes a program another user's, who may do nothing (nobody). What it imports it may be unable to read then.
+const AS_NOBODY: &str = "
+import errno, os, socket, sys, time
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+";
+/// Hosts that send much to one address of beta's, as many as get a receive socket of their own there (`netio::INLETS_MAX`).
+const BUSY: usize = 4;
+/// How long the attackers go on. Where the port was free for moments, a third of a second was enough.
+const SECONDS: &str = "10";
+/// Attempts that an attacker makes at least in that time.
+const TRIES_MIN: u64 = 50_000;
+
+/// Tries to bind the port, argv[2], of each of the addresses, argv[4..], for argv[3] seconds, with the socket option argv[1]; a
+/// port that nobody has first, to show that it can.
+const BINDER: &str = "
+option, port, end = getattr(socket, sys.argv[1]), int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+sockets, tries = [], 0
+for address in sys.argv[4:]:
+    family = socket.AF_INET6 if ':' in address else socket.AF_INET
+    for held in (port - 1, None):
+        s = socket.socket(family, socket.SOCK_DGRAM)
+        if family == socket.AF_INET6: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        s.setsockopt(socket.SOL_SOCKET, option, 1)
+        if held: s.bind((address, held)); s.close()
+        else: sockets.append((s.bind, (address, port)))
+print('ready', flush=True)
+while time.monotonic() < end:
+    for n in range(1000):
+        for bind, to in sockets:
+            tries += 1
+            try: bind(to)
+            except OSError as e:
+                if e.errno != errno.EADDRINUSE: raise
+            else:
+                print('bound', to, 'after', tries, flush=True); sys.exit(1)
+print('tries', tries)
+";
+
+/// Sends one octet again and again to a port of this host's addresses, many to each: to 127.0.0.2, .3 and so on.
+const JUNK: &str = "
+port, end, last = int(sys.argv[1]), time.monotonic() + float(sys.argv[2]), 2
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('127.0.0.1', 0))
+print('ready', flush=True)
+while time.monotonic() < end:
+    to = ('127.0.%d.%d' % (last >> 8, last & 255), port)
+    for n in range(2600):
+        s.sendto(b'x', to)
+        if n % 64 == 63: time.sleep(0.0001)
+    last += 1
+print('addresses', last - 2)
+";
+
+/// Reads what everyone who connects sends, to the end.
+const READER: &str = "
+import socket, sys, threading
+def read(client):
+    while client.recv(1 << 18): pass
+    client.close()
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening')
+while True: threading.Thread(target=read, args=(listener.accept()[0],), daemon=True).start()
+";
+
+/// A program that must not get the port, as another user on beta.
+fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
+    let mut command = host.command("python3");
+    command.args(["-u", "-c"]).arg(format!("{AS_NOBODY}{program}")).args(args);
+    let mut process = host.spawn(name, command).unwrap();
+    process.wait_until("ready", LIMIT, |process| process.stdout().contains("ready")).unwrap();
+    process
+}
+
+/// What an attacker prints behind a word at its end, if it ended well.
+fn told(process: Process, word: &str) -> u64 {
+    let stdout = process.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let last = stdout.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{stdout}"));
+    last.trim().parse().unwrap()
+}
+
+/// A host with a daemon on a link of its own, by which it reaches the one address of beta's that all use.
+fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
+    let host = world.lab.host(&format!("busy{number}")).unwrap();
+    let link = world.lab.join(&host, &world.beta, 10 + number, Offloads::Off).unwrap();
+    let (to, via) = (world.link.right_v4().to_string(), link.right_v4().to_string());
+    host.ip(&["route", "add", &to, "via", &via]).unwrap();
+    let daemon = Daemon::start(&host, &Programs::find().unwrap(), "").unwrap();
+    let port = PORT.to_string();
+    daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+    (host, daemon)
+}
+
+/// Sockets of beta's on the port that are connected to a peer, each by its own address.
+fn connected(beta: &Host) -> Vec<String> {
+    let listed = beta.tool("ss", &["-Hun", "state", "established", "sport", "=", ":9899"]).unwrap();
+    listed.lines().filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned())).collect()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn no_other_user_gets_an_address_of_the_port_while_busy_peers_get_sockets_and_honest_ones_are_served() {
+    let world = World::without_offloads();
+    let busy: Vec<_> = (1..=BUSY as u8).map(|number| busy_host(&world, number)).collect();
+    let _server = world.serve("python3", &["-u", "-c", READER, &PORT.to_string()]);
+    let ours = world.link.right_v4().to_string();
+    let port = UDP_PORT.to_string();
+    let addresses = [&*ours, "127.0.0.1", "0.0.0.0"];
+    let binders = ["SO_REUSEADDR", "SO_REUSEPORT"].map(|option| {
+        let args = [&[option, &port, SECONDS], &addresses[..]].concat();
+        attack(&world.beta, option, BINDER, &args)
+    });
+    let junk = attack(&world.beta, "junk", JUNK, &[&port, SECONDS]);
+    for (host, daemon) in &busy {
+        let mut send = host.command(BULK);
+        send.args(["send", &world.target(), "0.5", "65536"]);
+        host.run("send", send, LIMIT).unwrap().good().unwrap();
+        assert_eq!(status(daemon)["counters"]["connects_sctp"], 1, "the busy peer is served");
+    }
+    let get = world.client(BULK, &["connect", &world.target(), "20"]);
+    world.alpha.run("honest", get, LIMIT).unwrap().good().unwrap();
+    assert_eq!(world.connects_sctp(), 20, "{}", world.fallbacks());
+    let [by_address, by_port] = binders.map(|binder| told(binder, "tries"));
+    assert!(by_address.min(by_port) > TRIES_MIN, "{by_address}, {by_port}");
+    let expected = vec![format!("{ours}:{UDP_PORT}"); BUSY];
+    let has_all = || connected(&world.beta).iter().filter(|own| own.starts_with(&ours)).eq(&expected);
+    assert!(wait_for(Duration::from_secs(5), has_all), "{:?}", connected(&world.beta));
+    assert!(told(junk, "addresses") > 10, "each of these would have had a socket");
+    let for_junk: Vec<_> = connected(&world.beta).into_iter().filter(|own| own.starts_with("127.")).collect();
+    assert!(for_junk.is_empty(), "{for_junk:?}");
+}
