@@ -99,6 +99,11 @@ impl<'a> Credentials<'a> {
         })
     }
 
+    /// The URI that the client says it asks for (`digest-uri`).
+    pub fn uri(&self) -> &'a [u8] {
+        self.uri
+    }
+
     /// The hash that was used.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -186,6 +191,9 @@ pub fn answer(
 fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value)
 }
+
+/// The password is right, but the answer was made for another request.
+pub(crate) const OTHER_URI: Fault = Fault { status: 403, reason: "Credentials Are For Another URI" };
 
 /// Who may not, though the password is right.
 pub(crate) const FORBIDDEN: Fault = Fault { status: 403, reason: "Not Your Address" };

@@ -109,6 +109,67 @@ impl<'a> Uri<'a> {
     }
 }
 
+/// Whether two URIs name the same resource: of SIP and SIPS the same user at the same host. That is the equivalence of RFC 3261 section
+/// 19.1.4 but for what proxies on the way may change: parameters, headers, a password, a port that one does not name, SIP for SIPS.
+/// Hosts that `is_ours` knows are one host. A telephone number is the same in `tel:` and as a user of ours or with `user=phone` (section
+/// 19.1.6). Of other schemes all must be the same.
+///
+/// # Errors
+/// 400 when one of them does not follow the grammar.
+pub(crate) fn is_same_target(
+    one: &[u8],
+    other: &[u8],
+    is_ours: impl Fn(&Uri<'_>) -> bool,
+) -> Result<bool, Fault> {
+    let (a, b) = (Uri::parse(one)?, Uri::parse(other)?);
+    if a.scheme == Scheme::Other || b.scheme == Scheme::Other {
+        let number = |text, uri| telephone_number(text, uri, &is_ours);
+        return Ok(match (number(one, &a), number(other, &b)) {
+            (Some(one), Some(other)) => one == other,
+            _ => scheme_and_rest(one) == scheme_and_rest(other),
+        });
+    }
+    let is_one_host = a.host.eq_ignore_ascii_case(b.host)
+        && (a.port.is_none() || b.port.is_none() || a.port == b.port)
+        || is_ours(&a) && is_ours(&b);
+    Ok(is_one_host && a.user.map(user_of) == b.user.map(user_of))
+}
+
+/// A user part without its password, escapes undone.
+fn user_of(user: &[u8]) -> Vec<u8> {
+    unescape(user.split(|&b| b == b':').next().unwrap_or_default())
+}
+
+/// The number of a `tel:` URI, or of a SIP URI that says one, without what only makes it easier to read (RFC 3966 section 5.1.1), and
+/// what it is valid within.
+fn telephone_number(
+    text: &[u8],
+    uri: &Uri<'_>,
+    is_ours: impl Fn(&Uri<'_>) -> bool,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    let subscriber = match uri.scheme {
+        Scheme::Other => {
+            let (scheme, rest) = scheme_and_rest(text);
+            (scheme == b"tel").then(|| rest.to_vec())?
+        }
+        _ => {
+            let is_phone = uri.param("user").flatten().is_some_and(|v| v.eq_ignore_ascii_case(b"phone"));
+            uri.user.filter(|_| is_phone || is_ours(uri)).map(user_of)?
+        }
+    };
+    let mut pieces = subscriber.split(|&b| b == b';');
+    let number = pieces.next().unwrap_or_default().iter().filter(|b| !b"-.()".contains(b));
+    let number: Vec<u8> = number.map(u8::to_ascii_lowercase).collect();
+    let context = pieces.map(<[u8]>::to_ascii_lowercase).find(|piece| piece.starts_with(b"phone-context="));
+    (!number.is_empty()).then_some((number, context.unwrap_or_default()))
+}
+
+/// The scheme in lower case, and what is behind its colon.
+fn scheme_and_rest(uri: &[u8]) -> (Vec<u8>, &[u8]) {
+    let colon = uri.iter().position(|&b| b == b':').unwrap_or(uri.len());
+    (uri[..colon].to_ascii_lowercase(), uri.get(colon + 1..).unwrap_or_default())
+}
+
 /// `host[:port]` of a URI or Via.
 pub(crate) fn host_port(text: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     let host_end = if text.first() == Some(&b'[') {
@@ -179,6 +240,46 @@ mod tests {
         ] {
             assert!(Uri::parse(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_proxies_may_change_leaves_the_target_the_same_and_nothing_else_does() {
+        let is_ours = |uri: &Uri<'_>| {
+            uri.scheme != Scheme::Other && [&b"example.com"[..], b"192.0.2.1"].contains(&uri.host)
+        };
+        let is_same = |a: &str, b: &str| {
+            let one_way = is_same_target(a.as_bytes(), b.as_bytes(), is_ours).unwrap();
+            assert_eq!(is_same_target(b.as_bytes(), a.as_bytes(), is_ours).unwrap(), one_way, "{a} {b}");
+            one_way
+        };
+        for (a, b) in [
+            ("sip:bob@example.com", "sip:bob@EXAMPLE.com;transport=tcp?subject=x"),
+            ("sip:bob@other.example", "sips:%62ob:pw@other.example:5061"),
+            ("sip:bob@example.com", "sip:bob@192.0.2.1:5060"),
+            ("sip:example.com", "sip:192.0.2.1"),
+            ("sip:+1-201-555-0123@gw.example;user=phone", "tel:+1.201.555.0123"),
+            ("sip:+12015550123@example.com", "tel:+1(201)5550123"),
+            (
+                "sip:7042;phone-context=example.com@gw.example;user=phone",
+                "tel:7042;phone-context=Example.com",
+            ),
+            ("urn:service:sos", "URN:service:sos"),
+        ] {
+            assert!(is_same(a, b), "{a} {b}");
+        }
+        for (a, b) in [
+            ("sip:bob@example.com", "sip:Bob@example.com"),
+            ("sip:bob@example.com", "sip:bob@other.example"),
+            ("sip:bob@example.com", "sip:example.com"),
+            ("sip:bob@other.example:5070", "sip:bob@other.example:5080"),
+            ("sip:+12015550123@gw.example", "tel:+12015550123"),
+            ("tel:+12015550123", "tel:+12015550124"),
+            ("tel:7042;phone-context=a.example", "tel:7042;phone-context=b.example"),
+            ("tel:+12015550123", "urn:+12015550123"),
+        ] {
+            assert!(!is_same(a, b), "{a} {b}");
+        }
+        assert_eq!(is_same_target(b"/dir/index.html", b"sip:a", is_ours).unwrap_err().status, 400);
     }
 
     #[test]

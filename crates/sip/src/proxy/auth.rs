@@ -1,17 +1,21 @@
 //! Who a request is from (RFC 3261 section 22): REGISTER by Authorization, others by Proxy-Authorization.
 //!
-//! Asked are those who say they are our users, outside of dialogs. The user's name must be that of the address they use.
+//! Asked are those who say they are our users, outside of dialogs. The user's name must be that of the address they use, and the
+//! credentials those for this request's target: "the server MUST assure that the resource designated by the "uri" parameter is the same as
+//! the resource specified in the Request-Line" (RFC 7616 section 3.4.6). Else who is called could pass our challenge on to the caller as
+//! its own, and call somebody else with the answer. RFC 3261 section 22.4 (8) lets a server take others, as proxies forward; here
+//! that is what [`is_same_target`] leaves them to change. CANCEL and ACK are never asked.
 
 use base::Time;
 
 use super::{Id, Proxy};
 use crate::address::Address;
-use crate::digest::{Algorithm, Credentials, FORBIDDEN, Nonce};
+use crate::digest::{Algorithm, Credentials, FORBIDDEN, Nonce, OTHER_URI};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
-use crate::uri::Uri;
+use crate::uri::{Uri, is_same_target};
 
 /// An answer to a challenge that is right, and not to be taken twice.
 #[derive(Debug)]
@@ -36,13 +40,15 @@ pub(super) enum Verdict {
 }
 
 impl Proxy {
-    /// Whether the request may go on.
+    /// Whether the request may go on. `asked_for` is the Request-URI that it came with, which is another one than it has now behind a
+    /// strict router.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
         id: Id,
         request: &mut Message,
         known: &Essentials,
+        asked_for: &[u8],
         is_in_dialog: bool,
     ) -> Result<Verdict, Fault> {
         let is_register = known.cseq.method == Method::Register;
@@ -55,7 +61,7 @@ impl Proxy {
         if !self.is_ours(&uri) {
             return Ok(Verdict::Passed);
         }
-        match self.check(now, request, known, is_register) {
+        match self.check(now, request, known, asked_for)? {
             Check::By(name, proof) if self.user_of(&uri).split('@').next() == Some(&name) => match proof {
                 Some(proof) => Ok(Verdict::Unless(proof)),
                 None => {
@@ -71,9 +77,18 @@ impl Proxy {
         }
     }
 
-    fn check(&mut self, now: Time, request: &Message, known: &Essentials, is_register: bool) -> Check {
+    fn check(
+        &mut self,
+        now: Time,
+        request: &Message,
+        known: &Essentials,
+        asked_for: &[u8],
+    ) -> Result<Check, Fault> {
+        let is_register = known.cseq.method == Method::Register;
         let field = if is_register { Name::Authorization } else { Name::ProxyAuthorization };
-        let Some(authentication) = &self.config.authentication else { return Check::Not { is_stale: false } };
+        let Some(authentication) = &self.config.authentication else {
+            return Ok(Check::Not { is_stale: false });
+        };
         let mut is_stale = false;
         for header in request.all(field) {
             let Some(credentials) = Credentials::parse(&header.value) else { continue };
@@ -81,6 +96,8 @@ impl Proxy {
             if credentials.realm != authentication.realm.as_bytes() || !is_asked_for {
                 continue;
             }
+            let is_for = |target| is_same_target(credentials.uri(), target, |uri| self.is_ours(uri));
+            let is_for_this = is_for(asked_for)? || is_for(request.request_uri())?;
             let nonce = self.nonces.judge(now, &credentials);
             let name = String::from_utf8_lossy(credentials.username).into_owned();
             let Some(password) = authentication.passwords.get(&name) else { continue };
@@ -91,12 +108,15 @@ impl Proxy {
             }
             if nonce == Nonce::Good {
                 self.nonces.use_up(now, &credentials);
+                if !is_for_this {
+                    return Err(OTHER_URI);
+                }
                 let proof = self.config.shared.and_then(|_| self.nonces.proof(&credentials));
-                return Check::By(name, proof);
+                return Ok(Check::By(name, proof));
             }
             is_stale = true;
         }
-        Check::Not { is_stale }
+        Ok(Check::Not { is_stale })
     }
 
     /// Demands credentials.

@@ -202,6 +202,7 @@ impl Proxy {
             self.refuse_extensions(now, id, request);
             return Ok(());
         }
+        let asked_for = request.request_uri();
         let mut request = request.clone();
         let Taken { leg, flow } = self.take_own_routes(&mut request, known)?;
         if let Some(flow) = flow {
@@ -209,7 +210,7 @@ impl Proxy {
             self.follow_flow(now, asked, flow);
             return Ok(());
         }
-        let verdict = self.authenticate(now, id, &mut request, known, leg.is_some())?;
+        let verdict = self.authenticate(now, id, &mut request, known, asked_for, leg.is_some())?;
         let asked = Asked { server: id, from, request, known: known.clone(), leg, mark };
         match verdict {
             Verdict::Challenged => Ok(()),

@@ -4,6 +4,7 @@ mod world;
 
 mod attempts;
 mod calls;
+mod credentials;
 mod dialogs;
 mod draining;
 mod judging;

@@ -134,7 +134,7 @@ fn an_instance_that_moves_replaces_its_binding() {
 }
 
 fn authorization(challenge: &Sent, user: &str, password: &str) -> String {
-    answer_to(challenge, user, password, "REGISTER")
+    answer_to(challenge, user, password)
 }
 
 #[test]

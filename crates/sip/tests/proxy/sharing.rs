@@ -352,7 +352,7 @@ fn an_answer_to_a_challenge_of_one_is_taken_by_the_other_but_not_by_both() {
     let challenge = pair.register(0, "alice", 1, udp(ALICE), "");
     assert_eq!(challenge.what(), "401");
     let contact = format!("Contact: <sip:alice@{ALICE}>\n");
-    let more = contact + &answer_to(&challenge, "alice", "secret", "REGISTER");
+    let more = contact + &answer_to(&challenge, "alice", "secret");
     assert_eq!(pair.register(1, "alice", 2, udp(ALICE), &more).what(), "200");
     let replayed = pair.register(0, "alice", 3, udp(CAROL), &more);
     assert_eq!(replayed.what(), "401");
@@ -366,7 +366,7 @@ fn without_the_store_a_proxy_takes_answers_to_its_own_challenges_alone() {
     let challenge = pair.put(0, udp(ALICE), &text).remove(0);
     assert_eq!(challenge.what(), "407");
     pair.is_gone = true;
-    let more = answer_to(&challenge, "alice", "secret", "INVITE");
+    let more = answer_for(&challenge, "alice", "secret", "INVITE", "sip:bob@other.example");
     let again =
         |branch: &str| text.replace("i1", branch).replace("Content-Length", &format!("{more}Content-Length"));
     assert_eq!(pair.put(1, udp(ALICE), &again("i3"))[0].what(), "407");

@@ -224,19 +224,23 @@ fn md5(text: &str) -> String {
     Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Answers a challenge by MD5 as a client without qop does, in a request to example.com.
-pub(crate) fn answer_to(challenge: &Sent, user: &str, password: &str, method: &str) -> String {
+/// Answers a challenge by MD5 as a client without qop does, in a REGISTER to example.com.
+pub(crate) fn answer_to(challenge: &Sent, user: &str, password: &str) -> String {
+    answer_for(challenge, user, password, "REGISTER", "sip:example.com")
+}
+
+/// The same in a request to this URI.
+pub(crate) fn answer_for(challenge: &Sent, user: &str, password: &str, method: &str, uri: &str) -> String {
     let (name, field) = match challenge.what().as_str() {
         "401" => (Name::WwwAuthenticate, "Authorization"),
         _ => (Name::ProxyAuthenticate, "Proxy-Authorization"),
     };
     let value = challenge.value(name);
     let nonce = value.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap();
-    let (a1, a2) =
-        (md5(&format!("{user}:example.com:{password}")), md5(&format!("{method}:sip:example.com")));
+    let (a1, a2) = (md5(&format!("{user}:example.com:{password}")), md5(&format!("{method}:{uri}")));
     let response = md5(&format!("{a1}:{nonce}:{a2}"));
     format!(
-        "{field}: Digest username=\"{user}\",realm=\"example.com\",nonce=\"{nonce}\",uri=\"sip:example.com\",\
+        "{field}: Digest username=\"{user}\",realm=\"example.com\",nonce=\"{nonce}\",uri=\"{uri}\",\
          response=\"{response}\"\n"
     )
 }
