@@ -1,13 +1,14 @@
 //! ACK for a 2xx, which no transaction has (RFC 3261 sections 13.2.2.4 and 16.11): where it goes, and where next if nobody is reached.
 //!
 //! Nobody answers an ACK, so all that can be heard of one is that it could not be sent. While that may be heard, its other places are
-//! kept. Invariant: no more than [`super::ProxyLimits::transactions`] are kept, each as long as a transaction may wait for an answer. Begin
+//! kept. Invariant: no more than [`super::ProxyLimits::transactions`] are kept, within the budget in bytes, each as long as a transaction may wait for an answer. Begin
 //! with [`Proxy::forward_ack`].
 
 use std::cmp::Reverse;
 
 use base::Time;
 
+use super::budget::{Charge, TRANSACTION, weight};
 use super::dialogs::Leg;
 use super::names::UNRESOLVED;
 use super::route::RELAYING_DENIED;
@@ -37,6 +38,8 @@ pub(super) struct Ack {
 pub(super) struct SentAck {
     ack: Ack,
     target: Target,
+    /// For its bytes.
+    _charge: Charge,
 }
 
 impl Proxy {
@@ -95,18 +98,21 @@ impl Proxy {
 
     /// Its number, if it has other places to go to.
     fn keep_ack(&mut self, now: Time, ack: &Ack, target: Target) -> Option<Id> {
-        if !target.has_more() || self.acks.len() >= self.config.limits.transactions {
+        let bytes = TRANSACTION + weight(&ack.request);
+        let is_full = self.acks.len() >= self.config.limits.transactions || !self.has_room(bytes);
+        if !target.has_more() || is_full {
             return None;
         }
+        let _charge = self.budget.charge(bytes);
         let id = self.new_id();
-        self.acks.insert(id, SentAck { ack: ack.clone(), target });
+        self.acks.insert(id, SentAck { ack: ack.clone(), target, _charge });
         self.wakes.push(Reverse((now + self.config.timers.long(), Sleeper::Ack(id))));
         Some(id)
     }
 
     /// One could not be sent: the next place, if it was an ACK.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
-        let Some(SentAck { ack, mut target }) = self.acks.remove(&id) else { return };
+        let Some(SentAck { ack, mut target, .. }) = self.acks.remove(&id) else { return };
         if target.move_on() {
             self.send_ack(now, &ack, target);
         }

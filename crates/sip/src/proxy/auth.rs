@@ -8,9 +8,9 @@
 
 use base::Time;
 
-use super::{Id, Proxy};
+use super::{Authentication, Proxy};
 use crate::address::Address;
-use crate::digest::{Algorithm, Credentials, FORBIDDEN, Nonce, OTHER_URI};
+use crate::digest::{Credentials, FORBIDDEN, Nonce, OTHER_URI};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -28,29 +28,40 @@ pub(crate) struct Proof {
     pub(crate) is_own: bool,
 }
 
+/// How a request is refused.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) fault: Fault,
+    /// Fields that its response has beside those that all have.
+    pub(super) fields: Vec<Header>,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal { fault, fields: Vec::new() }
+    }
+}
+
 /// What became of a request.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// It may go on.
     Passed,
-    /// It was answered with a challenge.
-    Challenged,
     /// It may go on if no proxy has seen this before.
     Unless(Proof),
 }
 
 impl Proxy {
-    /// Whether the request may go on. `asked_for` is the Request-URI that it came with, which is another one than it has now behind a
+    /// Whether the request may go on; nothing is kept of one that may not. `asked_for` is the Request-URI that it came with, which is another one than it has now behind a
     /// strict router.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
-        id: Id,
         request: &mut Message,
         known: &Essentials,
         asked_for: &[u8],
         is_in_dialog: bool,
-    ) -> Result<Verdict, Fault> {
+    ) -> Result<Verdict, Refusal> {
         let is_register = known.cseq.method == Method::Register;
         if self.config.authentication.is_none() || is_in_dialog {
             return Ok(Verdict::Passed);
@@ -69,11 +80,8 @@ impl Proxy {
                     Ok(Verdict::Passed)
                 }
             },
-            Check::By(..) => Err(FORBIDDEN),
-            Check::Not { is_stale } => {
-                self.challenge(now, id, is_register, is_stale);
-                Ok(Verdict::Challenged)
-            }
+            Check::By(..) => Err(FORBIDDEN.into()),
+            Check::Not { is_stale } => Err(self.challenge(now, is_register, is_stale)),
         }
     }
 
@@ -120,18 +128,20 @@ impl Proxy {
     }
 
     /// Demands credentials.
-    pub(super) fn challenge(&mut self, now: Time, id: Id, is_register: bool, is_stale: bool) {
-        let (field, status, reason) = match is_register {
+    pub(super) fn challenge(&mut self, now: Time, is_register: bool, is_stale: bool) -> Refusal {
+        let (name, status, reason) = match is_register {
             true => (Name::WwwAuthenticate, 401, "Unauthorized"),
             false => (Name::ProxyAuthenticate, 407, "Proxy Authentication Required"),
         };
-        let Some(authentication) = &self.config.authentication else { return };
         let nonces = &mut self.nonces;
-        let challenge = |a: &Algorithm| nonces.challenge(now, &authentication.realm, *a, is_stale);
-        let values: Vec<_> = authentication.algorithms.iter().map(challenge).collect();
-        self.reply(now, id, status, reason, |response| {
-            values.iter().for_each(|value| response.push(Header::new(field, value)));
+        let mut field = |authentication: &Authentication, algorithm| {
+            Header::new(name, &nonces.challenge(now, &authentication.realm, algorithm, is_stale))
+        };
+        let fields = self.config.authentication.iter().flat_map(|authentication| {
+            authentication.algorithms.iter().map(|&a| field(authentication, a)).collect::<Vec<_>>()
         });
+        let fields = fields.collect();
+        Refusal { fault: Fault { status, reason }, fields }
     }
 
     /// What was for us is not for the next hop.

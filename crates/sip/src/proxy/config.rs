@@ -130,6 +130,9 @@ pub struct ProxyConfig {
 pub struct ProxyLimits {
     /// Server transactions, those that only wait to be over included; beyond that requests get 503.
     pub transactions: usize,
+    /// Bytes that are kept of messages, of all transactions together; beyond that requests get 503, and responses that do not fit are not
+    /// kept for repetitions.
+    pub kept_bytes: usize,
     /// What Retry-After says then, in seconds.
     pub retry_after: u32,
     /// Branches of one request.
@@ -140,6 +143,12 @@ pub struct ProxyLimits {
 
 impl Default for ProxyLimits {
     fn default() -> ProxyLimits {
-        ProxyLimits { transactions: 500_000, retry_after: 5, branches: 16, dialogs: 100_000 }
+        ProxyLimits {
+            transactions: 500_000,
+            kept_bytes: 768 << 20,
+            retry_after: 5,
+            branches: 16,
+            dialogs: 100_000,
+        }
     }
 }

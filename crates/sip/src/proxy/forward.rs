@@ -30,7 +30,7 @@ impl Proxy {
         let dialog = request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id));
         let is_proxied_invite = kind.is_invite && server.is_some();
         let is_new = server.is_some() && is_outside_of_dialogs(&request);
-        let client = Client {
+        let mut client = Client {
             machine: transaction::Client::start(kind, self.config.timers, now),
             server,
             hop,
@@ -44,7 +44,9 @@ impl Proxy {
             wants_cancel: false,
             timer_c: if is_proxied_invite { now + self.config.timers.c } else { Time::NEVER },
             wake: Time::NEVER,
+            charge: self.budget.charge(0),
         };
+        client.charge.set(client.weight());
         self.clients.insert(id, Box::new(client));
         self.note_begun(id);
         if let Some(server) = server.and_then(|server| self.servers.get_mut(&server)) {

@@ -3,7 +3,9 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::auth::Verdict;
+use super::auth::{Refusal, Verdict};
+use super::budget::weight;
+use super::dialogs::Leg;
 use super::drain::ENDING;
 use super::gate::Admission;
 use super::route::{Asked, Taken};
@@ -42,9 +44,36 @@ impl Proxy {
         }
     }
 
+    /// Refuses a new request without keeping anything of it: a flood of those costs no memory. A repetition is judged anew.
+    fn refuse_unkept(
+        &mut self,
+        now: Time,
+        hop: Hop,
+        request: &Message,
+        via: &[u8],
+        known: &Essentials,
+        Refusal { fault, fields }: Refusal,
+    ) {
+        self.note_refused(now, known, fault);
+        self.counters.responses[usize::from(fault.status / 100).clamp(1, 6) - 1] += 1;
+        self.refuse_statelessly_with(hop, request, via, fault, fields);
+    }
+
     fn refuse_statelessly(&mut self, hop: Hop, request: &Message, via: &[u8], fault: Fault) {
+        self.refuse_statelessly_with(hop, request, via, fault, Vec::new());
+    }
+
+    fn refuse_statelessly_with(
+        &mut self,
+        hop: Hop,
+        request: &Message,
+        via: &[u8],
+        fault: Fault,
+        fields: Vec<Header>,
+    ) {
         let mut response = self.own_response(request, fault.status, fault.reason);
         response.replace_first(Name::Via, via);
+        response.headers.extend(fields);
         if fault.status == 503 {
             let seconds = self.config.limits.retry_after.to_string();
             response.push(Header::new(Name::RetryAfter, &seconds));
@@ -75,7 +104,8 @@ impl Proxy {
             self.refuse_statelessly(hop, &request, &value, ENDING);
             return;
         }
-        if self.servers.len() >= self.config.limits.transactions {
+        let is_full = self.servers.len() >= self.config.limits.transactions;
+        if is_full || !self.may_keep(weight(&request)) {
             self.counters.overloads += 1;
             let fault = Fault { status: 503, reason: "Overloaded" };
             self.note_refused(now, &known, fault);
@@ -88,10 +118,22 @@ impl Proxy {
         }
         let invite_key = server_key(&request, &known, &via, &Method::Invite);
         request.replace_first(Name::Via, &value);
-        let id = self.start_server(now, hop, key, &request, &known);
         if known.cseq.method == Method::Cancel {
+            let id = self.start_server(now, hop, key, &request, &known);
             self.handle_cancel(now, id, &invite_key);
-        } else if let Err(fault) = self.judge(now, id, from, &request, &known) {
+            self.schedule_server(id);
+            return;
+        }
+        let vetted = match self.vet(now, &request, &known) {
+            Ok(vetted) => Ok(vetted),
+            // Of a dialog that ends something is known.
+            Err(refusal) if known.cseq.method == Method::Bye && refusal.fields.is_empty() => {
+                Err(refusal.fault)
+            }
+            Err(refusal) => return self.refuse_unkept(now, hop, &request, &value, &known, refusal),
+        };
+        let id = self.start_server(now, hop, key, &request, &known);
+        if let Err(fault) = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known)) {
             self.refuse(now, id, fault);
         }
         // If it waits for others its sender may have to be told.
@@ -155,7 +197,7 @@ impl Proxy {
         let is_invite = known.cseq.method == Method::Invite;
         let kind = Kind { is_invite, is_reliable: hop.transport.is_reliable() };
         self.server_keys.insert(key.clone(), id);
-        let server = Server {
+        let mut server = Server {
             machine: transaction::Server::start(kind, self.config.timers, now),
             key,
             hop,
@@ -173,58 +215,77 @@ impl Proxy {
             open: 0,
             best: None,
             wake: Time::NEVER,
+            charge: self.budget.charge(0),
         };
+        server.charge.set(server.weight());
         self.servers.insert(id, Box::new(server));
         self.note_begun(id);
         id
     }
 
-    /// Section 16.3 in its order, then 16.4 and on; an error refuses the request.
-    fn judge(
-        &mut self,
-        now: Time,
-        id: Id,
-        from: Hop,
-        request: &Message,
-        known: &Essentials,
-    ) -> Result<(), Fault> {
+    /// Section 16.3 in its order, and 16.4; an error refuses the request. Nothing is kept of it yet.
+    fn vet(&mut self, now: Time, request: &Message, known: &Essentials) -> Result<Vetted, Refusal> {
         if known.max_forwards == 0 {
-            return Err(Fault { status: 483, reason: "Too Many Hops" });
+            return Err(Fault { status: 483, reason: "Too Many Hops" }.into());
         }
         let mark = self.loop_mark(request, known);
         if self.is_loop(request, &mark) {
-            return Err(Fault { status: 482, reason: "Loop Detected" });
+            return Err(Fault { status: 482, reason: "Loop Detected" }.into());
         }
         if known.max_breadth == 0 {
-            return Err(Fault { status: 440, reason: "Max-Breadth Exceeded" });
+            return Err(Fault { status: 440, reason: "Max-Breadth Exceeded" }.into());
         }
         if request.first(Name::ProxyRequire).is_some() {
-            self.refuse_extensions(now, id, request);
-            return Ok(());
+            return Err(bad_extensions(request));
         }
         let asked_for = request.request_uri();
         let mut request = request.clone();
         let Taken { leg, flow } = self.take_own_routes(&mut request, known)?;
-        if let Some(flow) = flow {
-            let asked = Asked { server: id, from, request, known: known.clone(), leg, mark };
-            self.follow_flow(now, asked, flow);
-            return Ok(());
-        }
-        let verdict = self.authenticate(now, id, &mut request, known, asked_for, leg.is_some())?;
-        let asked = Asked { server: id, from, request, known: known.clone(), leg, mark };
-        match verdict {
-            Verdict::Challenged => Ok(()),
-            Verdict::Passed => self.route(now, asked),
-            Verdict::Unless(proof) => self.wait_for_proof(asked, proof),
-        }
+        let verdict = match flow {
+            // The proxy that sent it here has asked who the caller is.
+            Some(_) => Verdict::Passed,
+            None => self.authenticate(now, &mut request, known, asked_for, leg.is_some())?,
+        };
+        Ok(Vetted { request, leg, flow, mark, verdict })
     }
 
-    /// No extension is supported that a proxy would have to know (section 16.3, step 5).
-    fn refuse_extensions(&mut self, now: Time, id: Id, request: &Message) {
-        let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
-        let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));
-        self.reply(now, id, 420, "Bad Extension", |response| response.push(unsupported));
+    /// Section 16.5 and on.
+    fn serve_vetted(
+        &mut self,
+        now: Time,
+        id: Id,
+        from: Hop,
+        vetted: Vetted,
+        known: Essentials,
+    ) -> Result<(), Fault> {
+        let Vetted { request, leg, flow, mark, verdict } = vetted;
+        let asked = Asked { server: id, from, request, known, leg, mark };
+        match (flow, verdict) {
+            (Some(flow), _) => self.follow_flow(now, asked, flow),
+            (None, Verdict::Passed) => self.route(now, asked)?,
+            (None, Verdict::Unless(proof)) => self.wait_for_proof(asked, proof)?,
+        }
+        Ok(())
     }
+}
+
+/// A request that may go on.
+struct Vetted {
+    /// Without the Routes that lead here, and credentials for us.
+    request: Message,
+    /// The dialog that one of those Routes was marked for.
+    leg: Option<Leg>,
+    /// By which flow another proxy has us send this.
+    flow: Option<Hop>,
+    mark: String,
+    verdict: Verdict,
+}
+
+/// No extension is supported that a proxy would have to know (section 16.3, step 5).
+fn bad_extensions(request: &Message) -> Refusal {
+    let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
+    let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));
+    Refusal { fault: Fault { status: 420, reason: "Bad Extension" }, fields: vec![unsupported] }
 }
 
 /// Where responses to a request go (section 18.2.2, RFC 3581 section 4), and the Via value with its source noted.

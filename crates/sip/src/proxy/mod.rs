@@ -8,6 +8,7 @@
 mod acks;
 mod attempts;
 mod auth;
+mod budget;
 pub(crate) mod cancel;
 mod config;
 mod dialogs;
@@ -157,6 +158,7 @@ struct Server {
     best: Option<Message>,
     /// When the heap will wake this.
     wake: Time,
+    charge: budget::Charge,
 }
 
 /// What an ACK for a 2xx has in common with its INVITE: the dialog's number, and that of CSeq.
@@ -165,6 +167,12 @@ type AckKey = (u32, u32);
 impl Server {
     fn ack_key(&self) -> AckKey {
         (self.dialog, self.cseq)
+    }
+
+    /// The bytes that it keeps.
+    fn weight(&self) -> usize {
+        let messages = self.request.iter().chain(&self.best).map(budget::weight).sum::<usize>();
+        budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
     }
 }
 
@@ -192,6 +200,14 @@ struct Client {
     /// Timer C, of INVITEs.
     timer_c: Time,
     wake: Time,
+    charge: budget::Charge,
+}
+
+impl Client {
+    /// The bytes that it keeps.
+    fn weight(&self) -> usize {
+        budget::TRANSACTION + self.request.as_ref().map_or(0, budget::weight) + self.bytes.len()
+    }
 }
 
 /// Server before client, so that the order is total.
@@ -231,6 +247,7 @@ pub struct Proxy {
     location: Location,
     dialogs: dialogs::Dialogs,
     gate: gate::Gate,
+    budget: budget::Budget,
     names: names::Names,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -278,6 +295,7 @@ impl Proxy {
             location,
             dialogs,
             gate: gate::Gate::default(),
+            budget: budget::Budget::default(),
             names: names::Names::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -323,6 +341,23 @@ impl Proxy {
     /// Server and client transactions, those that only wait to be over included.
     pub fn transactions(&self) -> (usize, usize) {
         (self.servers.len(), self.clients.len())
+    }
+
+    /// Bytes that are kept of messages.
+    pub fn kept_bytes(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// Whether so many more bytes may be kept.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
+    }
+
+    /// Whether a new request of so many bytes may be kept. Long ones may fill half of what there is, so that a flood of those leaves room
+    /// for calls, which are short.
+    fn may_keep(&self, request: usize) -> bool {
+        let half = if request > budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
+        self.has_room(request.saturating_add(half))
     }
 
     fn new_id(&mut self) -> Id {
@@ -382,6 +417,13 @@ impl Proxy {
             }
         }
         server.last = Some(bytes.clone());
+        let weight = server.weight();
+        let more = weight.saturating_sub(server.charge.bytes());
+        if more > 0 && self.budget.used().saturating_add(more) > self.config.limits.kept_bytes {
+            // Repetitions get no answer.
+            server.last = None;
+        }
+        server.charge.set(server.weight());
         if server.machine.is_accepted() {
             self.unacknowledged.insert(server.ack_key());
         }

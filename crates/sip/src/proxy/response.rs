@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use base::Time;
 
+use super::budget::weight;
 use super::cancel::hop_request;
 use super::flows::FLOW_FAILED;
-use super::{Client, Id, Proxy};
+use super::{Client, Id, Proxy, Server};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -65,6 +66,7 @@ impl Proxy {
         if let Some(request) = client.request.take() {
             let to = response.all(Name::To).next().cloned();
             client.bytes = hop_request(&request, Method::Ack, to).to_bytes();
+            client.charge.set(client.weight());
         }
         let (hop, domain) = (client.hop, client.domain.clone());
         let (bytes, dialog) = (client.bytes.clone(), client.dialog);
@@ -90,6 +92,7 @@ impl Proxy {
     fn on_final(&mut self, now: Time, id: Id, response: Message) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let is_first = client.request.take().is_some() || response.status() >= 300;
+        client.charge.set(client.weight());
         let Some(server) = client.server else { return };
         let is_success = response.status() < 300;
         // "If the SIP request fails … 503 …, the client SHOULD try" the next place (RFC 3263 section 4.3).
@@ -189,27 +192,26 @@ impl Proxy {
     }
 
     /// Step 6: the best response so far; challenges of all branches are put together (step 7).
-    fn keep_best(&mut self, server: Id, mut response: Message) {
+    fn keep_best(&mut self, server: Id, response: Message) {
+        let response = self.within_budget(server, response);
         let Some(server) = self.servers.get_mut(&server) else { return };
-        let Some(best) = server.best.take() else {
-            server.best = Some(response);
-            return;
-        };
-        let is_better = rank(response.status()) < rank(best.status());
-        let (mut kept, other) = if is_better {
-            (response, best)
-        } else {
-            (best, {
-                response.body.clear();
-                response
-            })
-        };
-        if matches!(kept.status(), 401 | 407) {
-            let names = [Name::WwwAuthenticate, Name::ProxyAuthenticate];
-            let challenges = other.headers.into_iter().filter(|header| names.contains(&header.name));
-            kept.headers.extend(challenges);
+        server.note_best(response);
+        server.charge.set(server.weight());
+    }
+
+    /// A response, or one of our own with the same status where there is no room to keep it.
+    fn within_budget(&self, server: Id, response: Message) -> Message {
+        if self.has_room(weight(&response)) {
+            return response;
         }
-        server.best = Some(kept);
+        let Some(request) = self.servers.get(&server).and_then(|server| server.request.as_ref()) else {
+            return response;
+        };
+        let mut short = self.own_response(request, response.status(), "Refused");
+        if let Some(ours) = response.elements(Name::Via).next() {
+            short.push_front(Header::of_bytes(Name::Via, ours));
+        }
+        short
     }
 
     /// The best response says that nobody was reached; but who is told of congestion may send the request again.
@@ -256,6 +258,30 @@ impl Proxy {
             430 => self.pass_back_as(now, id, best, Fault { status: 480, reason: "Flow Is Gone" }),
             _ => self.pass_back(now, id, best),
         }
+    }
+}
+
+impl Server {
+    fn note_best(&mut self, mut response: Message) {
+        let Some(best) = self.best.take() else {
+            self.best = Some(response);
+            return;
+        };
+        let is_better = rank(response.status()) < rank(best.status());
+        let (mut kept, other) = if is_better {
+            (response, best)
+        } else {
+            (best, {
+                response.body.clear();
+                response
+            })
+        };
+        if matches!(kept.status(), 401 | 407) {
+            let names = [Name::WwwAuthenticate, Name::ProxyAuthenticate];
+            let challenges = other.headers.into_iter().filter(|header| names.contains(&header.name));
+            kept.headers.extend(challenges);
+        }
+        self.best = Some(kept);
     }
 }
 

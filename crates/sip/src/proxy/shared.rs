@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::auth::Proof;
+use super::auth::{Proof, Refusal};
 use super::fellows::Presence;
 use super::registrar::{Decision, Registration, contacts};
 use super::route::Asked;
@@ -262,7 +262,10 @@ impl Proxy {
         self.check_cancelled(asked.server)?;
         let is_register = asked.known.cseq.method == Method::Register;
         if !is_good {
-            self.challenge(now, asked.server, is_register, true);
+            let Refusal { fault, fields } = self.challenge(now, is_register, true);
+            self.reply(now, asked.server, fault.status, fault.reason, |response| {
+                response.headers.extend(fields)
+            });
             return Ok(());
         }
         self.forget_credentials(&mut asked.request, is_register);

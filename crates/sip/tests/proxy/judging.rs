@@ -189,3 +189,68 @@ fn an_ack_for_a_refusal_of_ours_of_which_nothing_is_kept_goes_no_further() {
         assert_eq!(summary(&others).len(), usize::from(text != &looping), "{status} {text}");
     }
 }
+
+/// A call from elsewhere to bob, with so many bytes of body.
+fn call_from_elsewhere(number: usize, body: usize) -> String {
+    let text = request("INVITE", "sip:bob@example.com", "zoe", "bob", &format!("z{number}"), udp(CAROL), "");
+    let text = text.replace("sip:zoe@example.com", "sip:zoe@elsewhere.example");
+    let text = text.replace("Call-ID: call", &format!("Call-ID: call{number}"));
+    text.replace("Content-Length: 0\n\n", &format!("Content-Length: {body}\n\n{}", "x".repeat(body)))
+}
+
+#[test]
+fn a_challenge_keeps_nothing_of_the_request_and_its_ack_goes_nowhere() {
+    let mut world = World::new(with_password());
+    for number in 0..1000 {
+        for method in ["INVITE", "REGISTER", "MESSAGE"] {
+            let branch = format!("{method}{number}");
+            let text = request(method, "sip:bob@example.com", "alice", "alice", &branch, udp(ALICE), "");
+            let sent = world.put(udp(ALICE), &text);
+            let status = if method == "REGISTER" { "401" } else { "407" };
+            assert_eq!(summary(&sent), pairs(&[(status, ALICE)]));
+            if method == "INVITE" {
+                let to = sent[0].value(Name::To);
+                let ack = text.replace("INVITE", "ACK").replace("z9hG4bKACK", "z9hG4bKINVITE");
+                assert!(
+                    world
+                        .put(udp(ALICE), &ack.replace("To: <sip:alice@example.com>", &format!("To: {to}")))
+                        .is_empty()
+                );
+            }
+        }
+    }
+    assert_eq!((world.proxy.transactions(), world.proxy.kept_bytes()), ((0, 0), 0));
+    assert_eq!(world.proxy.counters().responses[3], 3000);
+}
+
+#[test]
+fn long_messages_take_no_more_than_the_budget_and_are_refused_beyond_it_until_it_is_free() {
+    const BUDGET: usize = 1 << 20;
+    let limits = ProxyLimits { kept_bytes: BUDGET, ..ProxyLimits::default() };
+    let mut world = World::new(ProxyConfig { limits, ..config() });
+    world.register("bob", udp(BOB), "");
+    let (mut forwarded, mut refused) = (Vec::new(), 0);
+    for number in 0..200 {
+        let sent = world.put(udp(CAROL), &call_from_elsewhere(number, 20_000));
+        match sent[0].what().as_str() {
+            "503" => refused += 1,
+            _ => forwarded.extend(sent.into_iter().filter(|sent| sent.what() == "INVITE")),
+        }
+        assert!(world.proxy.kept_bytes() < BUDGET + 50_000, "{}", world.proxy.kept_bytes());
+    }
+    assert!(forwarded.len() > 5 && refused > 100, "{} {refused}", forwarded.len());
+    // A call is short, and served meanwhile.
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
+    world.put_message(udp(BOB), &sent[1].answer(486));
+    // Long answers find no room either; they pass.
+    for sent in &forwarded {
+        let mut answer = sent.answer(486);
+        answer.headers.push(sip::Header::new(Name::Unsupported, &"x".repeat(60_000)));
+        let sent = world.put_message(udp(BOB), &answer);
+        assert!(sent.iter().any(|sent| sent.what() == "486" && sent.to() == CAROL));
+        assert!(world.proxy.kept_bytes() < BUDGET + 50_000, "{}", world.proxy.kept_bytes());
+    }
+    world.pass(Duration::from_secs(300));
+    assert_eq!(world.proxy.kept_bytes(), 0);
+}

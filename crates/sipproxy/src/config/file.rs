@@ -167,6 +167,11 @@ impl Users {
     }
 }
 
+/// Requests of one source in a second where the file does not say: some thousand telephones behind one address.
+const REQUESTS_PER_S: u32 = 200;
+/// How many may come at once: five hundred telephones register, each after a challenge, when the power is back.
+const BURST: u32 = 1000;
+
 /// The table `[access]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -181,12 +186,15 @@ struct Sources {
 
 impl Default for Sources {
     fn default() -> Sources {
-        let (rate, burst, sources) = {
-            let access = Access::default();
-            (access.rate, access.burst, access.sources)
-        };
         let none = Vec::new;
-        Sources { allow: none(), deny: none(), unlimited: none(), requests_per_s: rate, burst, sources }
+        Sources {
+            allow: none(),
+            deny: none(),
+            unlimited: none(),
+            requests_per_s: REQUESTS_PER_S,
+            burst: BURST,
+            sources: Access::default().sources,
+        }
     }
 }
 
@@ -227,6 +235,7 @@ impl Default for Registration {
 #[serde(deny_unknown_fields, default)]
 struct Bounds {
     transactions: usize,
+    kept_mib: usize,
     retry_after_s: u32,
     branches: usize,
     dialogs: usize,
@@ -243,6 +252,7 @@ impl Default for Bounds {
             (sip::proxy::ProxyLimits::default(), sip::LocationLimits::default(), sip::Limits::default());
         Bounds {
             transactions: proxy.transactions,
+            kept_mib: proxy.kept_bytes >> 20,
             retry_after_s: proxy.retry_after,
             branches: proxy.branches,
             dialogs: proxy.dialogs,
@@ -453,6 +463,7 @@ impl Bounds {
     fn check(&self) -> Result<sip::proxy::ProxyLimits, Wrong> {
         let all = [
             ("limits.transactions", self.transactions),
+            ("limits.kept_mib", self.kept_mib),
             ("limits.branches", self.branches),
             ("limits.dialogs", self.dialogs),
             ("limits.contacts", self.contacts),
@@ -468,6 +479,7 @@ impl Bounds {
         }
         Ok(sip::proxy::ProxyLimits {
             transactions: self.transactions,
+            kept_bytes: self.kept_mib.saturating_mul(1 << 20),
             retry_after: self.retry_after_s,
             branches: self.branches,
             dialogs: self.dialogs,

@@ -20,6 +20,21 @@ fn a_domain_and_an_address_are_enough_and_the_transport_is_udp() {
 }
 
 #[test]
+fn floods_are_bounded_where_the_file_says_nothing_of_them() {
+    let proxy = parse(LEAST).unwrap().proxy;
+    assert_eq!((proxy.access.rate, proxy.access.burst), (200, 1000));
+    // The unit's MemoryMax is 2 GiB, a third of which the allocator may take for itself.
+    assert!(proxy.limits.kept_bytes <= (2 << 30) / 3 * 2);
+    let proxy = parse(&format!("access.requests_per_s = 0\nlimits.kept_mib = 32\n{LEAST}")).unwrap().proxy;
+    assert_eq!((proxy.access.rate, proxy.limits.kept_bytes), (0, 32 << 20));
+    assert!(
+        parse(&format!("limits.kept_mib = 0\n{LEAST}"))
+            .unwrap_err()
+            .contains("limits.kept_mib: must be at least 1")
+    );
+}
+
+#[test]
 fn a_dialog_key_is_read_as_hexadecimal_digits() {
     let config = parse(&format!("dialog_key = \"{}\"\n{LEAST}", "0a".repeat(32))).unwrap();
     assert_eq!(config.proxy.dialog_secret, Some([10; 32]));

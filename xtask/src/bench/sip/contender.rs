@@ -81,7 +81,7 @@ fn ours() -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
     let listeners = ["udp", "tcp", "sctp"].iter().map(listen).collect::<String>();
-    format!("domains = [\"{ADDRESS}\"]\n{listeners}")
+    format!("domains = [\"{ADDRESS}\"]\n{listeners}[access]\nrequests_per_s = 0\n")
 }
 
 impl Running {

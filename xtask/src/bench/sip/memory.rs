@@ -26,7 +26,7 @@ fn configuration(address: Ipv4Addr) -> String {
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");
     let listeners = TRANSPORTS.iter().map(listen).collect::<String>();
     format!(
-        "domains = [\"example.com\", \"{address}\"]\n{listeners}[dns]\nenabled = false\n[timers]\nt1_ms = 50\n\
+        "domains = [\"example.com\", \"{address}\"]\n{listeners}[access]\nrequests_per_s = 0\n[dns]\nenabled = false\n[timers]\nt1_ms = 50\n\
          [registration]\nmin_s = 60\ndefault_s = 60\nmax_s = 60\n[limits]\ncontacts = 3\n"
     )
 }

@@ -243,7 +243,7 @@ impl<'a> Bench<'a> {
 fn configuration(series: &str) -> Result<String> {
     let listeners: String = TRANSPORTS.map(|(_, transport)| listen(transport, ADDRESS)).concat();
     let access = match series {
-        OURS => String::new(),
+        OURS => "[access]\nrequests_per_s = 0\n".to_owned(),
         LIMITED => format!("[access]\nrequests_per_s = {LIMITED_REQUESTS_PER_S}\nburst = 10\n"),
         _ => anyhow::bail!("there is no series {series:?}"),
     };

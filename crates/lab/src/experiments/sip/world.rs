@@ -121,7 +121,7 @@ impl Star {
         // Nobody's first packet waits for ARP.
         [&callers, &called].into_iter().try_for_each(|host| meet(host, address))?;
         let listeners: String = ["udp", "tcp", "sctp"].map(|transport| listen(transport, address)).concat();
-        let configuration = format!("domains = [\"{DOMAIN}\"]\n{listeners}");
+        let configuration = format!("domains = [\"{DOMAIN}\"]\n{listeners}[access]\nrequests_per_s = 0\n");
         let process = proxy(place, &proxy_host, &configuration, 3)?;
         Ok(Self { callers, called, proxy: proxy_host, links, transport, _proxy: process, _lab: lab })
     }
@@ -276,6 +276,6 @@ fn joined(
         "[[next_hop]]\ndomain = \"{other}\"\ntransport = \"{transport}\"\naddress = \"{theirs}:5060\"\n"
     );
     let more: Vec<String> = ours[1..].iter().map(|address| format!("\"{address}\"")).collect();
-    text += &format!("[sctp]\naddresses = [{}]\n{sctp}\n", more.join(", "));
+    text += &format!("[access]\nrequests_per_s = 0\n[sctp]\naddresses = [{}]\n{sctp}\n", more.join(", "));
     (text, if transport == "udp" { 1 } else { 2 })
 }
