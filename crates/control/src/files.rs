@@ -1,8 +1,12 @@
 //! The configuration file and the rules file on disk.
+//!
+//! A file is replaced, never written in place: its mode and owner stay, and a new one is its owner's alone, for a
+//! configuration may have passwords in it. Refused: to replace anything but a plain file. A symbolic link may be read through,
+//! for whoever made it chose what it leads to; a program of root's that wrote through it would let its maker choose the file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rules::{LineError, RulesTable, Settings, parse_table, print_table};
@@ -108,10 +112,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         _ => Path::new("."),
     };
     fs::create_dir_all(directory)?;
+    let old = plain_file(path)?;
     let mut name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_os_string();
     name.push(format!(".{}.new", std::process::id()));
     let new = directory.join(name);
-    let written = write_and_rename(&new, path, text);
+    let mut file = create(&new)?;
+    let written = fill(&mut file, text, old.as_ref()).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
@@ -119,11 +125,53 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn write_and_rename(new: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(new)?;
+/// What is to be replaced; none if there is nothing yet.
+fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(status) if status.is_file() => Ok(Some(status)),
+        Ok(status) if status.is_symlink() => Err(io::Error::other(
+            "is a symbolic link, which is not written through: change the file that it leads to and `sctpify reload`, \
+             or put a plain file in its place",
+        )),
+        Ok(_) => Err(io::Error::other("is no plain file: put one in its place")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new file, of its owner alone. Exclusive: neither a link nor another's file of this name is opened (open(2), O_EXCL).
+fn create(new: &Path) -> io::Result<File> {
+    const OWNERS_ALONE: u32 = 0o600;
+    let open = || OpenOptions::new().write(true).create_new(true).mode(OWNERS_ALONE).open(new);
+    match open() {
+        // A process with our number died while it wrote.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            fs::remove_file(new)?;
+            open()
+        }
+        other => other,
+    }
+}
+
+/// Writes the text, and gives the file what the old one has: the mode before the owner, who alone may change that.
+fn fill(file: &mut File, text: &str, old: Option<&Metadata>) -> io::Result<()> {
+    const ACCESS: u32 = 0o777;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(new, path)
+    if let Some(old) = old {
+        let made = file.metadata()?;
+        file.set_permissions(Permissions::from_mode(old.mode() & ACCESS))?;
+        let owner = Some(old.uid()).filter(|uid| *uid != made.uid());
+        let group = Some(old.gid()).filter(|gid| *gid != made.gid());
+        if owner.is_some() || group.is_some() {
+            fchown(&*file, owner, group).map_err(|error| {
+                let (uid, gid) = (old.uid(), old.gid());
+                let text =
+                    format!("cannot stay the file of user {uid} and group {gid} ({error}): run this as root");
+                io::Error::new(error.kind(), text)
+            })?;
+        }
+    }
+    file.sync_all()
 }
 
 #[cfg(test)]
@@ -166,6 +214,63 @@ mod tests {
         save_setting(&path, "default_remote_enable", "on").unwrap();
         assert!(load_config(&path).unwrap().default_remote_enable);
         assert!(fs::read_to_string(&path).unwrap().contains("# udp_port = 9899"));
+    }
+
+    fn status(path: &Path) -> (u32, u32, u32) {
+        let status = fs::symlink_metadata(path).unwrap();
+        (status.mode() & 0o7777, status.uid(), status.gid())
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_alone_and_a_mode_that_was_given_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sctpify.toml");
+        save_setting(&path, "udp_port", "9900").unwrap();
+        assert_eq!(status(&path).0, 0o600);
+        for mode in [0o600, 0o640, 0o644, 0o660] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            save_setting(&path, "udp_port", "9901").unwrap();
+            save_rules(&path, &RulesTable::default()).unwrap();
+            assert_eq!(status(&path).0, mode);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root: gives a file away"]
+    fn a_file_stays_its_owners() {
+        const SOMEBODY: u32 = 12_345;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sctpify.toml");
+        fs::write(&path, "udp_port = 9900\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::chown(&path, Some(SOMEBODY), Some(SOMEBODY + 1)).unwrap();
+        save_setting(&path, "udp_port", "9901").unwrap();
+        assert_eq!(status(&path), (0o640, SOMEBODY, SOMEBODY + 1));
+        assert_eq!(load_config(&path).unwrap().udp_port, 9901);
+    }
+
+    #[test]
+    fn a_link_is_read_through_but_neither_written_through_nor_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("sctpify.toml"), dir.path().join("elsewhere"));
+        fs::write(&elsewhere, "udp_port = 9900\n").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let text = save_setting(&path, "udp_port", "9901").unwrap_err().to_string();
+        assert!(text.contains("sctpify.toml: is a symbolic link"), "{text}");
+        assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+        assert_eq!(load_config(&path).unwrap().udp_port, 9900);
+    }
+
+    #[test]
+    fn what_lies_in_the_temporary_files_place_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("rules"), dir.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        let new = dir.path().join(format!("rules.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&victim, &new).unwrap();
+        save_rules(&path, &RulesTable::default()).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(fs::symlink_metadata(&path).unwrap().is_file() && !new.exists());
     }
 
     #[test]
