@@ -1,8 +1,13 @@
 //! Sysctls of the network namespace: set, and put back as they were.
+//!
+//! What is to be put back is held open, so that a process that has given up all files can still do it.
 
-use std::fs;
-use std::io;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
@@ -12,9 +17,16 @@ const ROOT: &str = "/proc/sys/net";
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];
 
 /// The sysctls that an interceptor changes, as they were before.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub struct SavedSysctls {
-    values: Vec<(&'static str, String)>,
+    values: Vec<Saved>,
+}
+
+#[derive(Clone)]
+struct Saved {
+    name: &'static str,
+    file: Arc<File>,
+    value: String,
 }
 
 impl SavedSysctls {
@@ -23,8 +35,12 @@ impl SavedSysctls {
     pub fn read() -> io::Result<SavedSysctls> {
         let mut values = Vec::new();
         for name in NEEDED {
-            match fs::read_to_string(path(name)) {
-                Ok(value) => values.push((name, value.trim().to_owned())),
+            match open(&path(name)) {
+                Ok(mut file) => {
+                    let mut value = String::new();
+                    file.read_to_string(&mut value)?;
+                    values.push(Saved { name, file: Arc::new(file), value: value.trim().to_owned() });
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -34,19 +50,42 @@ impl SavedSysctls {
 
     /// Turns all of them on.
     pub(crate) fn turn_on(&self) -> io::Result<()> {
-        self.values.iter().try_for_each(|(name, _)| fs::write(path(name), "1"))
+        self.values.iter().try_for_each(|saved| saved.set("1"))
     }
 
     /// Puts back those that still have the value we gave them: someone else's later change stays.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        for (name, value) in &self.values {
-            let is_ours = fs::read_to_string(path(name))?.trim() == "1";
-            if is_ours && value != "1" {
-                fs::write(path(name), value)?;
+        for saved in &self.values {
+            if saved.value != "1" && saved.now()?.trim() == "1" {
+                saved.set(&saved.value)?;
             }
         }
         Ok(())
     }
+}
+
+impl fmt::Debug for SavedSysctls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.values.iter().map(|saved| (saved.name, &saved.value))).finish()
+    }
+}
+
+impl Saved {
+    fn now(&self) -> io::Result<String> {
+        const LONGEST: usize = 32;
+        let mut text = [0; LONGEST];
+        let length = self.file.read_at(&mut text, 0)?;
+        Ok(String::from_utf8_lossy(&text[..length]).into_owned())
+    }
+
+    fn set(&self, value: &str) -> io::Result<()> {
+        self.file.write_at(value.as_bytes(), 0).map(drop)
+    }
+}
+
+/// For reading at least: where sysctls cannot be changed, that is told when one is to be.
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }
 
 /// Whether this namespace has IPv6.

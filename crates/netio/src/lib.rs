@@ -46,6 +46,7 @@ pub use kernel::{KernelSctp, kernel_sctp};
 pub use outlets::SENDERS_MAX;
 pub use raw::RawCarrier;
 pub use routes::{FoundRoute, Routes};
+pub use shortcut::keep_filters_readable;
 pub use socket::{DATAGRAMS_PER_RECV, ERRORS_PER_CALL, PATIENCE, Received};
 pub use train::Train;
 pub use udp::{SCTP_OVER_UDP_PORT, UdpCarrier};

@@ -27,6 +27,7 @@ use crate::options;
 use crate::sys;
 use crate::train::Train;
 use filters::Filters;
+pub use filters::keep_filters_readable;
 use header::Header;
 use next_hop::NextHop;
 

@@ -3,8 +3,10 @@
 //! Any base chain of the families ip, ip6 and inet counts, at whatever hook: chains for what arrives may ask for connection
 //! tracking, which must see what leaves. Asks, changes nothing; where the kernel refuses an answer there may be filters.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_XFRM};
 
@@ -28,6 +30,15 @@ const GET_POLICY: u16 = 0x15;
 const POLICY_ID: usize = 64;
 /// The tables of iptables-legacy that are in use; absent where the kernel has none.
 const LEGACY: [&str; 2] = ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"];
+
+/// Those of [`keep_filters_readable`].
+static KEPT: OnceLock<[Option<File>; 2]> = OnceLock::new();
+
+/// Holds the kernel's lists of iptables' tables open for the rest of the process, in the calling thread's network namespace:
+/// only root may open them, and a process that gives its user id up goes on to read them.
+pub fn keep_filters_readable() {
+    KEPT.get_or_init(|| LEGACY.map(|path| File::open(path).ok()));
+}
 
 /// The question, and its last answer.
 pub(super) struct Filters {
@@ -63,7 +74,7 @@ impl Filters {
         }
         let answer = self.has_base_chain().unwrap_or(true)
             || has_policy().unwrap_or(true)
-            || LEGACY.iter().any(|path| has_lines(path));
+            || (0..LEGACY.len()).any(is_in_use);
         self.answer = Some(answer);
         answer
     }
@@ -111,8 +122,14 @@ fn has_policy() -> io::Result<bool> {
     Ok(found)
 }
 
-fn has_lines(path: &str) -> bool {
-    match fs::read(path) {
+/// Whether the list of this number names a table. One that came after [`keep_filters_readable`] may not be readable, so there may be.
+fn is_in_use(number: usize) -> bool {
+    let kept = KEPT.get().and_then(|kept| kept[number].as_ref());
+    // The list of a module that is gone gives an error.
+    if let Some(Ok(length)) = kept.map(|file| file.read_at(&mut [0], 0)) {
+        return length > 0;
+    }
+    match fs::read(LEGACY[number]) {
         Ok(text) => !text.is_empty(),
         Err(e) => e.kind() != io::ErrorKind::NotFound,
     }
