@@ -120,6 +120,9 @@ pub enum Command {
         /// Settings and their new values, such as default_remote_enable=1
         #[arg(value_name = "NAME=VALUE", required = true)]
         assignments: Vec<String>,
+        /// The daemon's configuration file, for settings that only root changes: those are written to it from here
+        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
+        config: PathBuf,
     },
     /// Show one setting, or all
     Get {

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use control::{Done, Request, Response, SettingsReport, default_config_text, load_config, print_config};
-use rules::{Settings, normalise};
+use control::{
+    Done, Request, Response, SettingsReport, default_config_text, load_config, print_config, save_setting,
+};
+use rules::{Setting, Settings, normalise};
 
 use crate::bench;
 use crate::session::{Session, unexpected};
@@ -39,7 +41,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
             None => bench::serve(session, args.port, args.duration),
         },
         Command::Capture { output, seconds } => capture::run(session, output, *seconds),
-        Command::Set { assignments } => set(session, assignments),
+        Command::Set { assignments, config } => set(session, assignments, config),
         Command::Get { name: None } => ask_and_show(session, &Request::Settings),
         Command::Get { name: Some(name) } => get(session, name),
         Command::Forget { host } => forget(session, host),
@@ -73,21 +75,64 @@ fn get(session: Session<'_>, name: &str) -> Result<(), CliError> {
 }
 
 /// Changes settings one by one. All are checked for form first, so that a slip in the last changes nothing.
-fn set(session: Session<'_>, assignments: &[String]) -> Result<(), CliError> {
-    let mut requests = Vec::new();
+fn set(session: Session<'_>, assignments: &[String], config: &Path) -> Result<(), CliError> {
+    let mut changes = Vec::new();
     for assignment in assignments {
         let (name, value) = assignment
             .split_once('=')
             .ok_or_else(|| CliError::Usage(format!("`{assignment}` has no `=`: write NAME=VALUE")))?;
-        Settings::default().set(name.trim(), value).map_err(|e| CliError::Failed(e.to_string()))?;
-        requests.push(Request::Set { name: name.trim().into(), value: value.trim().into() });
+        let setting = Settings::default().set(name.trim(), value);
+        changes.push((setting.map_err(|e| CliError::Failed(e.to_string()))?, value.trim()));
     }
-    for request in &requests {
-        let answer = session.ask(request)?;
+    for (setting, value) in changes {
+        let answer = match setting.is_roots() {
+            true => set_in_file(session, setting, value, config)?,
+            false => session.ask(&Request::Set { name: setting.name.into(), value: value.into() })?,
+        };
         let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
         session.print(&answer, |out, _| show::changed(out, report))?;
     }
     Ok(())
+}
+
+/// Writes a setting that the daemon itself must not change to its configuration file, which this process may write if it is
+/// root's, and has the daemon read it. The path is the caller's word, not the daemon's.
+fn set_in_file(
+    session: Session<'_>,
+    setting: &Setting,
+    value: &str,
+    config: &Path,
+) -> Result<Response, CliError> {
+    // Without a daemon nothing is changed, as with all other settings.
+    let get = Request::Get { name: setting.name.into() };
+    session.ask(&get)?;
+    save_setting(config, setting.name, value)?;
+    let mut wanted = Settings::default();
+    setting.change(&mut wanted, value).map_err(|e| CliError::Failed(e.to_string()))?;
+    let written = format!("{} is written to {}", setting.name, config.display());
+    match session.ask(&Request::Reload) {
+        Ok(_) => {}
+        // A daemon that is confined may be unable to read now what it reads at its start.
+        Err(CliError::Refused(refusal)) if setting.needs_restart => {
+            eprintln!(
+                "{written} and counts from the daemon's next start on; now it says: {}",
+                refusal.message
+            );
+            return Ok(Response::Settings(SettingsReport::one(setting, &wanted)));
+        }
+        Err(error) => {
+            return Err(CliError::Failed(format!(
+                "{written}, but the daemon does not take it over: {error}"
+            )));
+        }
+    }
+    let answer = session.ask(&get)?;
+    let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
+    if report.settings.iter().any(|told| told.value != setting.value(&wanted)) {
+        let text = format!("{written}, but the daemon reads another file: name that with --config");
+        return Err(CliError::Failed(text));
+    }
+    Ok(answer)
 }
 
 fn explain(session: Session<'_>, destination: &str) -> Result<(), CliError> {

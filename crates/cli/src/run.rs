@@ -144,12 +144,7 @@ impl Daemon {
         let mut command = Command::new(program);
         command.arg("--inside").arg(format!("/proc/{}/ns/net", std::process::id()));
         command.arg("--control").arg(place.control());
-        command.arg("--config").arg(home_file(
-            args.config.as_deref(),
-            "XDG_CONFIG_HOME",
-            ".config",
-            "sctpify.toml",
-        ));
+        command.arg("--config").arg(config_file(args));
         let state = args.state_dir.as_deref();
         command.arg("--state-dir").arg(home_file(state, "XDG_STATE_HOME", ".local/state", ""));
         let log = match &args.log {
@@ -202,6 +197,10 @@ impl Drop for Daemon {
     }
 }
 
+fn config_file(args: &RunArgs) -> PathBuf {
+    home_file(args.config.as_deref(), "XDG_CONFIG_HOME", ".config", "sctpify.toml")
+}
+
 /// A file or directory of the caller's own, or the one that was named.
 fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str) -> PathBuf {
     let of_home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(below_home);
@@ -215,7 +214,7 @@ fn run_to_its_end(args: &RunArgs, place: &Place, uid: u32, gid: u32) -> Result<E
     let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["enter", &uid.to_string(), &gid.to_string(), "--"]).args(&args.command);
-    command.env("SCTPIFY_CONTROL", place.control());
+    command.env("SCTPIFY_CONTROL", place.control()).env("SCTPIFY_CONFIG", config_file(args));
     let mut child = command.spawn().map_err(cannot)?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|e| CliError::Failed(e.to_string()))?);
     let handle = signals.handle();

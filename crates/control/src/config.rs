@@ -99,7 +99,9 @@ fn toml_value(setting: &Setting, settings: &Settings) -> Value {
     match setting.kind {
         Kind::Bool => Value::from(text == "1"),
         Kind::Number { .. } => text.parse::<i64>().map_or_else(|_| Value::from(text.as_str()), Value::from),
-        Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::Weights | Kind::Interfaces => Value::from(text),
+        Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::User | Kind::Weights | Kind::Interfaces => {
+            Value::from(text)
+        }
     }
 }
 

@@ -4,9 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What the worker may still do, by the three means that say so.
+/// What the worker may still do, by the means that say so.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
+    /// Whose process it is: not root's.
+    #[serde(default)]
+    pub user: Measure,
     /// Capabilities given up, and no way to new ones.
     pub capabilities: Measure,
     /// System calls that the kernel refuses (seccomp).
@@ -16,9 +19,10 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// The three means with their settings.
-    pub fn measures(&self) -> [(&'static str, &Measure); 3] {
+    /// The means with their settings.
+    pub fn measures(&self) -> [(&'static str, &Measure); 4] {
         [
+            ("worker_user", &self.user),
             ("confine_capabilities", &self.capabilities),
             ("confine_system_calls", &self.system_calls),
             ("confine_files", &self.files),
@@ -57,7 +61,7 @@ impl fmt::Display for Measure {
 
 impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Confinement { capabilities, system_calls, files } = self;
-        write!(f, "capabilities: {capabilities}; system calls: {system_calls}; files: {files}")
+        let Confinement { user, capabilities, system_calls, files } = self;
+        write!(f, "user: {user}; capabilities: {capabilities}; system calls: {system_calls}; files: {files}")
     }
 }

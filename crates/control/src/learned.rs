@@ -62,7 +62,7 @@ pub fn load_learned(path: &Path) -> (LearnedTable, Option<String>) {
     match read(path) {
         Ok(None) => (LearnedTable::default(), None),
         Ok(Some(text)) => {
-            let (table, problem) = parse(&text);
+            let (table, problem) = parse_learned(&text);
             (table, problem.and_then(complain))
         }
         Err(error) => (LearnedTable::default(), complain(format!("cannot be read ({error})"))),
@@ -82,7 +82,8 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-fn parse(text: &str) -> (LearnedTable, Option<String>) {
+/// The table in the text of a file, and what of it could not be used, if anything.
+pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
     let mut table = LearnedTable::default();
     let mut lines = text.lines();
     if lines.next() != Some(HEAD) {
@@ -112,14 +113,21 @@ pub fn save_learned<'a>(
     path: &Path,
     entries: impl Iterator<Item = &'a LearnedEntry>,
 ) -> Result<(), FileError> {
+    let text = print_learned(entries).map_err(|error| FileError::Io { path: path.into(), error })?;
+    write_whole(path, &text)
+}
+
+/// A table as the text of a file.
+///
+/// # Errors
+/// When an entry cannot be written as JSON.
+pub fn print_learned<'a>(entries: impl Iterator<Item = &'a LearnedEntry>) -> std::io::Result<String> {
     let mut text = format!("{HEAD}\n");
     for entry in entries {
-        let line = serde_json::to_string(entry)
-            .map_err(|error| FileError::Io { path: path.into(), error: error.into() })?;
-        text.push_str(&line);
+        text.push_str(&serde_json::to_string(entry)?);
         text.push('\n');
     }
-    write_whole(path, &text)
+    Ok(text)
 }
 
 #[cfg(test)]

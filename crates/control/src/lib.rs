@@ -43,7 +43,7 @@ pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
 pub use frame::{has_hung_up, read_body, write_line, write_request, write_response};
-pub use learned::{LearnedRow, LearnedState, load_learned, save_learned};
+pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
 pub use limit::LimitedBy;
 pub use man::{completions, write_command_pages};
 pub use page::{MetricsText, Page, PageAnswer, PageRequest};

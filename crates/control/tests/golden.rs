@@ -126,6 +126,7 @@ fn status() -> Status {
         }],
         draining: false,
         confinement: Confinement {
+            user: Measure::InForce { left: "sctpify (uid 997)".into() },
             capabilities: Measure::InForce { left: "net_admin, net_raw".into() },
             system_calls: Measure::Off,
             files: Measure::Unavailable { why: "no Landlock".into() },

@@ -69,6 +69,8 @@ pub struct Settings {
     pub confine_system_calls: bool,
     /// Whether the daemon is kept to its own files.
     pub confine_files: bool,
+    /// The user that the daemon's worker becomes; empty: `sctpify`, or else one that nobody is.
+    pub worker_user: String,
     /// Whether SCTP over IP may pass by the parts of the kernel that would do nothing with it.
     pub ip_shortcuts: bool,
     /// Whether connections to one host share an association.
@@ -112,6 +114,7 @@ impl Default for Settings {
             confine_capabilities: true,
             confine_system_calls: true,
             confine_files: true,
+            worker_user: String::new(),
             ip_shortcuts: true,
             streams: Streams::Shared,
             trunk_idle_s: 300,
@@ -141,6 +144,8 @@ pub enum Kind {
     Url(&'static [&'static str]),
     /// Nothing, or the path of a file from the root on.
     Path,
+    /// Nothing, or the name or number of a user.
+    User,
     /// Nothing, or networks with their weights.
     Weights,
     /// Nothing, or names of interfaces, addresses and networks.
@@ -161,6 +166,7 @@ impl fmt::Display for Kind {
                 "nothing, or up to 32 interfaces, addresses and networks, * and ? stand for others, ! leaves out: \
                  eth0 wwan* !eth1 192.0.2.0/24",
             ),
+            Kind::User => f.write_str("nothing, or the name or number of a user"),
             Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
             Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }
@@ -244,7 +250,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "udp_port",
         kind: Kind::Number { min: 1, max: 65535, unit: "" },
-        doc: "The UDP port for SCTP in UDP (RFC 6951), on this host and, until a packet shows another, at peers.",
+        doc: "The UDP port for SCTP in UDP (RFC 6951), on this host and, until a packet shows another, at peers. Below 1024 it \
+              is opened at the start alone: busy peers get no sockets of their own, and a port that is taken then is not tried \
+              again.",
         needs_restart: true,
         read: |s| s.udp_port.to_string(),
         write: |s, v| put(&mut s.udp_port, v.parse().ok()),
@@ -450,11 +458,24 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "confine_files",
         kind: Kind::Bool,
-        doc: "With 1 the daemon reaches only its configuration, its state directory, its control socket and the kernel's \
-              lists of sockets (Landlock, from Linux 5.13 on). 0 is for debugging.",
+        doc: "With 1 the daemon's worker reaches no file but the kernel's lists of sockets, and the files that names are \
+              resolved by if learned_store names a host; its supervisor reaches the daemon's own files alone (Landlock, from \
+              Linux 5.13 on). 0 is for debugging.",
         needs_restart: true,
         read: |s| number(s.confine_files),
         write: |s, v| put(&mut s.confine_files, parse_bool(v)),
+    },
+    Setting {
+        name: "worker_user",
+        kind: Kind::User,
+        doc: "The user that the daemon's worker becomes once it has been set up, so that it can do nothing as root; its \
+              supervisor stays root's, and writes the daemon's files. Nothing means the user sctpify, which the package makes, \
+              or else the first user id from 60899 on that nobody has. Name a user that has no other processes and no files. \
+              With a learned_store of redis+unix it keeps the groups that the system gives it, none otherwise. root is for \
+              debugging.",
+        needs_restart: true,
+        read: |s| s.worker_user.clone(),
+        write: |s, v| put(&mut s.worker_user, is_user(v).then(|| v.to_owned())),
     },
     Setting {
         name: "ip_shortcuts",
@@ -544,9 +565,18 @@ const URL_BYTES_MAX: usize = 512;
 /// Longest path that is taken.
 const PATH_BYTES_MAX: usize = 4096;
 
+/// The longest name of a user.
+const USER_BYTES_MAX: usize = 32;
+
 fn is_path(value: &str) -> bool {
     let is_absolute = value.starts_with('/') && value.len() <= PATH_BYTES_MAX;
     value.is_empty() || (is_absolute && !value.contains(char::is_control))
+}
+
+/// As useradd(8) takes names, and numbers.
+fn is_user(value: &str) -> bool {
+    let is_name_byte = |b: u8| b.is_ascii_alphanumeric() || b"_-.$".contains(&b);
+    value.len() <= USER_BYTES_MAX && !value.starts_with('-') && value.bytes().all(is_name_byte)
 }
 
 fn is_store(value: &str) -> bool {
@@ -586,6 +616,13 @@ pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
 }
 
 impl Setting {
+    /// Whether only root changes it, in the file itself: it says how far the daemon is confined, which file it reads, whom it
+    /// connects to or whom it lets in. A daemon that somebody has taken over is not to free its successor.
+    pub fn is_roots(&self) -> bool {
+        let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User);
+        names_a_place || self.name.starts_with("confine_") || self.name == "peer_key_required"
+    }
+
     /// The value in these settings, as `set` reads it.
     pub fn value(&self, settings: &Settings) -> String {
         (self.read)(settings)
@@ -611,7 +648,13 @@ impl Setting {
     fn is_in_range(&self, value: &str) -> bool {
         match self.kind {
             Kind::Number { min, max, .. } => value.parse::<u32>().is_ok_and(|n| (min..=max).contains(&n)),
-            Kind::Bool | Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::Weights | Kind::Interfaces => true,
+            Kind::Bool
+            | Kind::Word(_)
+            | Kind::Url(_)
+            | Kind::Path
+            | Kind::User
+            | Kind::Weights
+            | Kind::Interfaces => true,
         }
     }
 }
@@ -670,6 +713,24 @@ mod tests {
         for bad in ["192.0.2.9", "http://192.0.2.9", "redis://a b", &format!("redis://{}", "x".repeat(600))] {
             assert!(settings.set("learned_store", bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_daemon_cannot_change_how_it_is_confined_nor_whom_it_lets_in() {
+        let roots: Vec<&str> = SETTINGS.iter().filter(|s| s.is_roots()).map(|s| s.name).collect();
+        for name in [
+            "confine_capabilities",
+            "confine_system_calls",
+            "confine_files",
+            "worker_user",
+            "peer_keys",
+            "peer_key_required",
+            "learned_store",
+            "learned_store_roots",
+        ] {
+            assert!(roots.contains(&name), "{name}");
+        }
+        assert!(!roots.contains(&"default_remote_enable"));
     }
 
     #[test]

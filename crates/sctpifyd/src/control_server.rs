@@ -1,7 +1,7 @@
 //! The control socket: who may ask what, and where the answer comes from.
 //!
 //! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's group
-//! ([`control_group`] says which that is), changing for root and the daemon's own user. The socket has mode 0660 from its
+//! ([`control_group`] says which that is), changing for root and whoever started the daemon. The socket has mode 0660 from its
 //! first moment (umask before bind), its directory 0750.
 
 use std::fs;
@@ -25,12 +25,13 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
 use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 
+use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::clock::today;
 use crate::control_group;
 use crate::learned_store::LearnedStore;
 use crate::listeners::listeners;
-use crate::rules_store::{RulesStore, StoreError};
+use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle};
 
 /// Connections served at once at most.
@@ -41,7 +42,13 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 const SHARD_LIMIT: Duration = Duration::from_secs(5);
 const NO_ANSWER: &str = "the daemon is stopping or overloaded: no answer came from it";
 
-/// The control socket.
+/// The control socket, which waits until there is somebody to answer.
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    owner: Uid,
+}
+
+/// Who answers on it.
 pub(crate) struct ControlServer {
     listener: UnixListener,
     desk: Desk,
@@ -54,16 +61,13 @@ pub(crate) struct Desk {
     learned: LearnedStore,
     shard: Handle,
     served: Arc<AtomicUsize>,
+    /// Who made the socket: the worker has become another since.
+    owner: Uid,
 }
 
-impl ControlServer {
+impl ControlSocket {
     /// Makes the socket; takes the place of a dead daemon's, and refuses a live one's.
-    pub(crate) fn bind(
-        path: &Path,
-        rules: RulesStore,
-        learned: LearnedStore,
-        shard: Handle,
-    ) -> Result<ControlServer> {
+    pub(crate) fn bind(path: &Path) -> Result<ControlSocket> {
         make_directory(path)?;
         if UnixStream::connect(path).is_ok() {
             bail!("another sctpifyd answers on {}: stop it with `sctpify down`", path.display());
@@ -79,7 +83,20 @@ impl ControlServer {
         let listener =
             listener.with_context(|| format!("cannot make the control socket {}", path.display()))?;
         control_group::hand_over(path);
-        Ok(ControlServer { listener, desk: Desk { rules, learned, shard, served: Arc::default() } })
+        Ok(ControlSocket { listener, owner: geteuid() })
+    }
+}
+
+impl ControlServer {
+    /// Joins the parts.
+    pub(crate) fn new(
+        socket: ControlSocket,
+        rules: RulesStore,
+        learned: LearnedStore,
+        shard: Handle,
+    ) -> ControlServer {
+        let desk = Desk { rules, learned, shard, served: Arc::default(), owner: socket.owner };
+        ControlServer { listener: socket.listener, desk }
     }
 
     /// Where answers come from, for others who ask.
@@ -108,7 +125,8 @@ impl ControlServer {
     }
 }
 
-fn make_directory(path: &Path) -> Result<()> {
+/// Makes the directory of a control socket, closed to others.
+pub(crate) fn make_directory(path: &Path) -> Result<()> {
     let directory: PathBuf = path.parent().unwrap_or(Path::new("/")).into();
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
@@ -156,7 +174,7 @@ impl Desk {
 
     /// The answer to one who may not ask this.
     fn forbidden(&self, caller: Uid, request: &Request) -> Option<Response> {
-        let may_change = caller.is_root() || caller == geteuid();
+        let may_change = caller.is_root() || caller == self.owner;
         (!request.is_read_only() && !may_change).then(|| {
             let text = format!("user {caller} may look but not change: run this as root");
             Response::error(ErrorCode::NotPermitted, text)
@@ -302,13 +320,13 @@ impl Desk {
     }
 }
 
-fn done(outcome: Result<Done, StoreError>) -> Response {
+fn done(outcome: Result<Done, ArchiveError>) -> Response {
     outcome.map_or_else(refusal, Response::Done)
 }
 
-fn refusal(error: StoreError) -> Response {
+fn refusal(error: ArchiveError) -> Response {
     match error {
-        StoreError::Refused(text) => Response::error(ErrorCode::Refused, text),
-        StoreError::File(error) => Response::error(ErrorCode::Failed, error.to_string()),
+        ArchiveError::Refused(text) => Response::error(ErrorCode::Refused, text),
+        ArchiveError::Failed(text) => Response::error(ErrorCode::Failed, text),
     }
 }

@@ -4,13 +4,13 @@
 //! A thread of its own writes the file, so the event loop never waits for a disk. A file that cannot be read or written
 //! is told of, and costs only what it held: everything can be learned again. After SIGKILL up to [`SAVE_PAUSE`] is lost.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use control::{DaemonArgs, load_learned, save_learned};
+use control::{DaemonArgs, load_learned};
 use rules::{LearnedEntry, LearnedTable};
 
+use crate::archive::Archive;
 use crate::clock::today;
 use crate::shared_store::SharedStore;
 
@@ -21,20 +21,19 @@ const SAVE_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct LearnedStore {
     table: Arc<Mutex<LearnedTable>>,
-    path: PathBuf,
+    archive: Archive,
     /// Held while the file is written; whether the last time failed.
     failing: Arc<Mutex<bool>>,
 }
 
 impl LearnedStore {
     /// Loads what an earlier daemon has learned, as far as it can be read.
-    pub(crate) fn load(args: &DaemonArgs) -> LearnedStore {
-        let path = args.learned_file();
-        let (table, complaint) = load_learned(&path);
+    pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> LearnedStore {
+        let (table, complaint) = load_learned(&args.learned_file());
         if let Some(complaint) = complaint {
             tracing::warn!("learned table: {complaint}; what is missing is learned again");
         }
-        LearnedStore { table: Arc::new(Mutex::new(table)), path, failing: Arc::default() }
+        LearnedStore { table: Arc::new(Mutex::new(table)), archive, failing: Arc::default() }
     }
 
     /// The table, locked. Held for moments only: the shard waits for it.
@@ -63,7 +62,7 @@ impl LearnedStore {
             }
             table.iter().cloned().collect()
         };
-        match save_learned(&self.path, entries.iter()) {
+        match self.archive.save_learned(entries.iter()) {
             Ok(()) => *failing = false,
             Err(error) => {
                 if !*failing {
@@ -77,15 +76,18 @@ impl LearnedStore {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
+    use clap::Parser;
     use rules::{Failure, LearnPolicy, Settings};
 
     use super::*;
     use crate::clock::today;
 
-    fn store(path: PathBuf) -> LearnedStore {
-        LearnedStore { table: Arc::default(), path, failing: Arc::default() }
+    fn store(state_dir: PathBuf) -> LearnedStore {
+        let mut args = DaemonArgs::parse_from(["sctpifyd"]);
+        args.state_dir = state_dir;
+        LearnedStore { table: Arc::default(), archive: Archive::own(&args), failing: Arc::default() }
     }
 
     fn learn(store: &LearnedStore, last: u8) {
@@ -102,26 +104,26 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let in_the_way = dir.path().join("state");
         std::fs::write(&in_the_way, "a file").expect("written");
-        let store = store(in_the_way.join("learned"));
+        let store = store(in_the_way.clone());
         learn(&store, 1);
         store.save();
-        assert_eq!(entries_in(&store.path), 0);
+        assert_eq!(entries_in(&in_the_way.join("learned")), 0);
         std::fs::remove_file(&in_the_way).expect("removed");
         store.save();
-        assert_eq!(entries_in(&store.path), 1, "though nothing has changed since");
+        assert_eq!(entries_in(&in_the_way.join("learned")), 1, "though nothing has changed since");
     }
 
     #[test]
     fn only_what_has_changed_is_written() {
         let dir = tempfile::tempdir().expect("a directory");
-        let store = store(dir.path().join("learned"));
+        let (store, path) = (store(dir.path().into()), dir.path().join("learned"));
         learn(&store, 1);
         store.save();
-        std::fs::remove_file(&store.path).expect("removed");
+        std::fs::remove_file(&path).expect("removed");
         store.save();
-        assert!(!store.path.exists());
+        assert!(!path.exists());
         learn(&store, 2);
         store.save();
-        assert_eq!(entries_in(&store.path), 2);
+        assert_eq!(entries_in(&path), 2);
     }
 }

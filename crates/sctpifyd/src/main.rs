@@ -1,8 +1,9 @@
 //! The daemon: carries this host's TCP connections over SCTP, as the rules say.
 //!
-//! Two processes of one program. The [`supervisor`] only watches: it kills a worker that has stopped beating,
-//! removes what a killed one leaves behind, and passes signals on. The [`worker`] does everything else, in one
-//! event loop ([`shard`]) with a [`control_server`] beside it.
+//! Two processes of one program. The [`supervisor`] stays root's: it kills a worker that has stopped beating,
+//! removes what a killed one leaves behind, passes signals on, and reads and writes the files ([`archive`]). The
+//! [`worker`], under a user id of its own, does everything else, in one event loop ([`shard`]) with a
+//! [`control_server`] beside it.
 //!
 //! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`], then
 //! [`client`] (a SYN becomes an association), [`server`] (an INIT becomes a local connection) and [`pump`]
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod archive;
 mod birth;
 mod capture;
 mod carriers;

@@ -61,10 +61,11 @@ pub(crate) enum PeerKeyError {
 }
 
 impl PeerKeys {
-    /// Reads the file; none where the path is empty.
-    pub(crate) fn load(path: &str) -> Result<PeerKeys, PeerKeyError> {
+    /// The text of the file; empty where the path is.
+    pub(crate) fn read(path: &str) -> Result<String, PeerKeyError> {
+        let mut text = String::new();
         if path.is_empty() {
-            return Ok(PeerKeys::default());
+            return Ok(text);
         }
         let path = Path::new(path);
         let io = |error| PeerKeyError::Io { path: path.into(), error };
@@ -74,9 +75,13 @@ impl PeerKeys {
         if !is_ours || status.mode() & 0o077 != 0 {
             return Err(PeerKeyError::Exposed { path: path.into() });
         }
-        let mut text = String::new();
         file.take(FILE_MAX).read_to_string(&mut text).map_err(io)?;
-        parse(&text).map_err(|(line, what)| PeerKeyError::Line { path: path.into(), line, what })
+        Ok(text)
+    }
+
+    /// The keys in the text of the file at `path`.
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<PeerKeys, PeerKeyError> {
+        parse(text).map_err(|(line, what)| PeerKeyError::Line { path: path.into(), line, what })
     }
 
     /// How associations with this host are authenticated; none without a key for it.
@@ -220,7 +225,8 @@ mod tests {
         std::fs::write(&path, format!("* {KEY}\n")).expect("written");
         let load = |mode| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
-            PeerKeys::load(path.to_str().expect("UTF-8")).map(|keys| keys.len())
+            let text = PeerKeys::read(path.to_str().expect("UTF-8"))?;
+            PeerKeys::parse(&path, &text).map(|keys| keys.len())
         };
         assert!(matches!(load(0o640), Err(PeerKeyError::Exposed { .. })));
         assert_eq!(load(0o600).expect("a good file"), 1);

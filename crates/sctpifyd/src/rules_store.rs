@@ -5,10 +5,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use control::{DaemonArgs, FileError};
+use control::DaemonArgs;
 use rules::{Advertise, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
+use crate::archive::{Archive, ArchiveError, Loaded};
 use crate::clock::today;
 use crate::peer_keys::PeerKeys;
 
@@ -17,17 +18,19 @@ use crate::peer_keys::PeerKeys;
 pub(crate) struct RulesStore {
     book: Arc<Mutex<Rulebook>>,
     keys: Arc<Mutex<PeerKeys>>,
-    args: Arc<DaemonArgs>,
+    archive: Archive,
+    serves_a_command: bool,
 }
 
 impl RulesStore {
     /// Loads settings and rules; missing files are the defaults.
-    pub(crate) fn load(args: &DaemonArgs) -> anyhow::Result<RulesStore> {
-        let settings = settings(args)?;
-        let table = control::load_rules(&args.rules_file())?;
-        let keys = Arc::new(Mutex::new(PeerKeys::load(&settings.peer_keys)?));
-        let book = Arc::new(Mutex::new(Rulebook::new(settings, table)));
-        Ok(RulesStore { book, keys, args: Arc::new(args.clone()) })
+    pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
+        let serves_a_command = args.inside.is_some();
+        // Still with this process's own rights: the supervisor is not asked before both are set up.
+        let loaded = Archive::own(args).load()?;
+        let book = Rulebook::new(in_force(loaded.settings, serves_a_command), loaded.table);
+        let (book, keys) = (Arc::new(Mutex::new(book)), Arc::new(Mutex::new(loaded.keys)));
+        Ok(RulesStore { book, keys, archive, serves_a_command })
     }
 
     /// The rulebook, locked. Held for moments only: the shard waits for it.
@@ -49,10 +52,10 @@ impl RulesStore {
     pub(crate) fn change_table<T, E: ToString>(
         &self,
         change: impl FnOnce(&mut RulesTable) -> Result<T, E>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, ArchiveError> {
         let mut table = self.lock().table.clone();
-        let outcome = change(&mut table).map_err(|error| StoreError::Refused(error.to_string()))?;
-        control::save_rules(&self.args.rules_file(), &table)?;
+        let outcome = change(&mut table).map_err(|error| ArchiveError::Refused(error.to_string()))?;
+        self.archive.save_rules(&table)?;
         let mut book = self.lock();
         table.keep_hits_of(&book.table);
         book.table = table;
@@ -60,16 +63,16 @@ impl RulesStore {
     }
 
     /// Changes one setting, in the file first.
-    pub(crate) fn set(&self, name: &str, value: &str) -> Result<&'static rules::Setting, StoreError> {
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<&'static rules::Setting, ArchiveError> {
         let mut settings = self.settings();
-        let setting = settings.set(name, value).map_err(|error| StoreError::Refused(error.to_string()))?;
-        control::save_setting(&self.args.config, setting.name, value)?;
+        let setting = settings.set(name, value).map_err(|error| ArchiveError::Refused(error.to_string()))?;
+        self.archive.set(setting, value)?;
         self.lock().settings = settings;
         Ok(setting)
     }
 
     /// Changes the default policy of a chain, in the file first.
-    pub(crate) fn set_default(&self, chain: Chain, policy: Policy) -> Result<(), StoreError> {
+    pub(crate) fn set_default(&self, chain: Chain, policy: Policy) -> Result<(), ArchiveError> {
         let name = match chain {
             Chain::Local => "default_local_enable",
             Chain::Remote => "default_remote_enable",
@@ -108,39 +111,21 @@ impl RulesStore {
     }
 
     /// Reads all files again; if one is wrong, all stays as it was.
-    pub(crate) fn reload(&self) -> Result<(), StoreError> {
-        let settings = settings(&self.args)?;
-        let keys = PeerKeys::load(&settings.peer_keys).map_err(|e| StoreError::Refused(e.to_string()))?;
-        let mut table = control::load_rules(&self.args.rules_file())?;
+    pub(crate) fn reload(&self) -> Result<(), ArchiveError> {
+        let Loaded { settings, mut table, keys } = self.archive.load()?;
         let mut book = self.lock();
         table.keep_hits_of(&book.table);
         *self.keys() = keys;
-        book.settings = settings;
+        book.settings = in_force(settings, self.serves_a_command);
         book.table = table;
         Ok(())
     }
 }
 
 /// The settings of the file. A command without privileges asked for SCTP by being run, and has UDP only.
-fn settings(args: &DaemonArgs) -> Result<Settings, FileError> {
-    let settings = control::load_config(&args.config)?;
-    Ok(match args.inside {
-        None => settings,
-        Some(_) => Settings { default_remote_enable: true, carriers: Carriers::Udp, ..settings },
-    })
-}
-
-/// Why a change was not made.
-#[derive(Debug)]
-pub(crate) enum StoreError {
-    /// It makes no sense; the text says why.
-    Refused(String),
-    /// A file could not be read or written.
-    File(FileError),
-}
-
-impl From<FileError> for StoreError {
-    fn from(error: FileError) -> StoreError {
-        StoreError::File(error)
+fn in_force(settings: Settings, serves_a_command: bool) -> Settings {
+    match serves_a_command {
+        false => settings,
+        true => Settings { default_remote_enable: true, carriers: Carriers::Udp, ..settings },
     }
 }

@@ -2,14 +2,19 @@
 //!
 //! The worker's standard output is its heartbeat: a byte each quarter of a second. When none comes for two seconds
 //! (a deadlock, SIGSTOP), every new connection of the host would hang in the queue, so the worker is killed. When
-//! it is dead without having cleaned up, what it left behind is removed here. The worker's standard input ends when
-//! this process dies; it then stops in good order.
+//! it is dead without having cleaned up, what it left behind is removed here. The worker's standard input is a socket by which
+//! it has files read and written, for it is not root ([`crate::archive`]); it ends when this process dies, and the worker then
+//! stops in good order.
 //!
-//! Deliberately small: no threads but the one for signals, no sockets until the worker is dead, nothing of the
-//! configuration but how far it confines itself.
+//! Deliberately small: no threads but one for signals and one for files, no sockets of its own until the worker is dead,
+//! nothing of the configuration but how far it confines itself.
 
+use std::fs;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -22,6 +27,7 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::archive;
 use crate::confinement::{self, Confinement};
 
 /// Tells the worker that it is one.
@@ -48,17 +54,25 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     crate::worker::start_log(args)?;
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
-    let mut worker = start_worker()?;
+    archive::prepare_directories(args)?;
+    let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the worker")?;
+    let mut worker = start_worker(theirs)?;
     // A wrong configuration is for the worker to tell.
     let settings = control::load_config(&args.config).unwrap_or_default();
-    confinement::log("supervisor", &Confinement::of_supervisor(&settings).apply());
+    confinement::log("supervisor", &Confinement::of_supervisor(&settings, args, worker.id()).apply());
     forward_signals(signals, &worker)?;
-    let hung = watch(&mut worker)?;
+    keep_files(ours, args)?;
+    let mut socket = None;
+    let hung = watch(&mut worker, || socket = identity_of(&args.control))?;
     if hung {
         tracing::error!("the worker gave no sign of life for {} s: killing it", HUNG_AFTER.as_secs());
-        worker.kill().context("cannot kill the worker")?;
+        kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
     let status = worker.wait().context("cannot wait for the worker")?;
+    // The socket's file goes, so that nobody waits for a daemon that is not there; another daemon's stays.
+    if socket.is_some() && socket == identity_of(&args.control) {
+        let _ = fs::remove_file(&args.control);
+    }
     if status.success() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -69,19 +83,36 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn start_worker() -> Result<Child> {
+fn start_worker(socket: UnixStream) -> Result<Child> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     Command::new(program)
         .args(std::env::args_os().skip(1))
         .env(ROLE_VARIABLE, WORKER)
-        .stdin(Stdio::piped())
+        .stdin(OwnedFd::from(socket))
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start the worker")
 }
 
+fn pid_of(worker: &Child) -> Result<Pid> {
+    Ok(Pid::from_raw(i32::try_from(worker.id())?))
+}
+
+/// Which file it is, whatever its name is.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|status| (status.dev(), status.ino()))
+}
+
+/// Reads and writes files for the worker, in a thread: a slow disk is no reason to miss a heartbeat.
+fn keep_files(socket: UnixStream, args: &DaemonArgs) -> Result<()> {
+    let args = args.clone();
+    let keep = move || archive::serve(&socket, &args);
+    std::thread::Builder::new().name("files".to_owned()).spawn(keep)?;
+    Ok(())
+}
+
 fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
-    let worker = Pid::from_raw(i32::try_from(worker.id())?);
+    let worker = pid_of(worker)?;
     let forward = move || {
         for signal in signals.forever() {
             if let Ok(signal) = Signal::try_from(signal) {
@@ -94,8 +125,9 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
     Ok(())
 }
 
-/// Returns when the worker has closed its heartbeat (false) or stopped beating (true).
-fn watch(worker: &mut Child) -> Result<bool> {
+/// Returns when the worker has closed its heartbeat (false) or stopped beating (true). Tells of its first beat.
+fn watch(worker: &mut Child, on_first: impl FnOnce()) -> Result<bool> {
+    let mut on_first = Some(on_first);
     let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;
     let mut limit = START_LIMIT;
     let mut bytes = [0; 64];
@@ -105,7 +137,12 @@ fn watch(worker: &mut Child) -> Result<bool> {
             Ok(0) if limit == GRACE => return Ok(true),
             Ok(0) => limit = GRACE,
             Ok(_) if beats.read(&mut bytes)? == 0 => return Ok(false),
-            Ok(_) => limit = HUNG_AFTER,
+            Ok(_) => {
+                limit = HUNG_AFTER;
+                if let Some(on_first) = on_first.take() {
+                    on_first();
+                }
+            }
             Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("cannot watch the worker"),
         }

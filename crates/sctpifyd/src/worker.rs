@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use control::DaemonArgs;
+use anyhow::{Context, Result, ensure};
+use control::{DaemonArgs, Measure};
 use intercept::{Config, Interceptor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rules::Settings;
@@ -13,9 +13,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
+use crate::archive::{self, Archive};
 use crate::carriers::Outlet;
-use crate::confinement::{self, Confinement};
-use crate::control_server::ControlServer;
+use crate::confinement::{self, Confinement, Identity};
+use crate::control_server::{ControlServer, ControlSocket};
 use crate::learned_store::LearnedStore;
 use crate::outside::{Names, Outside};
 use crate::page;
@@ -43,19 +44,31 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     raise_descriptor_limit();
     keep_freed_memory();
-    let rules = RulesStore::load(args)?;
-    let learned = LearnedStore::load(args);
+    let (archive, listener) = match has_supervisor {
+        true => Archive::of_supervisor().map(|(archive, listener)| (archive, Some(listener)))?,
+        false => (Archive::own(args), None),
+    };
+    if !has_supervisor {
+        archive::prepare_directories(args)?;
+    }
+    let rules = RulesStore::load(args, archive.clone())?;
+    let learned = LearnedStore::load(args, archive);
+    let identity = Identity::of_worker(&rules.settings(), args, has_supervisor)?;
     let outlet = Outlet::new(&rules.settings(), args.inside.is_some());
+    netio::keep_filters_readable();
     let mut interceptor = set_up(args, &rules.settings())?;
     let datagrams = interceptor.take_datagrams();
-    let (mut shard, handle) =
-        Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
-    let server = ControlServer::bind(&args.control, rules.clone(), learned.clone(), handle.clone())?;
-    let page = page::bind(rules.settings().page_port)?;
-    let desk = server.desk();
+    let socket = ControlSocket::bind(&args.control)?;
     let (keeper, shared) = (learned.clone(), SharedStore::of_settings(&rules.settings())?);
     let names = Names::of_host();
-    shard.confinement = confine(&shard.interceptor, &rules.settings(), args)?;
+    let user = assume(&interceptor, &identity)?;
+    let (mut shard, handle) =
+        Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
+    let page = page::bind(rules.settings().page_port)?;
+    let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
+    let desk = server.desk();
+    let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
+    shard.confinement = control::Confinement { user, ..confine(&shard.interceptor, &confinement)? };
     spawn("control", move || server.run())?;
     if let Some(page) = page {
         spawn("page", move || page::run(page, desk))?;
@@ -66,31 +79,35 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     if args.inside.is_some() {
         shard.outside = Some(Outside::start(names, datagrams, handle.clone())?);
     }
-    if has_supervisor || args.inside.is_some() {
-        spawn("supervision", move || stop_with_supervisor(&handle))?;
+    if let Some(listener) = listener {
+        spawn("supervision", move || stop_after(|| listener.run(), &handle))?;
+    } else if args.inside.is_some() {
+        spawn("supervision", move || stop_after(wait_for_the_end_of_input, &handle))?;
     }
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
     let outcome = shard.run();
     learned.save();
-    // The socket's file goes, so that nobody waits for a daemon that is not there.
-    let _ = std::fs::remove_file(&args.control);
+    if !has_supervisor {
+        // The socket's file goes, so that nobody waits for a daemon that is not there.
+        let _ = std::fs::remove_file(&args.control);
+    }
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Gives up what is not needed from now on, in the two threads there are; all others inherit that. What serves one command has
+/// Becomes whom the settings name, in the two threads there are; all others inherit that. What is opened from now on is that
+/// user's.
+fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
+    let inside = identity.clone();
+    let inside = interceptor.run_inside(move || inside.assume()).context("cannot reach a thread")?;
+    let outside = identity.assume();
+    ensure!(inside == outside, "two threads of one process are not one user's: {inside}; {outside}");
+    confinement::log_user(&outside);
+    Ok(outside)
+}
+
+/// Gives up what is not needed from now on, in the same two threads. What serves one command has
 /// its capabilities in namespaces of its own only, but the caller's files and system calls.
-fn confine(
-    interceptor: &Interceptor,
-    settings: &Settings,
-    args: &DaemonArgs,
-) -> Result<control::Confinement> {
-    // What is to be written later must lie in a directory that exists now.
-    for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
-        if let Err(error) = std::fs::create_dir_all(directory) {
-            tracing::warn!(directory = %directory.display(), %error, "nothing can be kept there");
-        }
-    }
-    let confinement = Confinement::of_worker(settings, args);
+fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<control::Confinement> {
     let inside = confinement.clone();
     let inside = interceptor.run_inside(move || inside.apply()).context("cannot confine a thread")?;
     confinement::log("private namespace", &inside);
@@ -142,12 +159,16 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
     }
 }
 
-/// Standard input ends when the supervisor dies.
-fn stop_with_supervisor(shard: &Handle) {
-    let mut nothing = [0; 64];
-    while std::io::stdin().read(&mut nothing).is_ok_and(|length| length > 0) {}
+/// Stops when whoever started this process has gone, for which `wait` waits.
+fn stop_after(wait: impl FnOnce(), shard: &Handle) {
+    wait();
     tracing::info!("whoever started this process has gone: stopping");
     shard.send(Command::Stop);
+}
+
+fn wait_for_the_end_of_input() {
+    let mut nothing = [0; 64];
+    while std::io::stdin().read(&mut nothing).is_ok_and(|length| length > 0) {}
 }
 
 /// The engine's one source of randomness.

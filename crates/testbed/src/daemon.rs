@@ -129,6 +129,7 @@ impl Daemon {
     fn control(&self, program: &str, args: &[&str]) -> Result<Finished> {
         let mut command = self.host.command(self.programs.path(program));
         command.args(args).env("SCTPIFY_CONTROL", self.dir.join("control.sock"));
+        command.env("SCTPIFY_CONFIG", self.dir.join("sctpify.toml"));
         self.host.run(program, command, COMMAND_LIMIT)
     }
 

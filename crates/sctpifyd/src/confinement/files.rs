@@ -10,9 +10,11 @@ use landlock::{
     RulesetStatus, Scope,
 };
 
-/// Where a host's names and the code that resolves them lie.
-const NAMES: [&str; 4] = ["/etc", "/usr/lib", "/lib", "/lib64"];
-/// The sysctls that taking down puts back.
+/// Where a host's names and the code that resolves them lie. Of /etc, which has to be named as a whole because its files are
+/// replaced, the worker reads only what every user may.
+const NAMES: [&str; 6] =
+    ["/etc", "/run/systemd/resolve", "/run/NetworkManager", "/usr/lib", "/lib", "/lib64"];
+/// The sysctls that are put back after a worker that was killed.
 const SYSCTLS: &str = "/proc/sys/net";
 /// The kernel's lists of sockets and interfaces, and this process's own namespaces.
 const OWN_PROC: &str = "/proc/self";
@@ -26,9 +28,28 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// The daemon's own directories; `asks_names` where it must resolve names.
-    /// `keys` is the file with keys, if any.
-    pub(super) fn of_worker(args: &DaemonArgs, asks_names: bool, keys: &str) -> Reach {
+    /// What the kernel tells; `asks_names` where it must resolve names.
+    pub(super) fn of_worker(asks_names: bool) -> Reach {
+        let look = AccessFs::ReadFile | AccessFs::ReadDir;
+        let mut below = vec![(OWN_PROC.into(), look)];
+        if asks_names {
+            below.extend(NAMES.map(|path| (path.into(), look)));
+        }
+        Reach { below, scope: Scope::AbstractUnixSocket | Scope::Signal }
+    }
+
+    /// The daemon's own files, and the sysctls; and it can signal its worker, which was started before. `keys` is the file with
+    /// keys, if any.
+    pub(super) fn of_supervisor(args: &DaemonArgs, keys: &str) -> Reach {
+        let change = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+        let mut reach =
+            Reach { below: vec![(SYSCTLS.into(), change)], scope: Scope::AbstractUnixSocket.into() };
+        reach.add_own_files(args, keys);
+        reach
+    }
+
+    /// The directories of the daemon's own files, with the right to replace what is in them.
+    pub(super) fn add_own_files(&mut self, args: &DaemonArgs, keys: &str) {
         let replace = AccessFs::ReadFile
             | AccessFs::ReadDir
             | AccessFs::WriteFile
@@ -36,28 +57,15 @@ impl Reach {
             | AccessFs::MakeReg
             | AccessFs::MakeDir
             | AccessFs::RemoveFile;
-        let mut reach = Reach::of_supervisor();
-        reach.scope |= Scope::Signal;
-        reach.below.push((args.state_dir.clone(), replace));
-        reach.below.push((directory_of(&args.config), replace));
+        self.below.push((args.state_dir.clone(), replace));
+        self.below.push((directory_of(&args.config), replace));
         if let Ok(linked) = args.config.canonicalize() {
-            reach.below.push((directory_of(&linked), AccessFs::ReadFile.into()));
+            self.below.push((directory_of(&linked), AccessFs::ReadFile.into()));
         }
-        reach.below.push((directory_of(&args.control), AccessFs::RemoveFile.into()));
-        reach.below.push((OWN_PROC.into(), AccessFs::ReadFile | AccessFs::ReadDir));
+        self.below.push((directory_of(&args.control), AccessFs::RemoveFile.into()));
         if !keys.is_empty() {
-            reach.below.push((directory_of(Path::new(keys)), AccessFs::ReadFile.into()));
+            self.below.push((directory_of(Path::new(keys)), AccessFs::ReadFile.into()));
         }
-        if asks_names {
-            reach.below.extend(NAMES.map(|path| (path.into(), AccessFs::ReadFile | AccessFs::ReadDir)));
-        }
-        reach
-    }
-
-    /// Sysctls only; and it can signal its worker, which was started before.
-    pub(super) fn of_supervisor() -> Reach {
-        let change = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-        Reach { below: vec![(SYSCTLS.into(), change)], scope: Scope::AbstractUnixSocket.into() }
     }
 
     /// Puts everything else out of the calling thread's reach.

@@ -1,22 +1,26 @@
-//! What a process of the daemon gives up once it has been set up: capabilities, files, system calls.
+//! What a process of the daemon gives up once it has been set up: its user id, capabilities, files, system calls.
 //!
-//! The worker reads packets that anybody may send it. Whoever takes it over by one of them shall find a process that can
-//! run no program, reach no file but the daemon's own, and enter no other namespace. What remains is CAP_NET_ADMIN and
-//! CAP_NET_RAW, without which nothing can be diverted.
+//! The worker reads packets that anybody may send it. Whoever takes it over by one of them shall find a process that is not
+//! root's, can run no program, reach no file and no UNIX socket, and enter no other namespace. What remains is CAP_NET_ADMIN
+//! and CAP_NET_RAW, without which nothing can be diverted, and the few words that the supervisor takes from it
+//! ([`crate::archive`]).
 //!
-//! All three means work for the calling thread and those that it starts later, so the order of a start is: the interceptor
-//! with its thread, this in both threads, then all others. A means that the kernel lacks is told of in the log and by
+//! All means work for the calling thread and those that it starts later, so the order of a start is: the interceptor
+//! with its thread and whatever needs root; the [`Identity`] in both threads; the carriers, whose sockets belong to whom they
+//! were opened by; the rest in both threads; then all others. A means that the kernel lacks is told of in the log and by
 //! `sctpify status`, and the daemon runs without it. Begin with [`Confinement::of_worker`].
 
 mod capabilities;
 mod files;
+mod identity;
 mod system_calls;
 
 use control::{Check, DaemonArgs, Level, Measure};
 use rules::Settings;
 use rustix::thread::CapabilitySet;
 
-use crate::confinement::system_calls::Filters;
+pub(crate) use crate::confinement::identity::Identity;
+use crate::confinement::system_calls::{Filters, Work};
 
 /// What is to be given up.
 #[derive(Clone)]
@@ -28,26 +32,38 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// For the process that does the work.
-    pub(crate) fn of_worker(settings: &Settings, args: &DaemonArgs) -> Confinement {
-        let asks_names = ["redis://", "rediss://"].iter().any(|tcp| settings.learned_store.starts_with(tcp));
+    /// For the process that does the work; without a supervisor it writes the files, too.
+    pub(crate) fn of_worker(settings: &Settings, args: &DaemonArgs, has_supervisor: bool) -> Confinement {
+        let store = &settings.learned_store;
+        let work = Work {
+            asks_names: ["redis://", "rediss://"].iter().any(|tcp| store.starts_with(tcp)),
+            connects_unix: is_unix(store),
+            writes_files: !has_supervisor,
+        };
+        let reach = || {
+            let mut reach = files::Reach::of_worker(work.asks_names);
+            if work.writes_files {
+                reach.add_own_files(args, &settings.peer_keys);
+            }
+            reach
+        };
         Confinement {
             capabilities: settings
                 .confine_capabilities
                 .then_some(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW),
-            files: settings
-                .confine_files
-                .then(|| files::Reach::of_worker(args, asks_names, &settings.peer_keys)),
-            system_calls: settings.confine_system_calls.then(|| Filters::of_worker(asks_names)),
+            files: settings.confine_files.then(reach),
+            system_calls: settings.confine_system_calls.then(|| Filters::of_worker(work)),
         }
     }
 
-    /// For the process that watches, once the worker has been started.
-    pub(crate) fn of_supervisor(settings: &Settings) -> Confinement {
+    /// For the process that watches, once the worker has been started. It kills what is not its own user's, and keeps the owners
+    /// of the files that it replaces.
+    pub(crate) fn of_supervisor(settings: &Settings, args: &DaemonArgs, worker: u32) -> Confinement {
+        let kept = CapabilitySet::NET_ADMIN | CapabilitySet::KILL | CapabilitySet::CHOWN;
         Confinement {
-            capabilities: settings.confine_capabilities.then_some(CapabilitySet::NET_ADMIN),
-            files: settings.confine_files.then(files::Reach::of_supervisor),
-            system_calls: settings.confine_system_calls.then(Filters::of_supervisor),
+            capabilities: settings.confine_capabilities.then_some(kept),
+            files: settings.confine_files.then(|| files::Reach::of_supervisor(args, &settings.peer_keys)),
+            system_calls: settings.confine_system_calls.then(|| Filters::of_supervisor(worker)),
         }
     }
 
@@ -59,8 +75,13 @@ impl Confinement {
         let system_calls = measure(self.system_calls.as_ref(), |filters| {
             filters.as_ref().map_err(Clone::clone).and_then(Filters::apply)
         });
-        control::Confinement { capabilities, system_calls, files }
+        control::Confinement { user: Measure::default(), capabilities, system_calls, files }
     }
+}
+
+/// Whether a store is reached by a UNIX socket.
+fn is_unix(store: &str) -> bool {
+    store.starts_with("redis+unix:")
 }
 
 fn measure<T>(wanted: Option<&T>, apply: impl FnOnce(&T) -> Result<String, String>) -> Measure {
@@ -74,11 +95,23 @@ fn measure<T>(wanted: Option<&T>, apply: impl FnOnce(&T) -> Result<String, Strin
 /// Says in the log what came of it.
 pub(crate) fn log(who: &str, confinement: &control::Confinement) {
     for (setting, measure) in confinement.measures() {
-        match measure {
-            Measure::InForce { left } => tracing::debug!(who, setting, left, "confined"),
-            Measure::Off => tracing::warn!(who, setting, "not confined: a setting says so"),
-            Measure::Unavailable { why } => tracing::warn!(who, setting, why, "not confined"),
+        // That is told where it is taken on.
+        if setting != identity::SETTING {
+            log_measure(who, setting, measure);
         }
+    }
+}
+
+/// Says in the log whose process it is.
+pub(crate) fn log_user(measure: &Measure) {
+    log_measure("worker", identity::SETTING, measure);
+}
+
+fn log_measure(who: &str, setting: &str, measure: &Measure) {
+    match measure {
+        Measure::InForce { left } => tracing::debug!(who, setting, left, "confined"),
+        Measure::Off => tracing::warn!(who, setting, "not confined: a setting says so"),
+        Measure::Unavailable { why } => tracing::warn!(who, setting, why, "not confined"),
     }
 }
 
@@ -87,7 +120,12 @@ pub(crate) fn checks(confinement: &control::Confinement) -> Vec<Check> {
     let check = |(setting, measure): (&str, &Measure)| match measure {
         Measure::InForce { left } => Check::ok(setting, left),
         Measure::Off => {
-            let remedy = format!("sctpify set {setting}=1, then start the daemon anew");
+            let value = if setting == identity::SETTING { "" } else { "1" };
+            let remedy = format!("sctpify set {setting}={value}, then start the daemon anew");
+            Check::bad(setting, Level::Warning, measure.to_string(), remedy)
+        }
+        Measure::Unavailable { .. } if setting == identity::SETTING => {
+            let remedy = "start it with its supervisor, and with CAP_SETUID and CAP_SETGID";
             Check::bad(setting, Level::Warning, measure.to_string(), remedy)
         }
         Measure::Unavailable { .. } => {
@@ -96,4 +134,74 @@ pub(crate) fn checks(confinement: &control::Confinement) -> Vec<Check> {
         }
     };
     confinement.measures().map(check).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::io::ErrorKind;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+    use std::process::Command;
+
+    use clap::Parser;
+
+    use super::*;
+
+    /// Set in the process that a test runs to be confined, to its directory.
+    const DIRECTORY: &str = "SCTPIFYD_TEST_DIRECTORY";
+
+    /// What a worker that somebody has taken over tries.
+    fn try_everything(dir: &Path) {
+        let mut args = DaemonArgs::parse_from(["sctpifyd"]);
+        (args.config, args.state_dir) = (dir.join("sctpify.toml"), dir.join("state"));
+        // With such a store it may open UNIX sockets, and only its user id is in their way.
+        let learned_store = format!("redis+unix://{}/root.sock", dir.display());
+        let settings = Settings { learned_store, ..Settings::default() };
+        let identity = Identity::of_worker(&settings, &args, true).expect("a user");
+        let (socket, secret, open) = (dir.join("root.sock"), dir.join("secret"), dir.join("open"));
+        UnixStream::connect(&socket).expect("root may connect");
+        fs::read(&secret).expect("root may read");
+        let user = identity.assume();
+        assert!(matches!(user, Measure::InForce { .. }), "{user}");
+        let denied = |what: std::io::Error| assert_eq!(what.kind(), ErrorKind::PermissionDenied, "{what}");
+        let confined = Confinement::of_worker(&settings, &args, true).apply();
+        let [_, means @ ..] = confined.measures();
+        assert!(means.iter().all(|(_, means)| matches!(means, Measure::InForce { .. })), "{confined}");
+        denied(UnixStream::connect(&socket).expect_err("root's alone"));
+        denied(fs::read(&secret).expect_err("root's alone"));
+        denied(fs::read(&open).expect_err("not its own, though everybody may read it"));
+        denied(fs::read(&args.config).expect_err("the supervisor reads it"));
+        denied(fs::OpenOptions::new().write(true).open(&args.config).expect_err("the supervisor writes it"));
+        denied(fs::File::create(args.state_dir.join("rules")).expect_err("the supervisor writes it"));
+        denied(fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect_err("it changes no sysctl"));
+        assert!(fs::read_to_string("/proc/self/net/tcp").is_ok(), "that it needs");
+    }
+
+    #[test]
+    #[ignore = "needs root: becomes another user"]
+    fn a_confined_worker_reaches_neither_files_nor_sockets_of_roots_nor_its_own_configuration() {
+        if let Some(dir) = std::env::var_os(DIRECTORY) {
+            return try_everything(Path::new(&dir));
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let mode =
+            |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
+        mode(dir.path(), 0o755);
+        fs::create_dir(dir.path().join("state")).expect("made");
+        for (name, access) in [("sctpify.toml", 0o644), ("secret", 0o600), ("open", 0o644)] {
+            fs::write(dir.path().join(name), "").expect("written");
+            mode(&dir.path().join(name), access);
+        }
+        let socket = dir.path().join("root.sock");
+        let _listener = UnixListener::bind(&socket).expect("a socket");
+        mode(&socket, 0o600);
+        let test = "a_confined_worker_reaches_neither_files_nor_sockets_of_roots_nor_its_own_configuration";
+        let name = format!("{}::{test}", module_path!().split_once("::").expect("a module of a crate").1);
+        let mut command = Command::new(std::env::current_exe().expect("this program's file"));
+        command.args(["--exact", &name, "--ignored", "--test-threads", "1"]).env(DIRECTORY, dir.path());
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
 }

@@ -31,10 +31,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_fcntl,
-    libc::SYS_fdatasync,
     libc::SYS_fstat,
-    libc::SYS_fsync,
-    libc::SYS_ftruncate,
     libc::SYS_futex,
     libc::SYS_getdents64,
     libc::SYS_getegid,
@@ -52,7 +49,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_lseek,
     libc::SYS_madvise,
     libc::SYS_membarrier,
-    libc::SYS_mkdirat,
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
@@ -68,8 +64,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmmsg,
     libc::SYS_recvmsg,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
@@ -86,13 +80,11 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_sigaltstack,
-    libc::SYS_socketpair,
     libc::SYS_splice,
     libc::SYS_statx,
     libc::SYS_sysinfo,
     libc::SYS_umask,
     libc::SYS_uname,
-    libc::SYS_unlinkat,
     libc::SYS_write,
     libc::SYS_writev,
 ];
@@ -104,21 +96,35 @@ const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_dup2,
     libc::SYS_epoll_wait,
     libc::SYS_lstat,
-    libc::SYS_mkdir,
     libc::SYS_open,
     libc::SYS_pipe,
     libc::SYS_poll,
     libc::SYS_readlink,
-    libc::SYS_rename,
     libc::SYS_stat,
     libc::SYS_time,
-    libc::SYS_unlink,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c_long] = &[];
 
-/// What the process that watches needs beside that: the worker's end, and signals for it.
-const WATCHING: &[c_long] = &[libc::SYS_kill, libc::SYS_pidfd_send_signal, libc::SYS_wait4, libc::SYS_waitid];
+/// What a process needs that writes the daemon's files.
+const WRITING: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchown,
+    libc::SYS_fdatasync,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_mkdirat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+];
+#[cfg(target_arch = "x86_64")]
+const WRITING_HERE: &[c_long] = &[libc::SYS_mkdir, libc::SYS_rename, libc::SYS_unlink];
+#[cfg(not(target_arch = "x86_64"))]
+const WRITING_HERE: &[c_long] = &[];
+
+/// What the process that watches needs beside that: the worker's end. It signals the worker alone.
+const WATCHING: &[c_long] = &[libc::SYS_wait4, libc::SYS_waitid];
 
 /// Whoever calls these is not our program any more.
 const DEADLY: &[c_long] = &[
@@ -160,8 +166,9 @@ const DEADLY: &[c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// The families of sockets that the daemon opens.
-const FAMILIES: [i32; 5] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
+/// The families of sockets that the daemon opens. Of AF_UNIX it has what it was started with and what it accepts: a socket of
+/// its own would lead to any server on this host, for Landlock does not know of connect(2), and seccomp of paths.
+const FAMILIES: [i32; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
 /// What it asks of sockets and of its log's terminal.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const IOCTLS: [u64; 8] = [
@@ -189,6 +196,17 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
+/// What settings and command line ask of the worker beyond its packets.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Work {
+    /// Names are resolved, which loads code.
+    pub(super) asks_names: bool,
+    /// A server is reached by its UNIX socket.
+    pub(super) connects_unix: bool,
+    /// There is no supervisor to write the files.
+    pub(super) writes_files: bool,
+}
+
 /// Compiled filters.
 #[derive(Clone)]
 pub(super) struct Filters {
@@ -198,18 +216,19 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// For the worker. Resolving names (`asks_names`) loads code, which is refused otherwise.
-    pub(super) fn of_worker(asks_names: bool) -> Result<Filters, String> {
-        Filters::compile(&[], asks_names)
+    /// For the worker.
+    pub(super) fn of_worker(work: Work) -> Result<Filters, String> {
+        let writing = if work.writes_files { [WRITING, WRITING_HERE].concat() } else { Vec::new() };
+        Filters::compile(&writing, work, None)
     }
 
-    /// For the process that watches.
-    pub(super) fn of_supervisor() -> Result<Filters, String> {
-        Filters::compile(WATCHING, false)
+    /// For the process that watches `worker`.
+    pub(super) fn of_supervisor(worker: u32) -> Result<Filters, String> {
+        Filters::compile(&[WRITING, WRITING_HERE, WATCHING].concat(), Work::default(), Some(worker))
     }
 
-    fn compile(more: &[c_long], loads_code: bool) -> Result<Filters, String> {
-        let allowed = allowed(more, loads_code).map_err(|error| error.to_string())?;
+    fn compile(more: &[c_long], work: Work, watched: Option<u32>) -> Result<Filters, String> {
+        let allowed = allowed(more, work, watched).map_err(|error| error.to_string())?;
         let deadly: Rules = DEADLY.iter().map(|call| (*call, Vec::new())).collect();
         let count = allowed.len();
         let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
@@ -235,19 +254,24 @@ fn program(rules: Rules, other: SeccompAction, listed: SeccompAction) -> Result<
     SeccompFilter::new(rules, other, listed, machine).and_then(BpfProgram::try_from).map_err(failed)
 }
 
-fn allowed(more: &[c_long], loads_code: bool) -> Result<Rules, seccompiler::BackendError> {
+fn allowed(more: &[c_long], work: Work, watched: Option<u32>) -> Result<Rules, seccompiler::BackendError> {
     let unconditional = ALLOWED.iter().chain(ALLOWED_HERE).chain(more);
     let mut rules: Rules = unconditional.map(|call| (*call, Vec::new())).collect();
-    rules.insert(libc::SYS_socket, any_of(0, FAMILIES.map(|family| family as u64))?);
+    let unix = work.connects_unix.then_some(libc::AF_UNIX);
+    let families = FAMILIES.into_iter().chain(unix).map(|family| rule(0, SeccompCmpOp::Eq, family as u64));
+    rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_ioctl, any_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, any_of(0, PRCTLS.map(|option| option as u64))?);
     // Of this process alone.
     rules.insert(libc::SYS_prlimit64, any_of(0, [0])?);
     rules.insert(libc::SYS_tgkill, any_of(0, [u64::from(std::process::id())])?);
     rules.insert(libc::SYS_clone, vec![masked(0, THREAD_OR_NAMESPACE, THREAD)?]);
+    if let Some(worker) = watched {
+        rules.insert(libc::SYS_kill, any_of(0, [u64::from(worker)])?);
+    }
     let not_executable = || masked(2, libc::PROT_EXEC as u64, 0).map(|rule| vec![rule]);
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        rules.insert(call, if loads_code { Vec::new() } else { not_executable()? });
+        rules.insert(call, if work.asks_names { Vec::new() } else { not_executable()? });
     }
     Ok(rules)
 }
@@ -282,7 +306,9 @@ mod tests {
     /// Runs `body` confined, in a process of its own that runs only this test, and returns how that ended.
     fn confined(test: &str, body: impl FnOnce()) -> ExitStatus {
         if std::env::var_os(IS_CONFINED).is_some() {
-            Filters::of_worker(false).and_then(|filters| filters.apply()).expect("filters in force");
+            Filters::of_worker(Work::default())
+                .and_then(|filters| filters.apply())
+                .expect("filters in force");
             body();
             std::process::exit(0);
         }
@@ -312,10 +338,26 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_that_has_a_supervisor_cannot_replace_files() {
+        let ended = confined("a_worker_that_has_a_supervisor_cannot_replace_files", || {
+            let refused =
+                std::fs::rename("/nonexistent/one", "/nonexistent/two").expect_err("not on the list");
+            assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS));
+            let refused = std::fs::remove_file("/nonexistent/one").expect_err("not on the list");
+            assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS));
+        });
+        assert!(ended.success());
+    }
+
+    #[test]
     fn sockets_of_other_families_are_refused() {
         let ended = confined("sockets_of_other_families_are_refused", || {
-            let refused = socket2::Socket::new(libc::AF_ALG.into(), socket2::Type::DGRAM, None);
-            assert_eq!(refused.expect_err("no such family").raw_os_error(), Some(libc::ENOSYS));
+            for family in [libc::AF_ALG, libc::AF_UNIX, libc::AF_VSOCK] {
+                let refused = socket2::Socket::new(family.into(), socket2::Type::DGRAM, None);
+                assert_eq!(refused.expect_err("no such family").raw_os_error(), Some(libc::ENOSYS));
+            }
+            let refused = std::os::unix::net::UnixDatagram::pair();
+            assert_eq!(refused.expect_err("it could be connected").raw_os_error(), Some(libc::ENOSYS));
             std::net::UdpSocket::bind("127.0.0.1:0").expect("a family that the daemon needs");
         });
         assert!(ended.success());

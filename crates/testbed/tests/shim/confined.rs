@@ -3,11 +3,14 @@
 use crate::world::{LIMIT, PORT, World, status};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use testbed::{Daemon, Host, cpu};
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Host, Process, cpu};
 
-/// CAP_NET_ADMIN, and that with CAP_NET_RAW, as /proc prints sets of capabilities.
-const NET_ADMIN: &str = "0000000000001000";
+/// CAP_NET_ADMIN, CAP_KILL and CAP_CHOWN, and CAP_NET_ADMIN with CAP_NET_RAW, as /proc prints sets of capabilities.
+const OF_SUPERVISOR: &str = "0000000000001021";
 const NET_ADMIN_AND_RAW: &str = "0000000000003000";
 
 /// What all threads of a process say of themselves in this line of /proc/PID/status.
@@ -35,7 +38,7 @@ pub(crate) fn worker_of(host: &Host, daemon: &Daemon) -> u32 {
 fn all_threads_have_two_capabilities_at_most_and_a_filter_of_system_calls() {
     let world = World::new();
     let worker = worker_of(&world.alpha, &world.alphas);
-    for (process, kept) in [(worker, NET_ADMIN_AND_RAW), (world.alphas.id(), NET_ADMIN)] {
+    for (process, kept) in [(worker, NET_ADMIN_AND_RAW), (world.alphas.id(), OF_SUPERVISOR)] {
         for set in ["CapEff", "CapPrm", "CapBnd"] {
             is_everywhere(process, set, kept);
         }
@@ -52,15 +55,176 @@ fn all_threads_have_two_capabilities_at_most_and_a_filter_of_system_calls() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn settings_turn_each_of_them_off() {
-    let off = "confine_capabilities = false\nconfine_system_calls = false\nconfine_files = false\n";
+    let off = "confine_capabilities = false\nconfine_system_calls = false\nconfine_files = false\n\
+               worker_user = \"root\"\n";
     let world = World::with(off, false);
     let worker = worker_of(&world.alpha, &world.alphas);
     is_everywhere(worker, "Seccomp", "0");
     is_everywhere(worker, "NoNewPrivs", "0");
+    is_everywhere(worker, "Uid", "0\t0\t0\t0");
     let told = status(&world.alphas)["confinement"].take();
     assert!(told.as_object().unwrap().values().all(|measure| measure["state"] == "off"), "{told}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains("sctpify set confine_files=1"), "{doctor}");
+    assert!(doctor.contains("sctpify set worker_user=,"), "{doctor}");
+}
+
+/// The user id of a process, the same in all threads and for all purposes.
+fn uid_of(process: u32) -> u32 {
+    let told = of_threads(process, "Uid");
+    let all: BTreeSet<&str> = told.iter().flat_map(|line| line.split_whitespace()).collect();
+    assert_eq!(all.len(), 1, "{told:?}");
+    all.first().unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
+    let world = World::new();
+    let worker = worker_of(&world.alpha, &world.alphas);
+    let uid = uid_of(worker);
+    assert!(![0, 65_534].contains(&uid), "{uid}");
+    is_everywhere(worker, "Groups", "");
+    assert!(of_threads(worker, "Gid").iter().all(|line| line.split_whitespace().all(|gid| gid != "0")));
+    assert_eq!(uid_of(world.alphas.id()), 0, "the supervisor");
+    let told = status(&world.alphas)["confinement"]["user"]["left"].to_string();
+    assert!(told.contains(&format!("uid {uid}")), "{told}");
+    let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
+    assert!(doctor.contains(&format!("uid {uid}")), "{doctor}");
+    // Sockets that are to share the port later must be the same user's.
+    for table in ["udp", "udp6"] {
+        let sockets = world.alpha.tool("cat", &[&format!("/proc/net/{table}")]).unwrap();
+        let of_sctp = sockets.lines().find(|line| line.contains(":26AB ")).unwrap();
+        assert_eq!(of_sctp.split_whitespace().nth(7), Some(uid.to_string().as_str()), "{of_sctp}");
+    }
+    // Another user's process may neither trace nor read it, though its number is the same.
+    assert_eq!(fs::metadata(format!("/proc/{worker}/mem")).unwrap().uid(), 0);
+}
+
+/// A server at a UNIX socket of root's with this mode, that tells who has connected.
+fn root_server(host: &Host, socket: &Path, mode: &str) -> Process {
+    let tell = "
+import os, socket, struct, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], int(sys.argv[2], 8))
+listener.listen()
+print('listening', flush=True)
+while True:
+    peer, _ = listener.accept()
+    print('user', struct.unpack('3i', peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1], flush=True)
+";
+    let mut command = host.command("python3");
+    command.args(["-c", tell]).arg(socket).arg(mode);
+    let mut process = host.spawn("root-server", command).unwrap();
+    process.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    process
+}
+
+/// A daemon whose store is at a socket of root's with this mode; the user that the server saw, and what the daemon's log says.
+fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String) {
+    // Both store and rules are looked at each five seconds.
+    const LIMIT: Duration = Duration::from_secs(20);
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = dir.path().join("root.sock");
+    let configuration = format!("learned_store = \"redis+unix://{}\"\n{more}", socket.display());
+    let lab = testbed::Lab::new().unwrap();
+    let server = root_server(&lab.host("beta").unwrap(), &socket, mode);
+    let programs = testbed::Programs::find().unwrap();
+    let daemon = Daemon::start(&lab.host("alpha").unwrap(), &programs, &configuration).unwrap();
+    let seen = || server.stdout().lines().find_map(|line| line.strip_prefix("user ")?.parse().ok());
+    assert!(
+        wait_for(LIMIT, || seen().is_some() || daemon.log().contains("learned_store: ")),
+        "{}",
+        daemon.log()
+    );
+    (seen(), daemon.log())
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_socket_that_is_roots_alone_is_out_of_the_workers_reach() {
+    let (seen, log) = connect_to_a_socket_of_roots("600", "");
+    assert!(seen.is_none() && log.contains("Permission denied"), "{seen:?}: {log}");
+    // One that all may connect to is reached, and not as root.
+    let (seen, log) = connect_to_a_socket_of_roots("666", "");
+    assert!(seen.is_some_and(|uid| uid != 0), "{seen:?}: {log}");
+    // That is what the user id is for.
+    let (seen, log) = connect_to_a_socket_of_roots("600", "worker_user = \"root\"\n");
+    assert_eq!(seen, Some(0), "{log}");
+}
+
+/// Mode and owner of a file.
+fn of_file(path: &Path) -> (u32, u32) {
+    let status = fs::metadata(path).unwrap();
+    (status.mode() & 0o7777, status.uid())
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_worker_cannot_set_its_successor_free_but_root_can() {
+    let world = World::with("# mine\n", false);
+    let (dir, rules) = (world.alpha.dir().unwrap().join("sctpifyd"), "rules");
+    let file = dir.join("sctpify.toml");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    // What the daemon writes itself goes on, and keeps mode and owner.
+    world.alphas.sctpify(&["set", "race_timer_ms=200"]).unwrap().good().unwrap();
+    assert_eq!(world.alphas.sctpify(&["get", "race_timer_ms"]).unwrap().stdout.trim(), "200");
+    assert!(fs::read_to_string(&file).unwrap().contains("race_timer_ms = 200"));
+    assert_eq!((of_file(&file), of_file(&dir.join(rules))), ((0o600, 0), (0o600, 0)));
+    // The words of `sctpify set`, as the worker would pass them on.
+    let ask = "
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b'{\"schema\":1,\"request\":\"set\",\"name\":\"confine_files\",\"value\":\"0\"}\\n')
+print(s.makefile().readline())
+";
+    let socket = dir.join("control.sock");
+    let command = world.client("python3", &["-c", ask, socket.to_str().unwrap()]);
+    let told = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
+    assert!(told.contains("root's alone"), "{told}");
+    assert!(!fs::read_to_string(&file).unwrap().contains("confine_files"));
+    // Root's own program writes it, and has the daemon read it.
+    world.alphas.sctpify(&["set", "confine_files=0"]).unwrap().good().unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("confine_files = false"));
+    assert_eq!(of_file(&file), (0o600, 0));
+    assert_eq!(world.alphas.sctpify(&["get", "confine_files"]).unwrap().stdout.trim(), "0");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn what_only_root_may_do_is_done_when_the_daemon_stops() {
+    let world = World::with("", false);
+    let sysctl = |name: &str| world.alpha.tool("cat", &[&format!("/proc/sys/net/ipv4/{name}")]).unwrap();
+    assert_eq!(sysctl("fwmark_reflect").trim(), "1");
+    let socket = world.alpha.dir().unwrap().join("sctpifyd/control.sock");
+    world.alphas.sctpify(&["down"]).unwrap().good().unwrap();
+    assert_eq!((sysctl("fwmark_reflect").trim(), sysctl("tcp_fwmark_accept").trim()), ("0", "0"));
+    assert!(!socket.exists(), "the control socket is left");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
+    let (lab, programs) = (testbed::Lab::new().unwrap(), testbed::Programs::find().unwrap());
+    let alpha = lab.host("alpha").unwrap();
+    let dir = alpha.dir().unwrap();
+    let socket = dir.join("control.sock");
+    let mut command = alpha.command(programs.path("sctpifyd"));
+    command.arg("--no-supervisor").arg("--control").arg(&socket).arg("--state-dir").arg(&dir);
+    command.arg("--config").arg(dir.join("sctpify.toml"));
+    let mut daemon = alpha.spawn("sctpifyd", command).unwrap();
+    daemon.wait_until("socket", LIMIT, |process| process.stderr().contains("sctpifyd is up")).unwrap();
+    assert_eq!(uid_of(daemon.id()), 0);
+    is_everywhere(daemon.id(), "Seccomp", "2");
+    assert!(daemon.stderr().contains("no supervisor to write its files"), "{}", daemon.stderr());
+    // It writes them itself.
+    let mut set = alpha.command(programs.path("sctpify"));
+    set.args(["set", "race_timer_ms=200"]).env("SCTPIFY_CONTROL", &socket);
+    alpha.run("set", set, LIMIT).unwrap().good().unwrap();
+    assert_eq!(of_file(&dir.join("sctpify.toml")), (0o600, 0));
 }
 
 /// A rules file that leads out of the state directory is one that an intruder would like to read.

@@ -1,0 +1,84 @@
+//! The files themselves, for the process that may reach them.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use control::{DaemonArgs, FileError};
+use rules::{LearnedEntry, RulesTable, Settings};
+
+use super::ArchiveError;
+use crate::control_server::make_directory;
+use crate::peer_keys::PeerKeys;
+
+/// What the files say.
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    pub(crate) table: RulesTable,
+    pub(crate) keys: PeerKeys,
+}
+
+/// Where the files are.
+#[derive(Clone)]
+pub(crate) struct Files {
+    args: Arc<DaemonArgs>,
+}
+
+impl From<FileError> for ArchiveError {
+    fn from(error: FileError) -> ArchiveError {
+        ArchiveError::Failed(error.to_string())
+    }
+}
+
+impl Files {
+    pub(super) fn new(args: &DaemonArgs) -> Files {
+        Files { args: Arc::new(args.clone()) }
+    }
+
+    pub(super) fn load(&self) -> Result<Loaded, ArchiveError> {
+        let (settings, table, keys) = self.texts()?;
+        let keys = PeerKeys::parse(Path::new(&settings.peer_keys), &keys).map_err(refused)?;
+        Ok(Loaded { settings, table, keys })
+    }
+
+    /// The same with the keys as their file has them, which make sense.
+    pub(super) fn texts(&self) -> Result<(Settings, RulesTable, String), ArchiveError> {
+        let settings = control::load_config(&self.args.config)?;
+        let keys = PeerKeys::read(&settings.peer_keys).map_err(refused)?;
+        PeerKeys::parse(Path::new(&settings.peer_keys), &keys).map_err(refused)?;
+        Ok((settings, control::load_rules(&self.args.rules_file())?, keys))
+    }
+
+    pub(super) fn set(&self, name: &str, value: &str) -> Result<(), ArchiveError> {
+        Ok(control::save_setting(&self.args.config, name, value)?)
+    }
+
+    pub(super) fn save_rules(&self, table: &RulesTable) -> Result<(), ArchiveError> {
+        Ok(control::save_rules(&self.args.rules_file(), table)?)
+    }
+
+    pub(super) fn save_learned<'a>(
+        &self,
+        entries: impl Iterator<Item = &'a LearnedEntry>,
+    ) -> Result<(), ArchiveError> {
+        Ok(control::save_learned(&self.args.learned_file(), entries)?)
+    }
+}
+
+fn refused(error: impl ToString) -> ArchiveError {
+    ArchiveError::Refused(error.to_string())
+}
+
+/// Makes the directories of what is to be written later: a process that is to be confined must find them.
+pub(crate) fn prepare_directories(args: &DaemonArgs) -> anyhow::Result<()> {
+    for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
+        if let Err(error) = make(directory) {
+            tracing::warn!(directory = %directory.display(), %error, "nothing can be kept there");
+        }
+    }
+    make_directory(&args.control)
+}
+
+fn make(directory: &Path) -> io::Result<()> {
+    if directory.as_os_str().is_empty() { Ok(()) } else { std::fs::create_dir_all(directory) }
+}

@@ -1,0 +1,115 @@
+//! The worker's end. One question at a time; a thread of its own hears the answers, and the end of the supervisor.
+
+use std::io::{self, BufReader};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::words::{ANSWER_MAX, Answer, Ask, Outcome, Question};
+use super::{ArchiveError, Loaded};
+use crate::peer_keys::PeerKeys;
+
+/// How long the supervisor may take to take a question, and to answer: a disk may be slow.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Where questions go.
+pub(crate) struct Line {
+    talk: Mutex<Talk>,
+}
+
+struct Talk {
+    stream: UnixStream,
+    answers: Receiver<Answer>,
+    number: u64,
+}
+
+/// Where answers come from.
+pub(crate) struct Listener {
+    stream: BufReader<UnixStream>,
+    answers: Sender<Answer>,
+}
+
+impl Line {
+    pub(super) fn of_standard_input() -> io::Result<(Line, Listener)> {
+        Line::new(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
+    }
+
+    pub(super) fn new(stream: UnixStream) -> io::Result<(Line, Listener)> {
+        stream.set_write_timeout(Some(LIMIT))?;
+        let (sender, answers) = channel();
+        let listener = Listener { stream: BufReader::new(stream.try_clone()?), answers: sender };
+        Ok((Line { talk: Mutex::new(Talk { stream, answers, number: 0 }) }, listener))
+    }
+
+    /// Asks for something that has no answer but that it is done.
+    pub(super) fn tell(&self, ask: Ask) -> Result<(), ArchiveError> {
+        match self.ask(ask)? {
+            Outcome::Done => Ok(()),
+            _ => Err(nonsense("another answer than was asked for")),
+        }
+    }
+
+    pub(super) fn load(&self) -> Result<Loaded, ArchiveError> {
+        let Outcome::Loaded { config, rules, keys } = self.ask(Ask::Load)? else {
+            return Err(nonsense("another answer than was asked for"));
+        };
+        let settings = control::parse_config(&config).map_err(nonsense)?;
+        let table = rules::parse_table(&rules).map_err(|(_, error)| nonsense(error))?;
+        let keys = PeerKeys::parse(Path::new(&settings.peer_keys), &keys).map_err(nonsense)?;
+        Ok(Loaded { settings, table, keys })
+    }
+
+    fn ask(&self, ask: Ask) -> Result<Outcome, ArchiveError> {
+        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+        match talk.ask(ask)? {
+            Outcome::Refused(text) => Err(ArchiveError::Refused(text)),
+            Outcome::Failed(text) => Err(ArchiveError::Failed(text)),
+            other => Ok(other),
+        }
+    }
+}
+
+impl Talk {
+    fn ask(&mut self, ask: Ask) -> Result<Outcome, ArchiveError> {
+        self.number += 1;
+        let number = self.number;
+        if let Err(error) = control::write_line(&mut self.stream, &Question { number, ask }) {
+            // Half a question may have gone: nothing that follows would be understood.
+            let _ = self.stream.shutdown(Shutdown::Both);
+            return Err(silent(error));
+        }
+        loop {
+            match self.answers.recv_timeout(LIMIT) {
+                Ok(answer) if answer.number == number => return Ok(answer.outcome),
+                // To a question that was given up.
+                Ok(_) => {}
+                Err(error) => return Err(silent(error)),
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// Returns when the supervisor has gone, or says what nobody understands.
+    pub(crate) fn run(mut self) {
+        while let Ok(Some(answer)) = control::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
+            if self.answers.send(answer).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn silent(error: impl std::fmt::Display) -> ArchiveError {
+    ArchiveError::Failed(format!(
+        "the supervisor, which writes the files, does not answer ({error}): start the daemon anew"
+    ))
+}
+
+fn nonsense(what: impl std::fmt::Display) -> ArchiveError {
+    ArchiveError::Failed(format!("the supervisor's answer makes no sense: {what}"))
+}

@@ -1,0 +1,105 @@
+//! The daemon's files: configuration, rules, keys and what was learned; and who reads and writes them.
+//!
+//! The supervisor does, for it stays root and reads no packets; the worker asks it in words ([`words`]) by the socket that is
+//! the worker's standard input ([`line`] is its end, [`server`] the other). A daemon without a supervisor does it itself.
+//!
+//! The worker is what an intruder would have taken over, so the supervisor refuses: settings that are root's alone
+//! ([`rules::Setting::is_roots`]), rules and learned tables that do not read back, words that it does not know or that are too
+//! long. It opens no path that the worker names. Begin with [`Archive`].
+
+mod files;
+mod line;
+mod server;
+mod words;
+
+use std::sync::Arc;
+
+use control::DaemonArgs;
+use rules::{LearnedEntry, RulesTable, Setting};
+
+pub(crate) use files::{Loaded, prepare_directories};
+pub(crate) use line::Listener;
+pub(crate) use server::serve;
+
+use files::Files;
+use line::Line;
+use words::Ask;
+
+/// Why a file was not read or written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ArchiveError {
+    /// It makes no sense or must not be; the text says why.
+    Refused(String),
+    /// A file could not be read or written.
+    Failed(String),
+}
+
+impl std::fmt::Display for ArchiveError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ArchiveError::Refused(text) | ArchiveError::Failed(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for ArchiveError {}
+
+/// A handle to the daemon's files.
+#[derive(Clone)]
+pub(crate) enum Archive {
+    /// This process reads and writes them.
+    Own(Files),
+    /// The supervisor does.
+    Asked(Arc<Line>),
+}
+
+impl Archive {
+    /// Of a daemon without a supervisor.
+    pub(crate) fn own(args: &DaemonArgs) -> Archive {
+        Archive::Own(Files::new(args))
+    }
+
+    /// Of a worker, whose standard input leads to its supervisor. The listener is to be run.
+    pub(crate) fn of_supervisor() -> std::io::Result<(Archive, Listener)> {
+        let (line, listener) = Line::of_standard_input()?;
+        Ok((Archive::Asked(Arc::new(line)), listener))
+    }
+
+    /// Reads configuration, rules and keys. All are sound, or none is returned.
+    pub(crate) fn load(&self) -> Result<Loaded, ArchiveError> {
+        match self {
+            Archive::Own(files) => files.load(),
+            Archive::Asked(line) => line.load(),
+        }
+    }
+
+    /// Changes one setting in the configuration file.
+    pub(crate) fn set(&self, setting: &Setting, value: &str) -> Result<(), ArchiveError> {
+        match self {
+            Archive::Own(files) => files.set(setting.name, value),
+            Archive::Asked(line) => line.tell(Ask::Set { name: setting.name.into(), value: value.into() }),
+        }
+    }
+
+    /// Writes the rules file.
+    pub(crate) fn save_rules(&self, table: &RulesTable) -> Result<(), ArchiveError> {
+        match self {
+            Archive::Own(files) => files.save_rules(table),
+            Archive::Asked(line) => line.tell(Ask::Rules { text: rules::print_table(table) }),
+        }
+    }
+
+    /// Writes the file with what was learned.
+    pub(crate) fn save_learned<'a>(
+        &self,
+        entries: impl Iterator<Item = &'a LearnedEntry>,
+    ) -> Result<(), ArchiveError> {
+        match self {
+            Archive::Own(files) => files.save_learned(entries),
+            Archive::Asked(line) => {
+                let text = control::print_learned(entries);
+                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                line.tell(Ask::Learned { text })
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What worker and supervisor say to each other: a line of JSON each, with a number that the answer repeats.
+
+use serde::{Deserialize, Serialize};
+
+/// The longest question, in bytes: the text of a full learned table, quoted.
+pub(super) const QUESTION_MAX: u64 = 16 << 20;
+/// The longest answer: a full rules file and a full file of keys, quoted.
+pub(super) const ANSWER_MAX: u64 = 32 << 20;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Question {
+    pub(super) number: u64,
+    pub(super) ask: Ask,
+}
+
+/// What the worker asks for. None of it names a file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ask {
+    /// Change this setting in the configuration file.
+    Set { name: String, value: String },
+    /// Put these rules into the rules file.
+    Rules { text: String },
+    /// Put these entries into the file with what was learned.
+    Learned { text: String },
+    /// Read configuration, rules and keys.
+    Load,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) number: u64,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Done,
+    /// Settings and rules as files with all of them would have them, and the keys.
+    Loaded {
+        config: String,
+        rules: String,
+        keys: String,
+    },
+    Refused(String),
+    Failed(String),
+}

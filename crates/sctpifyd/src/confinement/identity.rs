@@ -1,0 +1,223 @@
+//! Whose process the worker is.
+//!
+//! Root may connect to every UNIX socket of the host, and some of them are as good as root: D-Bus, systemd's, container
+//! engines'. Capabilities do not matter there, the user id does. So the worker becomes a user that has nothing else; the
+//! supervisor, which only kills, cleans up and writes files, stays root's.
+//!
+//! Each thread does this for itself, with the bare system calls. Capabilities survive it, so that what is set up afterwards
+//! still can be; [`super::Confinement::apply`] takes them.
+
+use anyhow::{Context, Result, bail};
+use control::{DaemonArgs, Measure};
+use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
+use rules::Settings;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
+
+use super::is_unix;
+
+/// The setting that names the user.
+pub(super) const SETTING: &str = "worker_user";
+/// The user that the package makes.
+const USUAL: &str = "sctpify";
+/// User ids that are nobody's, for hosts without the usual user: systemd's table of ranges gives 60706 to 61183 to nobody. Above
+/// begin its dynamic services, and 65534 is everybody's.
+const UNUSED: std::ops::RangeInclusive<u32> = 60_899..=61_183;
+
+/// Whom the worker becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Somebody who has nothing else.
+    Becomes(Account),
+    /// Who it is: a setting says so.
+    Stays,
+    /// Whoever ran the command that it serves, and who is not root outside of the command's user namespace.
+    Callers,
+    /// Who it is, for nobody else writes its files.
+    Alone,
+}
+
+/// A user as the kernel knows one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    name: Option<String>,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl Identity {
+    /// As settings and command line have it. To be asked while name services are within reach.
+    ///
+    /// # Errors
+    /// When the setting names a user that does not exist.
+    pub(crate) fn of_worker(
+        settings: &Settings,
+        args: &DaemonArgs,
+        has_supervisor: bool,
+    ) -> Result<Identity> {
+        if args.inside.is_some() {
+            return Ok(Identity::Callers);
+        }
+        if settings.worker_user == "root" || settings.worker_user == "0" {
+            return Ok(Identity::Stays);
+        }
+        if !has_supervisor {
+            return Ok(Identity::Alone);
+        }
+        let mut account = find(&settings.worker_user)?;
+        if is_unix(&settings.learned_store) {
+            account.join_groups()?;
+        }
+        Ok(Identity::Becomes(account))
+    }
+
+    /// Takes it on, in the calling thread.
+    pub(crate) fn assume(&self) -> Measure {
+        match self {
+            Identity::Stays => Measure::Off,
+            Identity::Callers => Measure::InForce { left: "whoever ran the command".to_owned() },
+            Identity::Alone => {
+                let why = format!("it has no supervisor to write its files, and stays uid {}", geteuid());
+                Measure::Unavailable { why }
+            }
+            Identity::Becomes(account) => match account.assume() {
+                Ok(()) => Measure::InForce { left: account.to_string() },
+                Err(error) => {
+                    let why = format!("cannot become {account}: {error}");
+                    Measure::Unavailable { why }
+                }
+            },
+        }
+    }
+}
+
+impl Account {
+    fn of(user: &User) -> Account {
+        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+        Account { name: Some(user.name.clone()), uid, gid, groups: Vec::new() }
+    }
+
+    /// One that no name belongs to.
+    fn nameless(id: u32) -> Account {
+        Account { name: None, uid: id, gid: id, groups: Vec::new() }
+    }
+
+    /// Adds the groups that the system gives the user: a server's socket may be open to one of them.
+    fn join_groups(&mut self) -> Result<()> {
+        if let Some(name) = &self.name {
+            let name = std::ffi::CString::new(name.as_str())?;
+            let groups =
+                getgrouplist(&name, Gid::from_raw(self.gid)).context("cannot find the user's groups")?;
+            self.groups = groups.into_iter().map(Gid::as_raw).filter(|gid| *gid != 0).collect();
+        }
+        Ok(())
+    }
+
+    fn assume(&self) -> rustix::io::Result<()> {
+        let groups: Vec<_> = self.groups.iter().map(|gid| rustix::process::Gid::from_raw(*gid)).collect();
+        let (uid, gid) = (rustix::process::Uid::from_raw(self.uid), rustix::process::Gid::from_raw(self.gid));
+        set_keep_capabilities(true)?;
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        // Those permitted were kept, those in effect were not.
+        let permitted = capabilities(None)?.permitted;
+        set_capabilities(
+            None,
+            CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() },
+        )?;
+        set_keep_capabilities(false)
+    }
+}
+
+impl std::fmt::Display for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name} (uid {})", self.uid),
+            None => write!(f, "uid {}, which nobody else has", self.uid),
+        }
+    }
+}
+
+/// The user of this name or number; of none, the usual one.
+fn find(wanted: &str) -> Result<Account> {
+    let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look user {name} up"));
+    if wanted.is_empty() {
+        // A user that somebody made root is none to become.
+        return match named(USUAL)?.filter(|user| !user.uid.is_root()) {
+            Some(user) => Ok(Account::of(&user)),
+            None => unused(|id| {
+                Ok(User::from_uid(Uid::from_raw(id))?.is_none()
+                    && Group::from_gid(Gid::from_raw(id))?.is_none())
+            }),
+        };
+    }
+    if let Some(user) = named(wanted)? {
+        return Ok(Account::of(&user));
+    }
+    match wanted.parse() {
+        Ok(id) => Ok(User::from_uid(Uid::from_raw(id))?
+            .map_or_else(|| Account::nameless(id), |user| Account::of(&user))),
+        Err(_) => bail!(
+            "setting {SETTING}: there is no user `{wanted}`: make one (useradd --system), or leave it empty"
+        ),
+    }
+}
+
+/// The first number that is free.
+fn unused(is_free: impl Fn(u32) -> Result<bool>) -> Result<Account> {
+    for id in UNUSED {
+        if is_free(id)? {
+            return Ok(Account::nameless(id));
+        }
+    }
+    let (first, last) = (UNUSED.start(), UNUSED.end());
+    bail!(
+        "all user ids from {first} to {last} are in use: make a user {USUAL}, or name one (setting {SETTING})"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn identity(worker_user: &str, has_supervisor: bool) -> Result<Identity> {
+        let settings = Settings { worker_user: worker_user.to_owned(), ..Settings::default() };
+        Identity::of_worker(&settings, &DaemonArgs::parse_from(["sctpifyd"]), has_supervisor)
+    }
+
+    #[test]
+    fn a_number_that_is_taken_is_passed_over() {
+        let account = unused(|id| Ok(id > 60_900)).expect("a number");
+        assert_eq!((account.uid, account.gid, account.groups.len()), (60_901, 60_901, 0));
+        assert!(unused(|_| Ok(false)).is_err());
+    }
+
+    #[test]
+    fn by_default_it_is_never_root_and_never_the_user_of_everybody() {
+        let Identity::Becomes(account) = identity("", true).expect("a user") else { panic!("it stays root") };
+        assert!(![0, 65_534, u32::MAX].contains(&account.uid), "{account}");
+    }
+
+    #[test]
+    fn a_user_is_found_by_name_and_number_and_an_unknown_name_is_told() {
+        let Identity::Becomes(account) = identity("daemon", true).expect("a user") else {
+            panic!("it stays")
+        };
+        let by_number = identity(&account.uid.to_string(), true).expect("a user");
+        assert_eq!(by_number, Identity::Becomes(account));
+        let error = identity("no-such-user", true).expect_err("nobody").to_string();
+        assert!(error.contains("there is no user `no-such-user`"), "{error}");
+    }
+
+    #[test]
+    fn without_a_supervisor_and_by_setting_it_stays() {
+        assert!(matches!(identity("", false).expect("told"), Identity::Alone));
+        assert_eq!(identity("root", true).expect("told"), Identity::Stays);
+    }
+}
