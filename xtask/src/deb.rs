@@ -83,6 +83,7 @@ fn fill(tree: &Path, bins: &Path) -> Result<()> {
     for unit in ["sctpifyd.service", "sctpify-sip.service"] {
         copy(&packaging.join(unit), &tree.join("usr/lib/systemd/system").join(unit), 0o644)?;
     }
+    copy(&packaging.join("sctpify.sysusers"), &tree.join("usr/lib/sysusers.d/sctpify.conf"), 0o644)?;
     copy(&packaging.join("lintian-overrides"), &tree.join("usr/share/lintian/overrides/sctpify"), 0o644)?;
     documents(&tree.join("usr/share/doc/sctpify"))?;
     let (sctpify, sip) = (bins.join("sctpify"), bins.join("sctpify-sip"));

@@ -65,6 +65,7 @@ fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_f
     for file in [
         "usr/lib/systemd/system/sctpifyd.service",
         "usr/lib/systemd/system/sctpify-sip.service",
+        "usr/lib/sysusers.d/sctpify.conf",
         "usr/share/man/man8/sctpify-sip.8.gz",
         "usr/share/man/man8/sctpify-sip-trace.8.gz",
         "usr/share/man/man8/sctpify-ua.8.gz",
@@ -123,7 +124,7 @@ fn completions_load_in_bash_zsh_and_fish() {
 #[test]
 #[ignore = "needs the programs built, and Debian's tools"]
 fn systemd_takes_the_units_and_finds_their_exposure_low() {
-    let said = judged("sctpifyd.service", "39");
+    let said = judged("sctpifyd.service", "38");
     assert!(said.contains("ExecStop=/usr/sbin/sctpify down --drain"), "{said}");
     judged("sctpify-sip.service", "25");
 }
