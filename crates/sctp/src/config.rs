@@ -67,6 +67,8 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
+    /// What it takes for the peer's addresses to change, and for a listed one to be used.
+    pub address_proof: AddressProof,
     /// Which requests of the peer about streams are fulfilled, if [`Extension::StreamReconfiguration`] is among the
     /// extensions.
     ///
@@ -130,6 +132,7 @@ impl Default for AssociationConfig {
             //= rfc8260#2.2.1-3
             extensions: Extensions::NONE.with(Extension::Ecn),
             auth: AuthConfig::default(),
+            address_proof: AddressProof::default(),
             reconfig: ReconfigPolicy::default(),
             advertisement: None,
             zero_checksum: None,
@@ -149,6 +152,29 @@ impl AssociationConfig {
         //= rfc9260#3.3.2-8
         self.buffer_start.min(self.receive_buffer).max(LEAST_WINDOW as usize)
     }
+}
+
+/// What it takes for the addresses of a peer to change (RFC 5061), and for one that it lists to be used.
+///
+/// An ASCONF is signed with a shared key or, where there is none, with the empty one. With the empty key the signature is made of what
+/// INIT and INIT ACK show to everybody on their way ([RFC 4895, section 8.1]): it proves nothing against somebody who has seen these
+/// two packets. A key counts as shared if it has at least one byte.
+///
+/// [RFC 4895, section 8.1]: https://www.rfc-editor.org/rfc/rfc4895#section-8.1
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AddressProof {
+    /// As RFC 5061 and RFC 9260 have it: the signature is enough whatever the key, from whatever address, and an address is
+    /// confirmed once a HEARTBEAT to it was answered, wherever the answer came from.
+    #[default]
+    Signature,
+    /// Without a shared key addresses change only by proof over a confirmed path. An ASCONF that is not signed with a shared key
+    /// counts only if it comes by a confirmed path, UDP port included. An address that it adds is used only once it has answered
+    /// a HEARTBEAT, and has then sent the answer to another one that went by a path confirmed before, too; an end of this kind does that
+    /// for addresses that it adds itself. So a peer of another make cannot add addresses that are used.
+    /// [`move_to_local_address`](crate::Endpoint::move_to_local_address) needs a shared key.
+    ///
+    /// With a key or without, an unconfirmed path is confirmed only by an answer that came from its remote address to its local one.
+    ConfirmedPath,
 }
 
 /// How much may be in flight on a path, and how it reacts to loss and delay.

@@ -182,6 +182,11 @@ pub enum AddressError {
     /// The peer has no address that could be reached from this one.
     #[error("the peer has no address of the family of {0}")]
     NoPeer(IpAddr),
+    /// With [`AddressProof::ConfirmedPath`](crate::AddressProof::ConfirmedPath) the only address changes with a shared key alone.
+    #[error(
+        "without a shared key the association cannot move to {0}; set a key at both ends (AuthConfig::keys)"
+    )]
+    NoKey(IpAddr),
     /// The peer has yet to answer an earlier change of the address.
     #[error("an earlier change of {0} is under way; wait for Event::AddressChange")]
     Changing(IpAddr),

@@ -36,8 +36,8 @@ mod trace;
 mod tx;
 
 pub use config::{
-    AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Heartbeats, Limits, PathOptions,
-    Scheduler, Timing,
+    AddressProof, AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Heartbeats, Limits,
+    PathOptions, Scheduler, Timing,
 };
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
 pub use error::{

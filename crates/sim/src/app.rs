@@ -8,8 +8,8 @@ use std::time::Duration;
 use base::Time;
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    AbortCause, AssociationId, CloseReason, Endpoint, Event, IncomingInit, InitDecision, Listener, Message,
-    Ppid, Reliability, SendError, SendOptions, StreamId,
+    AbortCause, AssociationId, CloseReason, Endpoint, Event, Extensions, IncomingInit, InitDecision,
+    Listener, Message, Ppid, Reliability, SendError, SendOptions, StreamId,
 };
 
 /// What becomes of an INIT.
@@ -17,6 +17,13 @@ use sctp::{
 pub enum Listen {
     /// It is answered.
     Accept,
+    /// It is answered with so many streams each way, and with these extensions.
+    AcceptOn {
+        /// Outbound and inbound ones.
+        streams: u16,
+        /// What is offered.
+        extensions: Extensions,
+    },
     /// ABORT.
     Refuse,
     /// Silence.
@@ -213,6 +220,12 @@ impl Listener for App {
     fn on_init(&mut self, _init: &IncomingInit) -> InitDecision {
         match self.listen {
             Listen::Accept => InitDecision::Accept { local_addresses: self.addresses.clone() },
+            Listen::AcceptOn { streams, extensions } => InitDecision::AcceptOn {
+                local_addresses: self.addresses.clone(),
+                outbound_streams: streams,
+                inbound_streams: streams,
+                extensions,
+            },
             Listen::Refuse => InitDecision::Refuse,
             Listen::Ignore => InitDecision::Ignore,
         }

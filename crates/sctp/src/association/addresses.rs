@@ -14,6 +14,7 @@ use wire::{
 };
 
 use super::{Association, Context, Control, may_reach};
+use crate::config::AddressProof;
 use crate::error::AddressError;
 use crate::event::{AbortCause, Event};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
@@ -30,6 +31,7 @@ impl Association {
         if !self.state.takes_data_to_send() {
             return Err(AddressError::Closed);
         }
+        let may_move = self.may_move();
         let asconf = self.asconf.as_deref_mut().ok_or(AddressError::NotNegotiated)?;
         if !asconf.is_understood(change) {
             return Err(AddressError::NotUnderstood);
@@ -41,6 +43,7 @@ impl Association {
         let has = asconf.local.contains(&address);
         match change {
             _ if !is_usable(address) => return Err(AddressError::NotUnicast(address)),
+            AddressChange::MoveTo(_) if !may_move => return Err(AddressError::NoKey(address)),
             AddressChange::MoveTo(_) => return self.move_to(address, ctx),
             _ if asconf.is_changing(address) => return Err(AddressError::Changing(address)),
             AddressChange::Add(_) if has => return Err(AddressError::Exists(address)),
@@ -62,6 +65,13 @@ impl Association {
         }
         self.ask_next(ctx.now);
         Ok(())
+    }
+
+    /// Whether the peer can be asked to take another address for all that it knows. A peer of the same kind believes that of a shared
+    /// key alone.
+    fn may_move(&self) -> bool {
+        let is_signed = self.auth.as_ref().is_some_and(|auth| auth.signs_with_shared_key());
+        is_signed || self.config.address_proof == AddressProof::Signature
     }
 
     /// The link of one of our addresses went down or came up.
@@ -263,6 +273,12 @@ impl Association {
         asconf.local.push(address);
         let peers = self.peer_addresses.clone();
         self.add_paths(&[address], &peers, None, ctx);
+        for index in self.paths.indices() {
+            let path = self.paths.get_mut(index);
+            if path.route.local == address {
+                path.vouching.offer_copies();
+            }
+        }
     }
 
     /// The peer knows our address now: what was sent from there before was not answered.
@@ -282,6 +298,10 @@ impl Association {
         //= rfc5061#5.1.1-5
         if !self.state.answers_requests() {
             return;
+        }
+        if !self.may_ask_for_change() {
+            let chunk_type = ChunkType::ASCONF.0;
+            return self.note(TraceEvent::Unauthenticated { chunk_type });
         }
         let (source, arrival) = (asconf.source, asconf.judge(chunk.serial));
         self.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
@@ -369,7 +389,9 @@ impl Association {
         match (&self.auth, &self.asconf, chunks.next(), chunks.next()) {
             (Some(auth), Some(_), Some(first), Some(second)) => {
                 let types = (first.chunk_type, second.chunk_type);
-                types == (ChunkType::AUTH, ChunkType::ASCONF) && auth.verify(&first).is_ok()
+                let is_shared =
+                    self.config.address_proof == AddressProof::Signature || auth.names_shared_key(&first);
+                types == (ChunkType::AUTH, ChunkType::ASCONF) && is_shared && auth.verify(&first).is_ok()
             }
             _ => false,
         }
@@ -385,6 +407,9 @@ impl Association {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
         if self.peer_addresses.contains(&address) {
+            if let Some(asconf) = &mut self.asconf {
+                asconf.unproven.retain(|a| *a != address || !asconf.is_keyed);
+            }
             return None;
         }
         let Some(asconf) = &self.asconf else { return None };
@@ -396,6 +421,11 @@ impl Association {
         if is_full || !self.add_paths(&local, &[address], carrier, ctx) {
             //= rfc5061#5.3-19
             return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
+        }
+        if self.asks_for_proof()
+            && let Some(asconf) = &mut self.asconf
+        {
+            asconf.unproven.push(address);
         }
         self.peer_addresses.push(address);
         self.on_peer_change(AddressChange::Add(address));
@@ -423,6 +453,9 @@ impl Association {
         }
         //= rfc5061#5.3-22 5.3-23
         self.peer_addresses.retain(|a| *a != address);
+        if let Some(asconf) = &mut self.asconf {
+            asconf.unproven.retain(|a| *a != address);
+        }
         self.retire_paths(|p| p.route.remote == address);
         self.on_peer_change(AddressChange::Remove(address));
         None
@@ -498,7 +531,12 @@ impl Association {
         let current = self.paths.current();
         let is_gone = |i: &PathIndex| gone.contains(i);
         self.control.retain(|(i, c)| {
-            !(is_gone(i) && matches!(c, Control::Heartbeat { .. } | Control::SizeProbe { .. }))
+            let is_about = match c {
+                Control::Heartbeat { .. } | Control::SizeProbe { .. } => is_gone(i),
+                Control::Voucher { path, .. } => is_gone(i) || is_gone(path),
+                _ => false,
+            };
+            !is_about
         });
         self.control.iter_mut().filter(|(i, _)| is_gone(i)).for_each(|(i, _)| *i = current);
         if is_gone(&self.data_path) {

@@ -287,6 +287,10 @@ impl Association {
                     has_heartbeat = true;
                     packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(path, *nonce) })).is_ok()
                 }
+                Control::Voucher { path, nonce } => {
+                    has_heartbeat = true;
+                    packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(*path, *nonce) })).is_ok()
+                }
                 Control::HeartbeatAck(value) => {
                     let chunk_type = ChunkType::HEARTBEAT_ACK;
                     packet.push(&Chunk::Unknown(UnknownChunk { chunk_type, flags: 0, value })).is_ok()

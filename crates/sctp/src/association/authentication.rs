@@ -57,6 +57,9 @@ impl Association {
         match verdict {
             Ok(()) => {
                 screen.is_authenticated = true;
+                if let Some(asconf) = &mut self.asconf {
+                    asconf.is_keyed = auth.names_shared_key(raw);
+                }
                 self.note(TraceEvent::AuthVerified);
                 return Screened::Skip;
             }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use wire::{ChunkType, Heartbeat};
 
 use super::{Association, Context, Control, State};
+use crate::config::AddressProof;
 use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
@@ -63,6 +64,7 @@ impl Association {
         if answers && value.len() <= INFO_MAX && waiting < MAX_WAITING {
             //= rfc9260#3.3.6-2 8.3-8
             let value = Bytes::copy_from_slice(value);
+            self.copy_answer(path, &value, ctx.now);
             //= rfc9260#6.4-2 8.3-2
             self.control.push_back((path, Control::HeartbeatAck(value)));
         }
@@ -70,26 +72,68 @@ impl Association {
 
     pub(super) fn on_heartbeat_ack(&mut self, heartbeat: &Heartbeat<'_>, ctx: &mut Context<'_>) {
         let Some((index, nonce)) = read_info(heartbeat.info) else { return };
-        let Some(path) = self.paths.try_get_mut(index) else { return };
+        if self.paths.try_get_mut(index).is_none() {
+            return;
+        }
+        let may_prove = self.may_prove(index);
+        let path = self.paths.get_mut(index);
+        if !may_prove {
+            // The peer may not have known yet that it may send from there.
+            if path.is_asked(nonce) {
+                self.repeat_question(index, ctx.now);
+            }
+            return;
+        }
+        if path.vouching.on_answer(nonce) {
+            self.on_vouched(index);
+            return self.on_path_answered(index, ctx);
+        }
         let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
             || self.on_size_answer(index, nonce, ctx.now)
             || self.on_port_answer(index, nonce, ctx.now);
-        if is_answer {
-            self.paths.resume_proofs(ctx.now);
-            let path = self.paths.get_mut(index);
-            let is_new = !path.is_confirmed();
-            //= rfc9260#8.1-6
-            self.errors = 0;
-            let transition = path.on_success(ctx.now, &self.config.timing);
-            self.report_transition(index, transition);
-            self.on_heard(index);
-            if self.paths.get(index).t3.is_some() {
-                self.arm_probe(index, true, ctx.now);
-            }
-            // Another path may be needed at any moment: its MTU had better be known then.
-            if is_new {
-                self.paths.get_mut(index).pmtu.suspect(false, ctx.now, ctx.random);
-            }
+        if is_answer && self.lacks_voucher(index) {
+            self.ask_voucher(index, ctx);
+        } else if is_answer {
+            self.on_path_answered(index, ctx);
+        }
+    }
+
+    /// Whether the packet in hand may answer for this path. One that is not confirmed yet is proved by its peer's own address and port,
+    /// where that is asked for ([`AddressProof::ConfirmedPath`]).
+    fn may_prove(&self, index: PathIndex) -> bool {
+        let path = self.paths.get(index);
+        let is_lenient = path.is_confirmed() || self.config.address_proof == AddressProof::Signature;
+        is_lenient || self.came_by == Some(index) || self.came_from_new_port(index)
+    }
+
+    /// An unconfirmed path is asked once more what it was asked already, within the budget.
+    pub(super) fn repeat_question(&mut self, index: PathIndex, now: Time) {
+        let length = self.heartbeat_packet_len();
+        if self.unproven_credit < length {
+            return;
+        }
+        if let Some(nonce) = self.paths.get_mut(index).repeat_heartbeat(now) {
+            self.unproven_credit -= length;
+            self.control.push_back((index, Control::Heartbeat { nonce }));
+        }
+    }
+
+    /// The peer is at the other end of a path.
+    pub(super) fn on_path_answered(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        self.paths.resume_proofs(ctx.now);
+        let path = self.paths.get_mut(index);
+        let is_new = !path.is_confirmed();
+        //= rfc9260#8.1-6
+        self.errors = 0;
+        let transition = path.on_success(ctx.now, &self.config.timing);
+        self.report_transition(index, transition);
+        self.on_heard(index);
+        if self.paths.get(index).t3.is_some() {
+            self.arm_probe(index, true, ctx.now);
+        }
+        // Another path may be needed at any moment: its MTU had better be known then.
+        if is_new {
+            self.paths.get_mut(index).pmtu.suspect(false, ctx.now, ctx.random);
         }
     }
 
@@ -167,7 +211,7 @@ impl Association {
     }
 
     /// Bytes of a packet with one of our heartbeats.
-    fn heartbeat_packet_len(&self) -> usize {
+    pub(super) fn heartbeat_packet_len(&self) -> usize {
         let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::HEARTBEAT));
         wire::COMMON_HEADER_LEN + HEARTBEAT_HEADER_LEN + info(PathIndex(0), 0).len() + auth
     }

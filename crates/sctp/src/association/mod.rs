@@ -32,13 +32,14 @@ mod state;
 mod stranded;
 mod table;
 mod timers;
+mod vouching;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use base::{Ecn, Route, Time};
+use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
@@ -84,6 +85,11 @@ enum Control {
     Heartbeat {
         nonce: u64,
     },
+    /// A HEARTBEAT about another path than it goes by.
+    Voucher {
+        path: PathIndex,
+        nonce: u64,
+    },
     /// The value of the HEARTBEAT that it answers.
     HeartbeatAck(Bytes),
     /// A HEARTBEAT made so long that its IP packet has `size` bytes.
@@ -114,6 +120,10 @@ enum WindowProbe {
     Answered,
 }
 
+/// The least pause between two times that the peer is asked whether it lives because an INIT came from elsewhere. INITs are sent again
+/// after 100 ms at the soonest.
+const ALIVE_PAUSE: Duration = Duration::from_millis(50);
+
 /// An association beyond its INIT.
 pub(crate) struct Association {
     config: AssociationConfig,
@@ -141,6 +151,10 @@ pub(crate) struct Association {
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
+    /// The path of the packet in hand, if it has the very addresses and port of one.
+    came_by: Option<PathIndex>,
+    /// The same for one that has another port than its path.
+    came_by_port: Option<PathIndex>,
     /// All addresses of the peer, also those that no path leads to.
     peer_addresses: SmallVec<[IpAddr; 4]>,
     initial_tsn: Tsn,
@@ -181,6 +195,8 @@ pub(crate) struct Association {
     control: VecDeque<(PathIndex, Control)>,
     /// Timeouts in a row, over all paths.
     errors: u8,
+    /// When the peer may next be asked whether it lives, for an INIT that came from elsewhere.
+    next_alive: Time,
     /// Bytes that may still go to addresses that the peer only claims.
     unproven_credit: usize,
     counters: Counters,
@@ -297,6 +313,8 @@ impl Association {
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,
+            came_by: None,
+            came_by_port: None,
             peer_addresses,
             initial_tsn: birth.initial_tsns.0,
             queue: SendQueue::new(birth.config.scheduler, interleaves),
@@ -323,6 +341,7 @@ impl Association {
             sack_deviates: false,
             control: VecDeque::new(),
             errors: 0,
+            next_alive: ctx.now,
             unproven_credit: 0,
             counters: Counters::default(),
             notes: Notes::default(),
@@ -372,6 +391,25 @@ impl Association {
     pub(crate) fn only_claims(&self, address: IpAddr) -> bool {
         let mut there = self.paths.iter().filter(|(_, p)| p.route.remote == address).peekable();
         there.peek().is_some() && there.all(|(_, p)| !p.is_confirmed())
+    }
+
+    /// Whether an INIT that came by `route` may begin the association anew: by IP, by UDP from where the peer is known to be, or from
+    /// wherever while no path works.
+    pub(crate) fn may_begin_anew_from(&self, route: &Route) -> bool {
+        route.carrier == Carrier::Ip || self.paths.is_confirmed_end(route) || self.paths.have_failed()
+    }
+
+    /// Somebody else may be in the peer's place: it is asked, by all its paths, at most once in each [`ALIVE_PAUSE`].
+    pub(crate) fn ask_whether_alive(&mut self, ctx: &Context<'_>) {
+        if ctx.now < self.next_alive {
+            return;
+        }
+        self.next_alive = ctx.now + ALIVE_PAUSE;
+        for index in self.paths.indices() {
+            if self.paths.get(index).is_confirmed() {
+                self.paths.get_mut(index).request_heartbeat(ctx.now);
+            }
+        }
     }
 
     /// `path`, or where an answer goes in its place. RFC 9260 section 5.4: an endpoint "MUST NOT send any chunks to an
@@ -655,11 +693,15 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::LocalQueue { bytes } => self.on_local_queue(index, bytes, ctx.now),
+            // A NAT has forgotten the old port; the new one is being proven.
+            PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {
+                if self.paths.get(index).route.carrier == route.carrier {
+                    self.paths.get_mut(index).rebinding.on_known_gone(ctx.now);
+                }
+            }
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}
-            // A NAT has forgotten the old port; the new one is being proven.
-            PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {}
             // It is about a port that the peer has left, or about one that is yet to be proven.
             PathError::Unreachable(_) | PathError::NoRoute
                 if self.paths.get(index).route.carrier != route.carrier => {}

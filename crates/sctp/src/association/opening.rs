@@ -154,6 +154,11 @@ impl Opening {
         }
     }
 
+    /// Whether an INIT went to where a packet came from by `route`, UDP port included.
+    pub(crate) fn has_asked_at(&self, route: &Route) -> bool {
+        self.init_routes.iter().any(|r| r.remote == route.remote && r.carrier == route.carrier)
+    }
+
     /// No INIT goes to `remote` any more; false, and nothing changes, if it is the address that was asked first.
     pub(crate) fn leave(&mut self, remote: IpAddr) -> bool {
         if remote == self.first {

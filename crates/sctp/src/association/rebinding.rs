@@ -1,4 +1,4 @@
-//! UDP ports of the peer that change (RFC 6951): proven by a HEARTBEAT before the path goes there.
+//! UDP ports of the peer that change (RFC 6951): proven by a HEARTBEAT, and by the silence of the known port, before the path goes there.
 //!
 //! Until then the path goes on with the port it has. HEARTBEATs are answered where they came from, and SACKs go to both ports: these
 //! are short, and a peer behind a NAT shall not miss it. Begin at [`Association::path_of`].
@@ -6,11 +6,12 @@
 use base::{Carrier, Route, Time};
 use wire::{Chunk, ChunkType, Heartbeat};
 
+use super::doubt::LEAST_PATIENCE;
 use super::heartbeat::info;
 use super::opening::INIT_PACKET_MAX;
 use super::{Association, Context, State};
 use crate::event::Event;
-use crate::path::PathIndex;
+use crate::path::{Answer, Asks, Pace, Path, PathIndex};
 use crate::trace::TraceEvent;
 
 /// The same way to another UDP port.
@@ -23,40 +24,68 @@ impl Association {
     /// The path of a packet that belongs here; the one in use if the pair of addresses is not a path.
     pub(crate) fn path_of(&mut self, route: &Route, ctx: &mut Context<'_>) -> PathIndex {
         if let Some(asconf) = &mut self.asconf {
-            asconf.source = *route;
+            (asconf.source, asconf.is_keyed) = (*route, false);
         }
-        let Some(index) = self.paths.find(route) else { return self.paths.current() };
+        let found = self.paths.find(route);
+        (self.came_by, self.came_by_port) = (found, None);
+        let Some(index) = found else { return self.paths.current() };
         if let (Carrier::Udp { peer_port: port }, Carrier::Udp { peer_port: known }) =
             (route.carrier, self.paths.get(index).route.carrier)
         {
             let path = self.paths.get_mut(index);
-            if port == known && !path.rebinding.is_under_way() {
+            if port == known && path.rebinding.is_idle() {
                 return index;
             }
-            let pause = path.srtt().unwrap_or_else(|| path.rto());
-            if let Some(nonce) = path.rebinding.on_packet(port, known, pause, ctx.now, ctx.random) {
-                self.ask_port(index, port, nonce, ctx);
+            if port != known {
+                (self.came_by, self.came_by_port) = (None, found);
+            }
+            let pace = pace_of(path);
+            let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
+            self.ask_ports(index, asks, ctx);
+            // In states without heartbeats no timer looks after it.
+            if self.paths.get(index).rebinding.next_timeout() <= ctx.now {
+                self.on_rebinding_timeout(index, ctx);
             }
         }
         index
     }
 
-    fn ask_port(&mut self, index: PathIndex, port: u16, nonce: u64, ctx: &mut Context<'_>) {
+    /// Sends HEARTBEATs to a new port and to the known one.
+    fn ask_ports(&mut self, index: PathIndex, asks: Asks, ctx: &mut Context<'_>) {
         if matches!(self.state, State::Closed) {
             return;
         }
-        let route = with_port(self.paths.get(index).route, port);
-        let chunk = Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) });
-        ctx.replies.push_signed(route, self.header(), &chunk, self.auth.as_deref());
+        let (known, length) = (self.paths.get(index).route, self.heartbeat_packet_len());
+        let mut new = asks.new.map(|(port, nonce)| (with_port(known, port), nonce));
+        // The address may be somebody else's, who has sent nothing.
+        if new.is_some() && !self.paths.get(index).is_confirmed() {
+            match self.unproven_credit.checked_sub(length) {
+                Some(rest) => self.unproven_credit = rest,
+                None => new = None,
+            }
+        }
+        for (route, nonce) in new.into_iter().chain(asks.known.map(|nonce| (known, nonce))) {
+            let chunk = Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) });
+            ctx.replies.push_signed(route, self.header(), &chunk, self.auth.as_deref());
+        }
     }
 
-    /// A HEARTBEAT to a new port is to be sent again.
+    /// A HEARTBEAT to a new port is to be sent again, or the known port has had its time.
     pub(super) fn on_rebinding_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
-        let pause = path.srtt().unwrap_or_else(|| path.rto());
-        if let Some((port, nonce)) = path.rebinding.on_timeout(pause, ctx.now) {
-            self.ask_port(index, port, nonce, ctx);
+        let Carrier::Udp { peer_port: known } = path.route.carrier else { return };
+        let pace = pace_of(path);
+        let (asks, proven) = path.rebinding.on_timeout(known, pace, ctx.now);
+        self.ask_ports(index, asks, ctx);
+        if let Some(port) = proven {
+            self.move_to_port(index, port, ctx.now);
+            self.on_path_answered(index, ctx);
         }
+    }
+
+    /// Whether the packet in hand came by this path but for its port, which is to be proven.
+    pub(super) fn came_from_new_port(&self, index: PathIndex) -> bool {
+        self.came_by_port == Some(index)
     }
 
     /// Answers a HEARTBEAT from a port that is not proven; returns whether it did.
@@ -82,13 +111,27 @@ impl Association {
         });
     }
 
-    /// A HEARTBEAT ACK may prove a new port; returns whether it does. What is in flight went to the old one: it is sent again.
+    /// A HEARTBEAT ACK may prove a new port; returns whether the path has been proven by it, there or at the known port.
     pub(super) fn on_port_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.paths.get_mut(index);
-        let Some(port) = path.rebinding.on_answer(nonce) else { return false };
+        let Carrier::Udp { peer_port: known } = path.route.carrier else { return false };
+        match path.rebinding.on_answer(nonce, known, now) {
+            Answer::Strange | Answer::Waits => false,
+            Answer::Known => true,
+            Answer::Proven(port) => {
+                self.move_to_port(index, port, now);
+                true
+            }
+        }
+    }
+
+    /// The path goes to another port from now on. What is in flight went to the old one: it is sent again.
+    fn move_to_port(&mut self, index: PathIndex, port: u16, now: Time) {
+        let path = self.paths.get_mut(index);
         let from = path.route;
         path.route = with_port(from, port);
         path.heard = now;
+        path.vouching.begin_anew();
         let to = path.route;
         self.note(TraceEvent::PortProven { from, to });
         self.mark_lost_on(index);
@@ -97,6 +140,15 @@ impl Association {
             self.inbound.ack.on_irregular();
         }
         self.events.push_back(Event::PeerPort { from, to });
-        true
     }
+}
+
+/// How long the peer is waited for at a new port, and at the one that it had.
+fn pace_of(path: &Path) -> Pace {
+    let patience = match path.srtt() {
+        Some(srtt) => srtt * 5 / 4 + LEAST_PATIENCE,
+        None => path.rto(),
+    };
+    let pause = path.srtt().unwrap_or_else(|| path.rto());
+    Pace { pause, patience: path.is_confirmed().then_some(patience) }
 }

@@ -76,17 +76,41 @@ impl Endpoint {
         peer: &PeerInit<'_>,
         listener: &mut dyn Listener,
     ) {
-        let addresses = std::iter::once(&route.remote).chain(&peer.addresses);
-        let (local, remote) = (header.source_port, header.destination_port);
-        //= rfc9260#5.1.2-6
-        let existing = addresses.copied().find_map(|a| self.owner_of(local, remote, a));
-        let terms = match existing {
+        let ports = (header.source_port, header.destination_port);
+        let terms = match self.existing_for(route.remote, ports, &peer.addresses) {
             None => self.terms_for_new(route, header, peer, listener),
+            Some(id) if !self.may_begin_anew(now, id, route) => None,
             Some(id) => self.terms_for_existing(id, route, header, peer),
         };
         if let Some(terms) = terms {
             self.send_init_ack(now, (route, init_len), header, peer, terms);
         }
+    }
+
+    /// The association that an INIT from `source` is about: the one whose peer is there, or one that is opening to an address that the
+    /// INIT lists. That an association with a listed address is up is not told to a source that is not known to be its peer's: it could
+    /// ask for the ports that somebody else uses. Its cookie decides ([`begin_from_cookie`](Self::begin_from_cookie)).
+    fn existing_for(
+        &self,
+        source: IpAddr,
+        (local, remote): (u16, u16),
+        listed: &[IpAddr],
+    ) -> Option<AssociationId> {
+        let is_opening = |id: &AssociationId| matches!(self.slots.get(*id), Some(Slot::Opening(_)));
+        let mut opening = listed.iter().filter_map(|a| self.owner_of(local, remote, *a)).filter(is_opening);
+        self.owner_of(local, remote, source).or_else(|| opening.next())
+    }
+
+    /// Whether the peer of an association may begin it anew by this route. Whoever shares its address, a program of another user or a
+    /// host behind the same NAT, has another UDP port: then the peer itself is asked first. If it lives nothing comes of the INIT; if
+    /// nobody is there any more the association ends, and the next INIT begins another.
+    fn may_begin_anew(&mut self, now: Time, id: AssociationId, route: &Route) -> bool {
+        let may = self.association(id).is_none_or(|a| a.may_begin_anew_from(route));
+        if !may {
+            self.on_dropped(route, DropReason::OutOfTheBlue);
+            self.with(id, now, |a, ctx| a.ask_whether_alive(ctx));
+        }
+        may
     }
 
     /// The association that has proved that `address` is its peer's, or that is opening to it. One that merely lists an
@@ -166,7 +190,7 @@ impl Endpoint {
         match self.slots.get_mut(id)? {
             //= rfc9260#5.2.1-3 5.2.1-5
             // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
-            Slot::Opening(opening) if !opening.init_routes.iter().any(|r| r.remote == route.remote) => None,
+            Slot::Opening(opening) if !opening.has_asked_at(route) => None,
             //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
             Slot::Opening(opening) => Some(Terms {
                 tag: opening.local_tag,
@@ -325,10 +349,9 @@ impl Endpoint {
             Ok(agreed) => agreed,
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
-        // Only by a carrier that an INIT went by (the first answer's wins), and from a host that it went to: a
+        // Only by a carrier that an INIT went by (the first answer's wins), from the UDP port that it went to, and from a host that it went to: a
         // multi-homed one may answer from another of the addresses that it lists.
-        let carrier = std::mem::discriminant(&route.carrier);
-        let asked = opening.init_routes.iter().filter(|r| std::mem::discriminant(&r.carrier) == carrier);
+        let asked = opening.init_routes.iter().filter(|r| r.carrier == route.carrier);
         let is_answer = |r: &&Route| r.remote == route.remote || peer.addresses.contains(&r.remote);
         let exact = asked.clone().find(|r| r.remote == route.remote);
         let Some(asked) = exact.or_else(|| asked.clone().find(is_answer)).copied() else { return };
@@ -483,7 +506,9 @@ impl Endpoint {
             // B: both sides opened at once; the peer's INIT came after ours had gone out.
             (true, false) => self.collide(now, id, cookie),
             // A: the peer has restarted.
-            (false, false) if ties_match => self.restart(now, route, id, cookie, config),
+            (false, false) if ties_match && self.may_begin_anew(now, id, &cookie.route) => {
+                self.restart(now, route, id, cookie, config)
+            }
             // C and all others: late, or a stranger's.
             (false, _) => None,
         }
@@ -499,7 +524,10 @@ impl Endpoint {
             self.replies.refuse(cookie.route, cookie.answer_header(), &[Cause::OutOfResource]);
             return None;
         }
-        let mut association = self.build(now, cookie, config);
+        let mut cookie = cookie.clone();
+        // An address that belongs to another association with the same ports stays with that.
+        cookie.peer_addresses.retain(|a| self.owner_of(cookie.local_port, cookie.remote_port, *a).is_none());
+        let mut association = self.build(now, &cookie, agreed_in(&cookie, config));
         association.announce();
         let id = self.slots.insert(Slot::Association(Box::new(association)));
         self.record_birth(id);
@@ -556,6 +584,17 @@ impl Endpoint {
         //= rfc9260#5.2.4-5 7.2.5-1
         self.slots.forget_names(id);
         self.begin_from_cookie(now, cookie, config)
+    }
+}
+
+/// The settings of an accepted association: its listener may have accepted it with more streams and extensions than others get, and
+/// after a restart it shall have them again.
+fn agreed_in(cookie: &Cookie, config: AssociationConfig) -> AssociationConfig {
+    AssociationConfig {
+        outbound_streams: config.outbound_streams.max(cookie.outbound_streams),
+        inbound_streams: config.inbound_streams.max(cookie.inbound_streams),
+        extensions: config.extensions.iter().chain(cookie.extensions.iter()).collect(),
+        ..config
     }
 }
 

@@ -79,8 +79,12 @@ pub(crate) struct Asconf {
     pub(crate) local: SmallVec<[IpAddr; 4]>,
     /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
     pub(crate) known: IpAddr,
+    /// Addresses of the peer that were added without a shared key, and that no confirmed path has vouched for yet.
+    pub(crate) unproven: SmallVec<[IpAddr; 2]>,
     /// How the packet in hand came.
     pub(crate) source: Route,
+    /// Whether it is signed with a shared key, as far as it was read.
+    pub(crate) is_keyed: bool,
 }
 
 impl Asconf {
@@ -97,7 +101,9 @@ impl Asconf {
             refuses_primary: false,
             local,
             known: source.local,
+            unproven: SmallVec::new(),
             source,
+            is_keyed: false,
         }
     }
 

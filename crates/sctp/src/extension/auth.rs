@@ -276,6 +276,8 @@ fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
 #[derive(Debug)]
 struct Key {
     association_key: Vec<u8>,
+    /// Whether it is more than the empty key, which everybody has.
+    is_shared: bool,
     /// Whether it may be made the active one; a deactivated key only verifies.
     may_sign: bool,
 }
@@ -334,7 +336,7 @@ impl Auth {
 
     fn put(&mut self, id: u16, shared: &[u8]) {
         let association_key = self.vectors.association_key(shared);
-        self.keys.insert(id, Key { association_key, may_sign: true });
+        self.keys.insert(id, Key { association_key, is_shared: !shared.is_empty(), may_sign: true });
     }
 
     /// Whether a chunk of this type is dropped unless it is authenticated.
@@ -381,6 +383,20 @@ impl Auth {
         let parts = [head, &zeros[..auth.hmac.len()], &tail[auth.hmac.len()..]];
         let good = algorithm.verify(&key.association_key, &parts, auth.hmac);
         if good { Ok(()) } else { Err(Unverified::Discard) }
+    }
+
+    /// Whether an AUTH chunk names a shared key; only [`verify`](Self::verify) says whether it was made with that.
+    pub(crate) fn names_shared_key(&self, raw: &RawChunk<'_>) -> bool {
+        matches!(raw.parse(), Ok(wire::Chunk::Auth(auth)) if self.is_shared(auth.shared_key))
+    }
+
+    /// Whether we sign with a shared key.
+    pub(crate) fn signs_with_shared_key(&self) -> bool {
+        self.is_shared(self.active)
+    }
+
+    fn is_shared(&self, id: u16) -> bool {
+        self.keys.get(&id).is_some_and(|key| key.is_shared)
     }
 
     /// Adds a key, or replaces the one of that number.

@@ -13,11 +13,13 @@ mod prr;
 mod rebinding;
 mod rto;
 mod sending;
+mod vouching;
 mod watch;
 
 pub(crate) use congestion::Coupling;
 pub(crate) use paths::Paths;
 pub(crate) use pmtu::{Pmtu, SizeProbe};
+pub(crate) use rebinding::{Answer, Asks, Pace};
 pub(crate) use sending::{Outcome, Seen, Sending};
 
 use std::num::NonZeroU16;
@@ -33,6 +35,7 @@ use ecn::PathEcn;
 use losses::LossMeter;
 use rebinding::Rebinding;
 use rto::Rto;
+use vouching::Vouching;
 use watch::Watch;
 
 /// The place of a path in its association.
@@ -52,7 +55,12 @@ struct Probe {
     nonce: u64,
     sent_at: Time,
     deadline: Time,
+    /// How often it was sent again before that: then the answer measures nothing.
+    repeats: u8,
 }
+
+/// How often a HEARTBEAT may be sent again before its time.
+const REPEATS_MAX: u8 = 2;
 
 /// A path that has been silent while data was in flight on it, and another one was asked why.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +99,7 @@ pub(crate) struct Path {
     /// Marks of chunks before this one are no news: the window was reduced after they were sent.
     pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
+    pub(crate) vouching: Vouching,
     options: PathOptions,
     /// Bytes of new data by weight: where the path stands beside the others.
     pub(crate) turn: u64,
@@ -142,6 +151,7 @@ impl Path {
             ecn: PathEcn::default(),
             reduced_until: Seq(0),
             rebinding: Rebinding::default(),
+            vouching: Vouching::default(),
             options: PathOptions::default(),
             turn: 0,
             errors: 0,
@@ -291,6 +301,7 @@ impl Path {
         self.state = PathState::Inactive;
         self.stop_data_timers();
         self.rebinding = Rebinding::default();
+        self.vouching = Vouching::default();
         self.doubt = None;
         self.watch.end();
         self.probe = None;
@@ -411,7 +422,7 @@ impl Path {
             return None;
         }
         let nonce = random.u64();
-        self.probe = Some(Probe { nonce, sent_at: now, deadline: now + self.rto() });
+        self.probe = Some(Probe { nonce, sent_at: now, deadline: now + self.rto(), repeats: 0 });
         Some(nonce)
     }
 
@@ -425,8 +436,10 @@ impl Path {
     ) -> bool {
         let Some(probe) = self.probe.filter(|p| p.nonce == nonce) else { return false };
         self.probe = None;
-        //= rfc9260#8.3-12
-        self.rto.on_sample(now - probe.sent_at, timing);
+        if probe.repeats == 0 {
+            //= rfc9260#8.3-12
+            self.rto.on_sample(now - probe.sent_at, timing);
+        }
         self.schedule_heartbeat(now, timing, random);
         true
     }
@@ -464,6 +477,34 @@ impl Path {
         if !self.retired {
             self.next_heartbeat = self.next_heartbeat.min(now);
         }
+    }
+
+    /// Whether the HEARTBEAT that is out has this nonce.
+    pub(crate) fn is_asked(&self, nonce: u64) -> bool {
+        self.probe.is_some_and(|p| p.nonce == nonce)
+    }
+
+    /// The peer may not have been able to answer the HEARTBEAT that is out, and can now: its nonce, to be sent once more.
+    pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
+        let deadline = now + self.rto();
+        let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
+        probe.repeats += 1;
+        probe.deadline = deadline;
+        Some(probe.nonce)
+    }
+
+    /// A confirmed path is asked to vouch for this one; returns the nonce. If no answer comes, this one is asked anew.
+    pub(crate) fn ask_voucher(
+        &mut self,
+        by: Duration,
+        now: Time,
+        timing: &Timing,
+        random: &mut Random,
+    ) -> u64 {
+        let (nonce, tries) = self.vouching.ask(random);
+        let pause = Vouching::pause(tries, self.rto().max(by), timing.heartbeat_interval);
+        self.next_heartbeat = now + pause;
+        nonce
     }
 
     /// The same, whatever was asked and not answered before: that could not be answered.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::net::IpAddr;
 
 use base::{Route, Time};
+use smallvec::SmallVec;
 
 use super::{Path, PathIndex};
 use crate::config::Timing;
@@ -134,7 +135,8 @@ impl Paths {
 
     /// The next path may be proved: a heartbeat was answered.
     pub(crate) fn resume_proofs(&mut self, now: Time) {
-        let waits = |p: &&mut Path| p.state() == PathState::Unconfirmed && p.probe.is_none();
+        let waits =
+            |p: &&mut Path| p.state() == PathState::Unconfirmed && p.probe.is_none() && !p.vouching.is_out();
         self.list.iter_mut().filter(waits).for_each(|p| p.probe_now(now));
     }
 
@@ -146,6 +148,31 @@ impl Paths {
                 && std::mem::discriminant(&p.route.carrier) == std::mem::discriminant(&route.carrier)
         };
         self.iter().find(|(_, p)| same(p)).map(|(i, _)| i)
+    }
+
+    /// Whether a packet that came by `route` came by a confirmed path, UDP port included.
+    pub(crate) fn is_confirmed_way(&self, route: &Route) -> bool {
+        self.iter().any(|(_, p)| p.is_confirmed() && p.route == *route)
+    }
+
+    /// Whether any path to the host at that end of `route` is confirmed, UDP port included, whatever our own address.
+    pub(crate) fn is_confirmed_end(&self, route: &Route) -> bool {
+        let same = |r: &Route| r.remote == route.remote && r.carrier == route.carrier;
+        self.iter().any(|(_, p)| p.is_confirmed() && same(&p.route))
+    }
+
+    /// Whether no confirmed path works.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.iter().all(|(_, p)| !p.is_confirmed() || p.state() == PathState::Inactive)
+    }
+
+    /// The confirmed path that is to vouch for another one after `tries` others: an active one if there is any, the one in use first.
+    pub(crate) fn voucher(&self, tries: usize) -> Option<PathIndex> {
+        let any_is_active = self.iter().any(|(_, p)| p.is_confirmed() && p.state() == PathState::Active);
+        let may = |p: &Path| p.is_confirmed() && (p.state() == PathState::Active || !any_is_active);
+        let all: SmallVec<[PathIndex; 8]> = self.iter().filter(|(_, p)| may(p)).map(|(i, _)| i).collect();
+        let first = all.iter().position(|i| *i == self.current).unwrap_or(0);
+        all.get((first + tries) % all.len().max(1)).copied()
     }
 
     /// Whether `address` is one of the peer's.

@@ -1,9 +1,10 @@
 //! A peer that is heard from another UDP port than before: a NAT has given it a new one, or somebody else speaks.
 //!
-//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. Here a HEARTBEAT must be answered from the
-//! new port first, so that nobody who has seen a packet can turn a path away (RFC 9260 section 5.4 asks the same of new
-//! addresses). Keeps one port to be proven; never sends. At most one HEARTBEAT leaves in each pause, whatever comes in.
-//! Begin at [`Rebinding::on_packet`].
+//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. Here the new port must answer a HEARTBEAT first
+//! (RFC 9260 section 5.4 asks the same of new addresses), and the known port must have fallen silent: it is asked, too, and anything
+//! that comes from there while the new one is being proven ends the attempt. So nobody who has seen a packet, and speaks from another
+//! port of the peer's address, can pull a path away from a peer that lives. Keeps one port to be proven; never sends. At most one
+//! HEARTBEAT leaves to a new port in each pause, whatever comes in. Begin at [`Rebinding::on_packet`].
 
 use std::time::Duration;
 
@@ -17,6 +18,26 @@ const MAX_TRIES: u8 = 6;
 /// Least pause between two HEARTBEATs to new ports.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
+/// How often the known port is asked again beside each HEARTBEAT to the new one: none of these must be lost by chance.
+const KNOWN_REPEATS: u8 = 2;
+
+/// The part of a pause after which it is.
+const KNOWN_REPEAT_PART: u32 = 8;
+
+/// How long a port that was left may take the path back by its answer alone.
+const RETURN_LIMIT: Duration = Duration::from_secs(60);
+
+/// How far a new port is proven.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Proof {
+    /// Its answer is waited for.
+    Asked,
+    /// It has answered; the known port may still.
+    Answered,
+    /// The known port lives.
+    Denied,
+}
+
 /// A port that the peer was heard from, and that is to be proven.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -24,80 +45,226 @@ struct Candidate {
     /// Kept when the HEARTBEAT is sent again, so that a late answer counts.
     nonce: u64,
     tries: u8,
+    sent_at: Time,
     retry_at: Time,
     /// The packet that is being handled came from this port.
     is_source: bool,
+    proof: Proof,
+    /// What the known port is asked.
+    known_nonce: u64,
+    known_repeats: u8,
+    known_at: Time,
+    /// Until when the known port may answer.
+    judge_at: Time,
+    /// ICMP has said that nobody is at the known port.
+    is_known_gone: bool,
 }
 
 /// The new port of a path's peer, if there may be one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rebinding(Option<Candidate>);
+pub(crate) struct Rebinding {
+    candidate: Option<Candidate>,
+    /// The port that the path has left, and until when it may come back by its answer alone.
+    left: Option<(u16, Time)>,
+}
+
+/// HEARTBEATs that must be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asks {
+    /// To the new port: port and nonce.
+    pub(crate) new: Option<(u16, u64)>,
+    /// To the known port.
+    pub(crate) known: Option<u64>,
+}
+
+/// What a HEARTBEAT ACK means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It answers nothing that was asked here.
+    Strange,
+    /// The new port has answered, but the known one may still.
+    Waits,
+    /// The known port has.
+    Known,
+    /// The path goes to this port from now on.
+    Proven(u16),
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// For the answer of a new port.
+    pub(crate) pause: Duration,
+    /// For that of the known port; `None` where that is not proven itself.
+    pub(crate) patience: Option<Duration>,
+}
 
 impl Rebinding {
-    /// A packet came from `port`, while the path's is `known`. Returns the nonce of a HEARTBEAT that must be sent to it.
+    /// A packet came from `port`, while the path's is `known`.
     pub(crate) fn on_packet(
         &mut self,
         port: u16,
         known: u16,
-        pause: Duration,
+        pace: Pace,
         now: Time,
         random: &mut Random,
-    ) -> Option<u64> {
-        if let Some(candidate) = &mut self.0 {
+    ) -> Asks {
+        let left = self.left;
+        let may_return = |port| left.is_some_and(|(left, until)| left == port && now < until);
+        if let Some(candidate) = &mut self.candidate {
             candidate.is_source = candidate.port == port;
+            if port == known && pace.patience.is_some() && !may_return(candidate.port) {
+                candidate.proof = Proof::Denied;
+            }
         }
-        let pauses = self.0.is_some_and(|c| now < c.retry_at);
+        // Whoever has the path now cannot keep the one that had it before from asking for it.
+        let gives_way = |c: &Candidate| may_return(port) && c.port != port;
+        let pauses = |c: &Candidate| now < c.retry_at || c.proof == Proof::Answered;
+        let pauses = self.candidate.is_some_and(|c| pauses(&c) && !gives_way(&c));
         // Nobody can be answered at port 0.
         if port == known || port == 0 || pauses {
-            return None;
+            return Asks::default();
         }
-        let is_same = self.0.is_some_and(|c| c.port == port);
-        if !is_same {
-            let nonce = random.u64();
-            self.0 = Some(Candidate { port, nonce, tries: 0, retry_at: now, is_source: true });
+        let goes_on = self.candidate.is_some_and(|c| c.port == port && c.proof == Proof::Asked);
+        if !goes_on {
+            self.candidate = Some(Candidate {
+                port,
+                nonce: random.u64(),
+                tries: 0,
+                sent_at: now,
+                retry_at: now,
+                is_source: true,
+                proof: Proof::Asked,
+                known_nonce: random.u64(),
+                known_repeats: 0,
+                known_at: Time::NEVER,
+                judge_at: now + pace.patience.unwrap_or_default(),
+                is_known_gone: false,
+            });
         }
-        self.send(pause, now).map(|(_, nonce)| nonce)
+        self.send(pace, now)
     }
 
-    /// A HEARTBEAT to the new port that is to be sent again: port and nonce.
-    pub(crate) fn on_timeout(&mut self, pause: Duration, now: Time) -> Option<(u16, u64)> {
-        let is_due = self.0.is_some_and(|c| c.retry_at <= now);
-        if is_due { self.send(pause, now) } else { None }
+    /// A HEARTBEAT is to be sent again, or the known port has not answered in time: then the port is returned that the path goes to
+    /// from now on.
+    pub(crate) fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
+        let Some(candidate) = &mut self.candidate else { return (Asks::default(), None) };
+        match candidate.proof {
+            Proof::Denied if candidate.retry_at <= now => self.candidate = None,
+            Proof::Answered if candidate.judge_at <= now => {
+                return (Asks::default(), Some(self.prove(known, now)));
+            }
+            Proof::Asked if candidate.retry_at <= now => return (self.send(pace, now), None),
+            Proof::Asked | Proof::Answered if candidate.known_at <= now => {
+                return (Asks { new: None, known: candidate.ask_known(pace, now) }, None);
+            }
+            Proof::Asked | Proof::Answered | Proof::Denied => {}
+        }
+        (Asks::default(), None)
     }
 
-    fn send(&mut self, pause: Duration, now: Time) -> Option<(u16, u64)> {
-        let candidate = self.0.as_mut()?;
+    fn send(&mut self, pace: Pace, now: Time) -> Asks {
+        let Some(candidate) = self.candidate.as_mut() else { return Asks::default() };
         if candidate.tries >= MAX_TRIES {
-            self.0 = None;
-            return None;
+            self.candidate = None;
+            return Asks::default();
         }
-        candidate.retry_at = now + pause.max(PAUSE_MIN) * (1 << candidate.tries);
+        candidate.sent_at = now;
+        candidate.retry_at = now + pace.pause.max(PAUSE_MIN) * (1 << candidate.tries);
         candidate.tries += 1;
-        Some((candidate.port, candidate.nonce))
+        candidate.known_repeats = 1 + KNOWN_REPEATS;
+        let known = candidate.ask_known(pace, now);
+        Asks { new: Some((candidate.port, candidate.nonce)), known }
     }
 
-    /// A HEARTBEAT ACK with `nonce`: the port, if that proves it.
-    pub(crate) fn on_answer(&mut self, nonce: u64) -> Option<u16> {
-        let proven = self.0.filter(|c| c.nonce == nonce)?;
-        self.0 = None;
-        Some(proven.port)
+    /// A HEARTBEAT ACK with `nonce`.
+    pub(crate) fn on_answer(&mut self, nonce: u64, known: u16, now: Time) -> Answer {
+        let Some(candidate) = &mut self.candidate else { return Answer::Strange };
+        let comes_back = self.left.is_some_and(|(port, until)| port == candidate.port && now < until);
+        if nonce == candidate.known_nonce {
+            if !comes_back {
+                candidate.proof = Proof::Denied;
+            }
+            return Answer::Known;
+        }
+        if nonce != candidate.nonce {
+            return Answer::Strange;
+        }
+        if candidate.proof == Proof::Denied {
+            return Answer::Waits;
+        }
+        if comes_back || candidate.judge_at <= now {
+            return Answer::Proven(self.prove(known, now));
+        }
+        candidate.proof = Proof::Answered;
+        if candidate.is_known_gone {
+            candidate.judge_sooner(now);
+        }
+        Answer::Waits
+    }
+
+    /// ICMP says that nobody is at the known port. Who has seen a packet can forge that, so that it shortens the wait only where no
+    /// round trip was measured: to once more the time that the new port took, which is at the same address.
+    pub(crate) fn on_known_gone(&mut self, now: Time) {
+        let Some(candidate) = &mut self.candidate else { return };
+        candidate.is_known_gone = true;
+        if candidate.proof == Proof::Answered {
+            candidate.judge_sooner(now);
+        }
+    }
+
+    fn prove(&mut self, known: u16, now: Time) -> u16 {
+        let Some(candidate) = self.candidate.take() else { return known };
+        self.left = match self.left.filter(|(_, until)| now < *until) {
+            Some((port, _)) if port == candidate.port => None,
+            Some(left) => Some(left),
+            None => Some((known, now + RETURN_LIMIT)),
+        };
+        candidate.port
     }
 
     /// The new port, if the packet that is being handled came from it.
     pub(crate) fn source(&self) -> Option<u16> {
-        self.0.filter(|c| c.is_source).map(|c| c.port)
+        self.candidate.filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
     }
 
     /// Whether a port is being proven.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
-        self.0.is_some()
+        self.candidate.is_some_and(|c| c.proof != Proof::Denied)
+    }
+
+    /// Whether nothing is kept of other ports than the known one.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.candidate.is_none()
     }
 
     /// When [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
-        self.0.as_ref().map_or(Time::NEVER, |c| c.retry_at)
+        self.candidate.as_ref().map_or(Time::NEVER, |c| match c.proof {
+            Proof::Asked => c.retry_at.min(c.known_at),
+            Proof::Answered => c.judge_at.min(c.known_at),
+            Proof::Denied => c.retry_at,
+        })
+    }
+}
+
+impl Candidate {
+    /// The known port is asked once more.
+    fn ask_known(&mut self, pace: Pace, now: Time) -> Option<u64> {
+        self.known_at = Time::NEVER;
+        pace.patience?;
+        self.known_repeats = self.known_repeats.checked_sub(1)?;
+        if self.known_repeats > 0 {
+            self.known_at = now + pace.pause / KNOWN_REPEAT_PART;
+        }
+        Some(self.known_nonce)
+    }
+
+    fn judge_sooner(&mut self, now: Time) {
+        self.judge_at = self.judge_at.min(now + (now - self.sent_at) + PAUSE_MIN / 2);
     }
 }
 
@@ -106,15 +273,112 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Time = Time::from_millis;
-    const PAUSE: Duration = Duration::from_millis(20);
+    const PACE: Pace = Pace { pause: Duration::from_millis(20), patience: Some(Duration::from_millis(30)) };
+    const KNOWN: u16 = 9899;
+
+    fn asked(port: u16) -> (Rebinding, Asks, Random) {
+        let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
+        let asks = rebinding.on_packet(port, KNOWN, PACE, MS(0), &mut random);
+        (rebinding, asks, random)
+    }
+
+    /// All that is asked until `until`, and the port that the path goes to then.
+    fn run(rebinding: &mut Rebinding, until: Time) -> (Vec<(u64, Asks)>, Option<u16>) {
+        let (mut all, mut proven) = (Vec::new(), None);
+        while rebinding.next_timeout() <= until {
+            let at = rebinding.next_timeout();
+            let (asks, port) = rebinding.on_timeout(KNOWN, PACE, at);
+            proven = proven.or(port);
+            all.push((at.as_millis(), asks));
+        }
+        all.retain(|(_, asks)| *asks != Asks::default());
+        (all, proven)
+    }
 
     #[test]
-    fn only_the_answer_to_our_own_nonce_proves_a_port() {
+    fn only_the_answer_to_our_own_nonce_proves_a_port_and_only_once_the_known_one_has_had_its_time() {
+        let (mut rebinding, asks, _) = asked(5000);
+        let (port, nonce) = asks.new.unwrap();
+        assert_eq!(port, 5000);
+        assert_eq!(rebinding.on_answer(nonce ^ 1, KNOWN, MS(10)), Answer::Strange);
+        assert_eq!(rebinding.on_answer(nonce, KNOWN, MS(10)), Answer::Waits);
+        assert_eq!(run(&mut rebinding, MS(29)).1, None);
+        assert_eq!(run(&mut rebinding, MS(30)).1, Some(5000));
+        assert_eq!(rebinding.on_answer(nonce, KNOWN, MS(30)), Answer::Strange);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_that_time_proves_the_port_at_once() {
+        let (mut rebinding, asks, _) = asked(5000);
+        assert_eq!(rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(30)), Answer::Proven(5000));
+    }
+
+    #[test]
+    fn whatever_comes_from_the_known_port_ends_the_attempt() {
+        let (mut rebinding, asks, mut random) = asked(5000);
+        let nonce = asks.new.unwrap().1;
+        assert_eq!(rebinding.on_answer(nonce, KNOWN, MS(10)), Answer::Waits);
+        assert_eq!(rebinding.on_packet(KNOWN, KNOWN, PACE, MS(11), &mut random), Asks::default());
+        assert!(!rebinding.is_under_way());
+        assert_eq!(rebinding.on_answer(nonce, KNOWN, MS(12)), Answer::Waits);
+        assert_eq!(run(&mut rebinding, MS(1000)), (Vec::new(), None));
+
+        let (mut rebinding, asks, _) = asked(5000);
+        assert_eq!(rebinding.on_answer(asks.known.unwrap(), KNOWN, MS(10)), Answer::Known);
+        assert_eq!(rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(40)), Answer::Waits);
+    }
+
+    #[test]
+    fn the_known_port_is_asked_three_times_in_a_quarter_of_the_pause() {
+        let (mut rebinding, asks, _) = asked(5000);
+        let again = run(&mut rebinding, MS(19)).0;
+        let known = again.iter().map(|(at, asks)| (*at, asks.known)).collect::<Vec<_>>();
+        assert_eq!(known, [(2, asks.known), (5, asks.known)]);
+        assert!(asks.known.is_some() && again.iter().all(|(_, asks)| asks.new.is_none()));
+    }
+
+    #[test]
+    fn a_port_that_was_left_comes_back_by_its_answer_alone_for_a_minute() {
+        for (after, expected) in [(59_000, Answer::Proven(KNOWN)), (61_000, Answer::Waits)] {
+            let (mut rebinding, asks, mut random) = asked(5000);
+            rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(30));
+            let back = rebinding.on_packet(KNOWN, 5000, PACE, MS(after), &mut random);
+            rebinding.on_packet(5000, 5000, PACE, MS(after), &mut random);
+            let nonce = back.new.unwrap().1;
+            assert_eq!(rebinding.on_answer(nonce, 5000, MS(after + 40)), expected, "after {after} ms");
+        }
+    }
+
+    #[test]
+    fn who_has_the_path_cannot_keep_the_port_that_was_left_from_coming_back() {
+        let (mut rebinding, asks, mut random) = asked(5000);
+        rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(30));
+        rebinding.on_packet(6000, 5000, PACE, MS(40), &mut random);
+        let back = rebinding.on_packet(KNOWN, 5000, PACE, MS(41), &mut random);
+        rebinding.on_packet(5000, 5000, PACE, MS(42), &mut random);
+        rebinding.on_packet(6000, 5000, PACE, MS(43), &mut random);
+        assert_eq!(rebinding.on_answer(back.known.unwrap(), 5000, MS(44)), Answer::Known);
+        assert_eq!(rebinding.on_answer(back.new.unwrap().1, 5000, MS(60)), Answer::Proven(KNOWN));
+    }
+
+    #[test]
+    fn a_known_port_that_is_not_proven_itself_is_neither_asked_nor_waited_for() {
         let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
-        let nonce = rebinding.on_packet(5000, 9899, PAUSE, MS(0), &mut random).unwrap();
-        assert_eq!(rebinding.on_answer(nonce ^ 1), None);
-        assert_eq!(rebinding.on_answer(nonce), Some(5000));
-        assert_eq!(rebinding.on_answer(nonce), None);
+        let pace = Pace { patience: None, ..PACE };
+        let asks = rebinding.on_packet(5000, KNOWN, pace, MS(0), &mut random);
+        assert_eq!(asks.known, None);
+        assert_eq!(rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(1)), Answer::Proven(5000));
+    }
+
+    #[test]
+    fn icmp_about_the_known_port_shortens_a_long_wait_to_the_time_that_the_new_one_took() {
+        let slow = Pace { patience: Some(Duration::from_secs(1)), ..PACE };
+        let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
+        let asks = rebinding.on_packet(5000, KNOWN, slow, MS(0), &mut random);
+        rebinding.on_known_gone(MS(9));
+        assert_eq!(rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(10)), Answer::Waits);
+        assert_eq!(run(&mut rebinding, MS(24)).1, None);
+        assert_eq!(run(&mut rebinding, MS(25)).1, Some(5000));
     }
 
     #[test]
@@ -122,29 +386,24 @@ mod tests {
         let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
         let sent = (0..100u16).filter(|n| {
             let now = MS(u64::from(*n));
-            rebinding.on_packet(5000 + n, 9899, PAUSE, now, &mut random).is_some()
+            rebinding.on_packet(5000 + n, KNOWN, PACE, now, &mut random).new.is_some()
         });
         assert_eq!(sent.count(), 5);
     }
 
     #[test]
     fn a_port_that_does_not_answer_is_asked_six_times_ever_more_seldom() {
-        let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
-        rebinding.on_packet(5000, 9899, PAUSE, MS(0), &mut random).unwrap();
-        let mut asked = Vec::new();
-        while rebinding.is_under_way() {
-            let at = rebinding.next_timeout();
-            if rebinding.on_timeout(PAUSE, at).is_some() {
-                asked.push(at.as_millis());
-            }
-        }
-        assert_eq!(asked, [20, 60, 140, 300, 620]);
+        let (mut rebinding, _, _) = asked(5000);
+        let asked = run(&mut rebinding, MS(10_000)).0;
+        let new = asked.iter().filter(|(_, asks)| asks.new.is_some()).map(|(at, _)| *at);
+        assert_eq!(new.collect::<Vec<_>>(), [20, 60, 140, 300, 620]);
+        assert!(rebinding.is_idle());
     }
 
     #[test]
     fn a_packet_from_the_known_port_asks_for_nothing() {
         let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
-        assert_eq!(rebinding.on_packet(9899, 9899, PAUSE, MS(0), &mut random), None);
+        assert_eq!(rebinding.on_packet(KNOWN, KNOWN, PACE, MS(0), &mut random), Asks::default());
         assert!(!rebinding.is_under_way());
     }
 }

@@ -7,13 +7,20 @@ use wire::{
     AuthPlan, ChecksumMode, Chunk, ChunkSet, CommonHeader, Packet, PacketWriter, Parameters, VerificationTag,
 };
 
-/// Signs for the association that `world` has recorded from its INIT on, with the shared key 1.
+/// Signs for the association that `world` has recorded from its INIT on.
 pub(crate) struct Forger {
+    number: u16,
     key: Vec<u8>,
 }
 
 impl Forger {
+    /// With the shared key 1.
     pub(crate) fn new(world: &World, shared: &[u8]) -> Forger {
+        Forger { number: 1, ..Forger::without_key(world).with(shared) }
+    }
+
+    /// With the empty key: all that it takes is in the recorded INIT and INIT ACK.
+    pub(crate) fn without_key(world: &World) -> Forger {
         let mut vectors: Vec<Vec<u8>> = Vec::new();
         for record in &world.records {
             let packet = Packet::parse(&record.packet, ChecksumMode::Ignore).unwrap();
@@ -24,7 +31,11 @@ impl Forger {
         vectors.sort_by_key(|v| (v.len(), v.clone()));
         vectors.dedup();
         assert_eq!(vectors.len(), 2, "one INIT and one INIT ACK");
-        Forger { key: [shared.to_vec(), vectors.concat()].concat() }
+        Forger { number: 0, key: vectors.concat() }
+    }
+
+    fn with(self, shared: &[u8]) -> Forger {
+        Forger { key: [shared.to_vec(), self.key].concat(), ..self }
     }
 
     /// A packet with AUTH before these chunks.
@@ -34,7 +45,7 @@ impl Forger {
         let header =
             CommonHeader { source_port: ports.0, destination_port: ports.1, tag: VerificationTag(tag) };
         let mut buf = vec![0; 1480];
-        let plan = AuthPlan { chunks: all, shared_key: 1, hmac_id: 3, hmac_len: 32 };
+        let plan = AuthPlan { chunks: all, shared_key: self.number, hmac_id: 3, hmac_len: 32 };
         let mut writer = PacketWriter::new(&mut buf, header).with_auth(plan);
         chunks.iter().for_each(|c| writer.push(c).expect("the chunks fit"));
         writer.sign(|covered| {

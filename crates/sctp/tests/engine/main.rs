@@ -44,5 +44,6 @@ mod stories;
 mod stranger;
 mod streams;
 mod tags;
+mod takeover;
 mod terms;
 mod tracing;

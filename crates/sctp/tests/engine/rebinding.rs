@@ -120,7 +120,8 @@ fn no_data_goes_to_a_port_that_has_not_answered() {
     t.world.inject(t.b, from_port(666), &forged);
     assert_eq!(port_known_to_b(&t), UDP);
     t.world.run_for(seconds(2));
-    assert_eq!(sent_to(&t, 666), ["HEARTBEAT"; 6]);
+    // The peer lives at its own port, so that nothing more is asked there.
+    assert_eq!(sent_to(&t, 666), ["HEARTBEAT"]);
     assert_eq!(port_known_to_b(&t), UDP);
     assert!(t.talk(t.a).received_bytes - before > 20_000_000, "the path suffers");
     assert_eq!(t.info(t.b).counters.timeouts, 0);
