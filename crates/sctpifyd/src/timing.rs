@@ -6,8 +6,8 @@ use relay::trunk::TRUNK_STREAMS;
 use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
 use rules::{Advertise, Settings};
 use sctp::{
-    AssociationConfig, ChunkType, CongestionAlgorithm, EndpointConfig, Extension, Extensions, Limits,
-    Multipath, PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
+    AddressProof, AssociationConfig, ChunkType, CongestionAlgorithm, EndpointConfig, Extension, Extensions,
+    Limits, Multipath, PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
 };
 
 /// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
@@ -81,6 +81,7 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
         mtu,
         adaptation: Some(ADAPTATION),
         extensions: EXTENSIONS,
+        address_proof: AddressProof::ConfirmedPath,
         multipath: match settings.multipath {
             rules::Multipath::Off => Multipath::Off,
             rules::Multipath::LowestRtt => Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
@@ -157,6 +158,14 @@ mod tests {
     fn many_connections_are_probed_less_often_each() {
         let seconds = |connections| timing(Peer::Shim, connections).heartbeat_interval.as_secs();
         assert_eq!([0, 63, 64, 640, 16_384].map(seconds), [1, 1, 2, 11, 30]);
+    }
+
+    #[test]
+    fn without_a_key_addresses_change_only_by_proof_over_a_confirmed_path_whatever_the_association_is_for() {
+        let settings = Settings::default();
+        let endpoint = endpoint_config(1500, &settings);
+        let all = [endpoint.association, association_config(1500, &settings), trunk_config(1500, &settings)];
+        assert!(all.iter().all(|config| config.address_proof == AddressProof::ConfirmedPath));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process};
 
-const KEY: &str = "a secret of more than sixteen bytes";
+pub(crate) const KEY: &str = "a secret of more than sixteen bytes";
 const OTHER: &str = "another secret, as long as the first";
 /// Chunk types, as tshark prints them.
 const DATA: &str = "0";
@@ -16,7 +16,7 @@ const AUTH: &str = "15";
 /// The longest that a connect may wait for a peer with another key: a second after INIT ACK.
 const MISMATCH_LIMIT: Duration = Duration::from_secs(3);
 
-fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
+pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
     let Some(key) = key else { return };
     let file = host.dir().unwrap().join("sctpifyd/keys");
     std::fs::write(&file, format!("10.77.0.0/16 {key}\n")).unwrap();

@@ -36,6 +36,7 @@ mod states;
 mod strangers;
 mod streams;
 mod supervision;
+mod takeover;
 mod tap;
 mod trunks;
 mod truth;

@@ -92,7 +92,11 @@ def ended(connection):
 
 /// A world with a server for [`CLIENT`]s and an association to share.
 pub(crate) fn serving() -> (World, testbed::Process) {
-    let world = World::new();
+    serving_in(World::new())
+}
+
+/// The same in a world that is made already.
+pub(crate) fn serving_in(world: World) -> (World, testbed::Process) {
     let server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
     let first = world.client(
         "python3",

@@ -2,7 +2,8 @@
 //! open one at once, it is lost in the middle of transfers.
 
 use crate::deaths::{SEND_TO_ALL, Victims, kill_processes, victim};
-use crate::streams::{CLIENT, SERVER, client, host, serving, shared, warm_up};
+use crate::roaming::share_key;
+use crate::streams::{CLIENT, SERVER, client, host, serving, serving_in, shared, warm_up};
 use crate::world::{LIMIT, PORT, World, status};
 use std::time::Duration;
 use testbed::process::wait_for;
@@ -34,7 +35,10 @@ print('heard all')";
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn lanes_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
-    let (world, _server) = serving();
+    let world = World::new();
+    // Without a key nobody is believed that his only address is another one now.
+    share_key(&world);
+    let (world, _server) = serving_in(world);
     let talk = start(&world, SPEAK);
     let name = world.link.name();
     world.alpha.ip(&["addr", "flush", "dev", &name, "scope", "global"]).unwrap();

@@ -1,0 +1,210 @@
+//! Somebody who shares the client's address, and somebody who has seen the handshake, take no connection over and reset none.
+
+use crate::world::{LIMIT, PORT, World, status};
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Host, Offloads, Process};
+
+/// The victim's port: the attacker knows it.
+const FROM: u16 = 45_678;
+/// How long the attackers go on: ten INITs, and many HEARTBEATs.
+const ATTACK: Duration = Duration::from_secs(4);
+
+/// UDP needs no privilege, so that is what others can send.
+const BY_UDP: &str = "carriers = \"udp\"";
+
+/// SCTP by UDP, by hand.
+const SCTP: &str = "
+import hashlib, hmac, json, select, socket, struct, sys, time
+TABLE = []
+for n in range(256):
+    for _ in range(8): n = n >> 1 ^ (0x82f63b78 if n & 1 else 0)
+    TABLE.append(n)
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data: crc = crc >> 8 ^ TABLE[(crc ^ byte) & 255]
+    return crc ^ 0xffffffff
+def padded(data): return data + bytes(-len(data) % 4)
+def chunk(kind, value, flags=0): return struct.pack('!BBH', kind, flags, 4 + len(value)) + value
+def parameter(kind, value): return padded(struct.pack('!HH', kind, 4 + len(value)) + value)
+def packet(source, to, tag, *chunks):
+    body = b''.join(padded(c) for c in chunks)
+    head = struct.pack('!HHI', source, to, tag)
+    return head + struct.pack('<I', crc32c(head + bytes(4) + body)) + body
+def chunks_of(data):
+    at = 12
+    while at + 4 <= len(data):
+        kind, _, length = struct.unpack('!BBH', data[at:at + 4])
+        if length < 4: return
+        yield kind, data[at + 4:at + length]
+        at += length + -length % 4
+def parameters_of(data):
+    at = 0
+    while at + 4 <= len(data):
+        kind, length = struct.unpack('!HH', data[at:at + 4])
+        if length < 4: return
+        yield kind, data[at:at + length]
+        at += length + -length % 4
+def received(sock, seconds):
+    return sock.recvfrom(65535) if select.select([sock], [], [], seconds)[0] else (b'', None)
+";
+
+/// A restart of somebody else's association: argv are the server's address, its port, the client's port, and how long to go on.
+const RESTART: &str = "
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind(('', 0))
+server, port, client, end = (sys.argv[1], 9899), int(sys.argv[2]), int(sys.argv[3]), time.time() + float(sys.argv[4])
+extensions = parameter(0x8008, bytes([194])) + parameter(0xc006, struct.pack('!I', 0x73637466)) + parameter(0x8005, bytes(200))
+init = chunk(1, struct.pack('!IIHHI', 77, 1 << 20, 1, 1, 100) + extensions)
+answers = []
+while time.time() < end:
+    sock.sendto(packet(client, port, 0, init), server)
+    data, _ = received(sock, 0.4)
+    for kind, value in chunks_of(data):
+        answers.append(kind)
+        for name, raw in parameters_of(value[16:]) if kind == 2 else []:
+            tag = struct.unpack('!I', value[:4])[0]
+            if name == 7: sock.sendto(packet(client, port, tag, chunk(10, raw[4:])), server)
+print('answered by', answers)
+";
+
+/// Prints what INIT and INIT ACK of the first association on an interface say: argv are the interface and the server's port.
+const OBSERVE: &str = "
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+sock.bind((sys.argv[1], 0))
+print('observing', flush=True)
+seen = {}
+while len(seen) < 2:
+    frame = sock.recv(65535)
+    if frame[12:14] != b'\\x08\\x00' or frame[23] != 17: continue
+    ip = frame[14:]
+    data = ip[(ip[0] & 15) * 4 + 8:]
+    for kind, value in chunks_of(data):
+        source, to = struct.unpack('!HH', data[:4])
+        if kind not in (1, 2) or int(sys.argv[2]) not in (source, to): continue
+        tag, initial = struct.unpack('!I', value[:4])[0], struct.unpack('!I', value[12:16])[0]
+        raw = dict(parameters_of(value[16:]))
+        vector = b''.join(raw[k] for k in (0x8002, 0x8003, 0x8004) if k in raw).hex()
+        seen['init' if kind == 1 else 'ack'] = dict(tag=tag, initial=initial, vector=vector, port=source)
+print('seen ' + json.dumps(seen), flush=True)
+";
+
+/// Asks by an ASCONF, signed with the empty key, for its own address to be added, and answers every HEARTBEAT that comes: argv are what was seen, the client's address, the server's, its own, and how long to go on.
+const ASCONF: &str = "
+seen, (client, server, own), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind((own, 9899))
+small, large = sorted((bytes.fromhex(seen[end]['vector']) for end in ('init', 'ack')), key=lambda v: (len(v), v))
+ports, tag = (seen['init']['port'], seen['ack']['port']), seen['ack']['tag']
+def address(text): return parameter(5, socket.inet_aton(text))
+def asconf(serial, *changes):
+    body = chunk(0xc1, struct.pack('!I', serial & 0xffffffff) + address(client) + b''.join(changes))
+    head = chunk(15, struct.pack('!HH', 0, 3) + bytes(32))
+    mac = hmac.new(small + large, head + padded(body), hashlib.sha256).digest()
+    return packet(*ports, tag, chunk(15, struct.pack('!HH', 0, 3) + mac), body)
+def add(text): return parameter(0xc001, struct.pack('!I', 1) + address(text))
+first, count, kinds = seen['init']['initial'], 0, set()
+while time.time() < end:
+    sock.sendto(asconf(first, add('0.0.0.0')), (server, 9899))
+    data, source = received(sock, 0.2)
+    for kind, value in chunks_of(data):
+        kinds.add(kind)
+        if kind == 4:
+            count += 1
+            sock.sendto(packet(*ports, tag, chunk(5, value)), source)
+print('answered', count, 'HEARTBEATs; kinds of chunks', sorted(kinds))
+";
+
+/// Greets each client once a second for as long as it stays: argv is the port.
+const SERVER: &str = "
+import socket, sys, threading, time
+def serve(client):
+    while True:
+        client.sendall(b'tick')
+        time.sleep(0.2)
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening', flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+";
+
+/// Listens to the server for so long: argv are the server's address and port, its own port, and seconds.
+const CLIENT: &str = "
+import socket, sys, time
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20, ('', int(sys.argv[3])))
+end, heard = time.time() + float(sys.argv[4]), 0
+print('connected', flush=True)
+while time.time() < end:
+    data = stream.recv(100)
+    assert data, 'the server has gone'
+    heard += len(data) // 4
+print('heard', heard)
+";
+
+fn python(host: &Host, program: &str, args: &[String]) -> std::process::Command {
+    let mut command = host.command("python3");
+    command.args(["-u", "-c", program]).args(args);
+    command
+}
+
+/// A client of alpha hears the server at beta for this long.
+fn victim(world: &World, seconds: u64) -> (Process, Process) {
+    let server = world.serve("python3", &["-u", "-c", SERVER, &PORT.to_string()]);
+    let args = [world.link.right_v4().to_string(), PORT.to_string(), FROM.to_string(), seconds.to_string()];
+    let mut client = world.alpha.spawn("victim", python(&world.alpha, CLIENT, &args)).unwrap();
+    client.wait_until("connected", LIMIT, |process| process.stdout().contains("connected")).unwrap();
+    (server, client)
+}
+
+/// The victim has heard everything, and by SCTP.
+fn was_left_alone(world: &World, client: Process, seconds: u64) {
+    let told = client.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let heard: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
+    assert!(heard >= seconds * 4, "{told}");
+    assert_eq!(world.connects_sctp(), 1, "{}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn who_speaks_from_another_port_of_the_clients_host_resets_none_of_its_connections() {
+    let world = World::with(BY_UDP, true);
+    let (_server, client) = victim(&world, 8);
+    let args =
+        [world.link.right_v4().to_string(), PORT.to_string(), FROM.to_string(), ATTACK.as_secs().to_string()];
+    let attack = python(&world.alpha, &format!("{SCTP}{RESTART}"), &args);
+    let told = world.alpha.run("attack", attack, LIMIT).unwrap().good().unwrap().stdout;
+    assert!(told.contains("answered by []"), "{told}");
+    was_left_alone(&world, client, 8);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
+    let world = World::with(BY_UDP, true);
+    let eve = world.lab.host("eve").unwrap();
+    let side = world.lab.join(&eve, &world.beta, 3, Offloads::Off).unwrap();
+    eve.ip(&["route", "add", "default", "via", &side.right_v4().to_string()]).unwrap();
+    let betas = world.betas.as_ref().unwrap();
+    let args = [world.link.name(), PORT.to_string()];
+    let mut observer =
+        world.beta.spawn("observer", python(&world.beta, &format!("{SCTP}{OBSERVE}"), &args)).unwrap();
+    observer.wait_until("observing", LIMIT, |process| process.stdout().contains("observing")).unwrap();
+    let (_server, client) = victim(&world, 10);
+    let told = observer.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let seen = told.lines().find_map(|line| line.strip_prefix("seen ")).expect("a handshake").to_owned();
+    let own = side.left_v4().to_string();
+    let args = [
+        seen,
+        world.link.left_v4().to_string(),
+        world.link.right_v4().to_string(),
+        own.clone(),
+        ATTACK.as_secs().to_string(),
+    ];
+    let told =
+        eve.run("attack", python(&eve, &format!("{SCTP}{ASCONF}"), &args), LIMIT).unwrap().good().unwrap();
+    assert!(told.stdout.contains("answered 0 HEARTBEATs; kinds of chunks []"), "{}", told.stdout);
+    let paths = betas.sctpify(&["paths"]).unwrap().good().unwrap().stdout;
+    assert!(!paths.contains(&own), "{paths}");
+    was_left_alone(&world, client, 10);
+    assert!(wait_for(LIMIT, || status(betas)["connections"].as_array().is_some_and(Vec::is_empty)));
+}
