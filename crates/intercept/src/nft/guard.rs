@@ -1,9 +1,9 @@
 //! Destinations that plain TCP must not reach.
 //!
 //! First SYNs to them that are not diverted are answered with "host unreachable": behind the queue and the diversion, so
-//! whatever let them pass (a verdict, a full queue, a daemon that stands still or is dead) they end here. The same chain
-//! stands twice: in the owned table, where nobody else can take it away, and in a table without an owner, which outlives
-//! the daemon.
+//! whatever let them pass (a verdict, a full queue, a daemon that stands still or is dead) they end here. So do those that
+//! the host forwards, of containers, guests and hosts behind it: they are never diverted. Each chain stands twice: in the
+//! owned table, where nobody else can take it away, and in a table without an owner, which outlives the daemon.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,8 +18,11 @@ use super::{
 use crate::config::Config;
 use crate::netlink::{Message, Netlink};
 
-pub(super) const GUARD_CHAIN: BaseChain =
-    BaseChain { name: "guard", kind: "filter", hook: 3, priority: -148 };
+/// For what programs of this host send, and for what the host forwards.
+pub(super) const GUARD_CHAINS: [BaseChain; 2] = [
+    BaseChain { name: "guard", kind: "filter", hook: 3, priority: -148 },
+    BaseChain { name: "guard-forward", kind: "filter", hook: 2, priority: -148 },
+];
 /// The table that stays.
 const LASTING_TABLE: &str = "sctpify-require";
 const PART: &str = "nftables rule that refuses plain TCP (CONFIG_NFT_REJECT_INET)";
@@ -40,10 +43,12 @@ pub struct Guard {
 /// Puts these guards in the place of those before, in both tables.
 pub(crate) fn set(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
-    batch.add(PART, DELRULE, 0, |message| {
-        message.string(1, TABLE);
-        message.string(2, GUARD_CHAIN.name);
-    });
+    for chain in &GUARD_CHAINS {
+        batch.add(PART, DELRULE, 0, |message| {
+            message.string(1, TABLE);
+            message.string(2, chain.name);
+        });
+    }
     add_guards(&mut batch, TABLE, config, guards);
     batch.commit()?;
     set_lasting(owner, config, guards)
@@ -58,7 +63,9 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
     batch.add(PART, DELTABLE, 0, name);
     if !guards.is_empty() {
         batch.add(PART, NEWTABLE, NLM_F_CREATE, name);
-        add_chain_to(&mut batch, LASTING_TABLE, PART, &GUARD_CHAIN);
+        for chain in &GUARD_CHAINS {
+            add_chain_to(&mut batch, LASTING_TABLE, PART, chain);
+        }
         add_guards(&mut batch, LASTING_TABLE, config, guards);
     }
     batch.commit()
@@ -78,8 +85,9 @@ pub(crate) fn has_lasting(netlink: &mut Netlink) -> io::Result<bool> {
 }
 
 fn add_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &[Guard]) {
-    for guard in guards {
-        add_rule_to(batch, table, PART, GUARD_CHAIN.name, |rule| guard_rule(rule, config, guard));
+    for (chain, guard) in GUARD_CHAINS.iter().flat_map(|chain| guards.iter().map(move |guard| (chain, guard)))
+    {
+        add_rule_to(batch, table, PART, chain.name, |rule| guard_rule(rule, config, guard));
     }
 }
 

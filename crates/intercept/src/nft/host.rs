@@ -4,7 +4,8 @@
 //!   does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its own
 //!   because an accepted packet goes on at the *next* hook.
 //! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
-//! - Chain `guard` (output, −148) refuses plain TCP to destinations that are required to be reached by SCTP (`guard`).
+//! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that are required to be
+//!   reached by SCTP (`guard`).
 //! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
 //!   veth crossing. The SYN of a connection to a local program adds the program's answers to a set that `out` diverts
 //!   by, too. A program that answers with the SYN's mark needs no set, but one that gives its socket another mark does.
@@ -13,7 +14,7 @@
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
 use super::expressions::{Base, Expressions};
-use super::guard::GUARD_CHAIN;
+use super::guard::GUARD_CHAINS;
 use super::pulse::{ALIVE, add_alive_set};
 use super::{
     BaseChain, Batch, DELRULE, FAMILY_INET, GETTABLE, NEWSET, NEWTABLE, Refusal, SUBSYSTEM, TABLE, add_chain,
@@ -106,7 +107,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         add_set(&mut batch, set, config.set_size);
     }
     add_alive_set(&mut batch);
-    for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &GUARD_CHAIN, &PRE_CHAIN] {
+    for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {

@@ -156,7 +156,7 @@ struct BaseChain {
     name: &'static str,
     /// Its type: "filter" or "route".
     kind: &'static str,
-    /// The hook's number: 0 prerouting, 3 output.
+    /// The hook's number: 0 prerouting, 1 input, 2 forward, 3 output.
     hook: u32,
     priority: i32,
 }
