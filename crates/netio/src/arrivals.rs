@@ -3,6 +3,8 @@
 //! A train names the interface that owns its source address ([`Train::source_ifindex`]). Where the peer's packets to that address
 //! come by another one - its own way by the first is dead, or the address is on none of the links - the interface is left to
 //! the kernel's routes, as for any answer of TCP. Begin at [`Arrivals::towards`].
+//!
+//! Whoever hands what the packets carry on to a program asks [`Arrivals::came_by`], so that it can arrive there by the same one.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -38,10 +40,15 @@ impl Arrivals {
         self.interfaces.insert(entry.0, ifindex);
     }
 
+    /// The interface by which the last packet on this route came.
+    pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
+        self.interfaces.get(&(route.local, route.remote)).copied()
+    }
+
     /// The train, its interface left to the kernel if the peer is heard by another one.
     pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
-        let came_by = self.interfaces.get(&(train.route.local, train.route.remote));
-        let source_ifindex = train.source_ifindex.filter(|own| came_by.is_none_or(|it| it == own));
+        let came_by = self.came_by(&train.route);
+        let source_ifindex = train.source_ifindex.filter(|own| came_by.is_none_or(|it| it == *own));
         Train { source_ifindex, ..*train }
     }
 }
@@ -76,7 +83,9 @@ mod tests {
         for ifindex in [1, 2, 2, 1] {
             arrivals.note(&route(1), ifindex);
             heard.push(leaves_by(&arrivals, route(1)));
+            assert_eq!(arrivals.came_by(&route(1)), Some(ifindex));
         }
+        assert_eq!(arrivals.came_by(&route(2)), None);
         assert_eq!(heard, [Some(1), Some(1), None, None, Some(1)]);
         assert_eq!(leaves_by(&arrivals, route(2)), Some(1));
     }

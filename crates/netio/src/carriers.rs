@@ -129,6 +129,15 @@ impl Carriers {
         }
     }
 
+    /// The index of the interface by which the last packet on this route came; the port does not count. None if none has come,
+    /// or so many others since that it is forgotten. Tunnels, bridges and bonds count, not the interfaces below them.
+    pub fn came_by(&self, route: &Route) -> Option<u32> {
+        match route.carrier {
+            Carrier::Udp { .. } => self.udp.as_ref()?.pair.came_by(route),
+            Carrier::Ip => self.raw.as_ref()?.pair.came_by(route),
+        }
+    }
+
     /// Calls `f` with the packets that have arrived at any carrier; see [`UdpCarrier::recv`].
     ///
     /// # Errors

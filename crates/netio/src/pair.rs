@@ -44,6 +44,12 @@ impl Pair {
         socket.as_ref().map_or(*train, |socket| socket.towards(train))
     }
 
+    /// The interface by which the last packet on this route came.
+    pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
+        let socket = if route.remote.is_ipv4() { &self.v4 } else { &self.v6 };
+        socket.as_ref()?.came_by(route)
+    }
+
     /// Bytes that wait in this host where the packets of a train leave it; none if that is not known.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> Option<usize> {
         let socket = if train.route.remote.is_ipv4() { &self.v4 } else { &self.v6 };

@@ -176,6 +176,11 @@ impl Socket {
         self.arrivals.towards(train)
     }
 
+    /// The interface by which the last packet on this route came.
+    pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
+        self.arrivals.came_by(route)
+    }
+
     /// Bytes that wait in this host where the packets of a train leave it.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> io::Result<usize> {
         self.outlets.waiting(train.route.local, train.source_ifindex.unwrap_or(0))
