@@ -70,6 +70,19 @@ const FEATURES: &[Feature] = &[
     },
 ];
 
+/// Without it connections of peers are refused, and all else works.
+const DELIVERY: Feature = Feature {
+    name: "delivery",
+    why: "has connections of peers arrive by the interface that the peer's packets come by",
+    ways: &[&[
+        Part { option: "CONFIG_BPF_SYSCALL", module: None },
+        part("CONFIG_NET_SCH_INGRESS", "sch_ingress"),
+        part("CONFIG_NET_CLS_BPF", "cls_bpf"),
+        part("CONFIG_NET_CLS_U32", "cls_u32"),
+        part("CONFIG_NET_ACT_MIRRED", "act_mirred"),
+    ]],
+};
+
 /// How a kernel has a part or a feature; later ones are worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Presence {
@@ -95,6 +108,12 @@ pub(crate) fn checks() -> Vec<Check> {
     let kernel = Kernel::running();
     let mut checks = vec![version(&kernel.release)];
     checks.extend(FEATURES.iter().map(|f| kernel.check(f)));
+    let mut delivery = kernel.check(&DELIVERY);
+    if delivery.level == Level::Missing {
+        delivery.level = Level::Warning;
+        delivery.found += ": connections of peers are refused, and are plain TCP";
+    }
+    checks.push(delivery);
     checks
 }
 

@@ -56,6 +56,9 @@ pub struct Marks {
     pub shim: u32,
     /// "The daemon's own TCP, do not hold it": for `SO_MARK` on such sockets in the host's namespace.
     pub own: u32,
+    /// "Came from the private namespace, and arrives by a client's interface". No routing rule knows it, so that what asks for
+    /// the way back to a packet's source (`rp_filter` with `src_valid_mark`) finds the client's.
+    pub served: u32,
     /// "Refused", "host unreachable", "network unreachable": what becomes of a SYN in an enclosed namespace.
     pub denials: [u32; 3],
 }
@@ -67,6 +70,7 @@ impl Default for Marks {
             shim: 0x0100_0000,
             own: 0x0200_0000,
             denials: [0x0300_0000, 0x0400_0000, 0x0500_0000],
+            served: 0x0600_0000,
         }
     }
 }

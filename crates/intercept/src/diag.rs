@@ -93,6 +93,9 @@ struct Found {
     /// Whether its own address is the unspecified one.
     on_all: bool,
     interface: u32,
+    /// Of a listener: connections that wait to be accepted, and how many may.
+    waiting: u32,
+    waiting_max: u32,
     uid: u32,
 }
 
@@ -129,6 +132,12 @@ impl Diagnosis {
             }
             Some(found) => ListenerState::Collision(found.state),
         })
+    }
+
+    /// Whether the listener that a connection would meet takes none: as many wait to be accepted as may.
+    pub(crate) fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
+        let found = self.find(flow, 0)?.filter(|found| found.state == TcpState::LISTEN);
+        Ok(found.is_some_and(|listener| listener.waiting > listener.waiting_max))
     }
 
     fn find(&mut self, flow: &FourTuple, interface: u32) -> io::Result<Option<Found>> {
@@ -174,6 +183,8 @@ impl Found {
             remote_port: body.get(6..)?.first_chunk().map(|two| u16::from_be_bytes(*two))?,
             on_all: body.get(8..24)?.iter().all(|octet| *octet == 0),
             interface: word(40)?,
+            waiting: word(56)?,
+            waiting_max: word(60)?,
             uid: word(64)?,
         })
     }

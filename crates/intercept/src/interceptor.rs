@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 
@@ -25,6 +26,7 @@ use crate::queue::SynQueue;
 use crate::sockets::{self, Listener, SpoofedConnection};
 use crate::stock::Stock;
 use crate::sysctl::{self, SavedSysctls};
+use crate::uplinks::{self, Lack, Uplinks};
 
 /// Interception in one network namespace. Taken down when dropped; [`Interceptor::tear_down`] also reports.
 ///
@@ -39,6 +41,7 @@ pub struct Interceptor {
     queue: SynQueue,
     datagrams: Vec<DatagramListener>,
     host: HostChanges,
+    uplinks: Result<Uplinks, Lack>,
     stock: Stock,
     namespace: Namespace,
 }
@@ -54,7 +57,8 @@ impl Interceptor {
         let mut owner = claim_table(config)?;
         let host = HostChanges::make(config, &namespace, ipv6)?;
         let listeners = fill_namespace(config, &namespace, ipv6)?;
-        let host = host.finish()?;
+        let mut host = host.finish()?;
+        let uplinks = lead_by_uplinks(config, &namespace, &mut host)?;
         let diagnosis = Diagnosis::open().map_err(|error| {
             SetUpError::needing("sock_diag for TCP (CONFIG_INET_DIAG)", "open a sock_diag socket", error)
         })?;
@@ -73,6 +77,7 @@ impl Interceptor {
             queue,
             datagrams,
             host,
+            uplinks,
             stock: Stock::new(namespace.jobs()),
             namespace,
         })
@@ -227,21 +232,82 @@ impl Interceptor {
         self.diagnosis.listener(flow)
     }
 
+    /// Whether the listener that a connection from outside would meet takes none at the moment, because its program does not.
+    pub fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
+        self.diagnosis.is_backlog_full(flow)
+    }
+
+    /// What this kernel lacks, or does not allow, for connections to local programs to arrive by their clients' interfaces.
+    pub fn lacks_for_uplinks(&self) -> Option<String> {
+        let lack = self.uplinks.as_ref().err()?;
+        Some(format!("{}: {}", lack.part, lack.error))
+    }
+
     /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the
     /// client's port is in use for this server another one is taken; the result tells which.
-    pub fn connect_as(&mut self, client: SocketAddr, server: SocketAddr) -> io::Result<SpoofedConnection> {
+    ///
+    /// It arrives by the interface with the index `uplink`, as the client's own packets do; without one, by the veth.
+    ///
+    /// # Errors
+    /// ENODEV: there is no such interface. `Unsupported`: see [`Interceptor::lacks_for_uplinks`].
+    pub fn connect_as(
+        &mut self,
+        client: SocketAddr,
+        server: SocketAddr,
+        uplink: Option<u32>,
+    ) -> io::Result<SpoofedConnection> {
         let (client, server) = (canonical(client), canonical(server));
-        let socket = self.stock.take(server)?;
+        let socket = self.spoofing_socket(server, uplink)?;
         match sockets::connect(&socket, client, server) {
             Ok(()) => Ok(sockets::into_connection(socket, client)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE)) => {
-                let socket = self.stock.take(server)?;
+                let socket = self.spoofing_socket(server, uplink)?;
                 sockets::connect(&socket, SocketAddr::new(client.ip(), 0), server)?;
                 let client = sockets::local_address(&socket)?;
                 Ok(sockets::into_connection(socket, client))
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn spoofing_socket(&mut self, server: SocketAddr, uplink: Option<u32>) -> io::Result<socket2::Socket> {
+        let socket = self.stock.take(server)?;
+        if uplink.is_some() {
+            self.set_uplink(&socket, uplink)?;
+        }
+        Ok(socket)
+    }
+
+    /// Has what we send on a connection that [`Interceptor::connect_as`] made arrive by another interface from now on: the one
+    /// before is gone. Without one it arrives by the veth.
+    ///
+    /// # Errors
+    /// Those of [`Interceptor::connect_as`].
+    pub fn set_uplink(&mut self, connection: &impl AsFd, uplink: Option<u32>) -> io::Result<()> {
+        if let Some(uplink) = uplink {
+            let Ok(uplinks) = &mut self.uplinks else { return Err(io::ErrorKind::Unsupported.into()) };
+            uplinks.lead(&mut self.host.netlink, uplink)?;
+        }
+        uplinks::set_uplink(connection.as_fd(), uplink)
+    }
+
+    /// Whether what we send can arrive by the interface: it is there, up, and has a carrier.
+    pub fn is_uplink_up(&mut self, uplink: u32) -> bool {
+        links::is_up(&mut self.host.netlink, uplink).unwrap_or(false)
+    }
+
+    /// The name of the interface, which it may have got since.
+    pub fn uplink_name(&mut self, uplink: u32) -> Option<String> {
+        links::name(&mut self.host.netlink, uplink).ok().flatten()
+    }
+
+    /// Forgets interfaces that are gone; for whoever hears that some are.
+    ///
+    /// # Errors
+    /// Those of rtnetlink(7).
+    pub fn forget_gone_uplinks(&mut self) -> io::Result<()> {
+        let Ok(uplinks) = &mut self.uplinks else { return Ok(()) };
+        uplinks.forget_gone(&mut self.host.netlink, links::is_there)
     }
 }
 
@@ -364,11 +430,13 @@ impl Drop for HostChanges {
 fn check(config: &Config) -> Result<(), SetUpError> {
     let is_name = |name: &str| (1..=15).contains(&name.len()) && !name.contains(['/', ' ', '\0']);
     let marks = config.marks;
+    let used = [marks.shim, marks.own, marks.served];
+    let has_two_alike = (0..used.len()).any(|n| used[..n].contains(&used[n]));
     let what = if !is_name(&config.host_interface) || !is_name(&config.shim_interface) {
         "an interface name must have 1 to 15 bytes and no slash or space"
-    } else if marks.shim == 0 || marks.own == 0 || marks.shim == marks.own {
-        "the two marks must differ from each other and from 0"
-    } else if (marks.shim | marks.own) & !marks.mask != 0 {
+    } else if used.contains(&0) || has_two_alike {
+        "the marks must differ from each other and from 0"
+    } else if (marks.shim | marks.own | marks.served) & !marks.mask != 0 {
         "a mark has bits outside the mask"
     } else if !(1..=252).contains(&config.routing_table) {
         "the routing table must be 1 to 252"
@@ -376,6 +444,28 @@ fn check(config: &Config) -> Result<(), SetUpError> {
         return Ok(());
     };
     Err(SetUpError::Config { what })
+}
+
+/// Filters at both ends of the veth. What the kernel lacks for them is no reason to do without the rest. In an enclosed
+/// namespace there is no interface but the veth.
+fn lead_by_uplinks(
+    config: &Config,
+    namespace: &Namespace,
+    host: &mut HostChanges,
+) -> Result<Result<Uplinks, Lack>, SetUpError> {
+    if config.encloses {
+        let error = io::ErrorKind::Unsupported.into();
+        return Ok(Err(Lack { part: "interfaces of clients in an enclosed namespace", error }));
+    }
+    let name = config.shim_interface.clone();
+    let stamped = namespace.run(move || {
+        let index = interface_index(&name)?;
+        io::Result::Ok(uplinks::stamp_what_leaves(&mut Netlink::open(NETLINK_ROUTE)?, index))
+    });
+    let stamped = stamped
+        .and_then(|inner| inner)
+        .map_err(|error| SetUpError::from_io("configure the private network namespace", error))?;
+    Ok(stamped.and_then(|()| Uplinks::set_up(&mut host.netlink, host.index, config.marks.served)))
 }
 
 /// Makes the table, which still holds no SYN.

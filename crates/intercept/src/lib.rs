@@ -6,7 +6,8 @@
 //! namespace, where a transparent listener ([`Listener`]) accepts it with all four numbers intact. When it
 //! does not work the SYN is released as it stands, and the connection is ordinary TCP. On the server's side
 //! [`Interceptor::connect_as`] opens the local connection from inside that namespace with the client's own
-//! address and port, through the host's INPUT rules as a packet from outside would come.
+//! address and port, and has it arrive by the interface that the client's packets came by (`uplinks`): through the host's
+//! rules as a packet from outside would come.
 //!
 //! What it refuses: to decide. Which connections are tried, when a SYN is released and when a diverted
 //! connection is forgotten is the caller's business. Loopback and sockets that carry the mark
@@ -20,13 +21,14 @@
 //! - Every local socket is armed to reset when it is closed without a word ([`disarm_linger`] before the
 //!   orderly close), so that a crash never looks like the end of a stream.
 //!
-//! What an administrator must know: connections from SCTP peers reach programs through [`Config::host_interface`],
-//! so a firewall that drops by default has to allow the services there. Programs may see bits of
-//! [`Marks::shim`] in `SO_MARK` of connections they accepted.
+//! What an administrator must know: connections from SCTP peers reach programs by the interface that the peer's packets
+//! came by; those of the host itself, and answers to its own programs, by [`Config::host_interface`]. Programs may see bits of
+//! [`Marks::served`] or [`Marks::shim`] in `SO_MARK` of connections they accepted.
 //!
 //! No other program is run, neither `ip` nor `nft` nor `iptables`: all is netlink. Begin with
 //! [`Interceptor::set_up`].
 
+mod bpf;
 mod config;
 mod datagrams;
 mod diag;
@@ -43,6 +45,7 @@ mod sockets;
 mod stock;
 mod syn;
 mod sysctl;
+mod uplinks;
 
 pub use config::{Config, Marks};
 pub use datagrams::{Datagram, DatagramListener};

@@ -12,10 +12,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NetlinkDeserializable, NetlinkHeader};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
@@ -27,6 +30,9 @@ use crate::netlink::Netlink;
 
 /// The alias that says that an interface is ours.
 const ALIAS: &str = "sctpify";
+/// The ends' addresses on the veth. Each end is told the other's: a firewall may forbid to ask for it.
+const HOST_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 1];
+const SHIM_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 2];
 /// The largest a veth takes.
 const MTU: u32 = 65535;
 /// The routing table of all that no rule leads elsewhere.
@@ -85,12 +91,14 @@ pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Names
     let mut peer = LinkMessage::default();
     peer.attributes = vec![
         LinkAttribute::IfName(config.shim_interface.clone()),
+        LinkAttribute::Address(SHIM_MAC.to_vec()),
         LinkAttribute::Mtu(MTU),
         LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd()),
     ];
     let mut link = LinkMessage::default();
     link.attributes = vec![
         LinkAttribute::IfName(config.host_interface.clone()),
+        LinkAttribute::Address(HOST_MAC.to_vec()),
         LinkAttribute::Mtu(MTU),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
@@ -120,6 +128,36 @@ pub(crate) fn delete_veth(host: &mut Netlink, name: &str) -> io::Result<()> {
 fn is_ours(host: &mut Netlink, name: &str) -> io::Result<bool> {
     let mut query = LinkMessage::default();
     query.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    let alias = LinkAttribute::IfAlias(ALIAS.to_owned());
+    Ok(find(host, query)?.is_some_and(|link| link.attributes.contains(&alias)))
+}
+
+/// Whether there is an interface with this index. One that cannot be asked for is.
+pub(crate) fn is_there(host: &mut Netlink, index: u32) -> bool {
+    find(host, by_index(index)).map_or(true, |link| link.is_some())
+}
+
+/// Whether the interface with this index is there, up, and has a carrier.
+pub(crate) fn is_up(host: &mut Netlink, index: u32) -> io::Result<bool> {
+    let needed = LinkFlags::Up | LinkFlags::LowerUp;
+    Ok(find(host, by_index(index))?.is_some_and(|link| link.header.flags.contains(needed)))
+}
+
+/// The name of the interface with this index.
+pub(crate) fn name(host: &mut Netlink, index: u32) -> io::Result<Option<String>> {
+    let link = find(host, by_index(index))?;
+    let name = |attribute| if let LinkAttribute::IfName(name) = attribute { Some(name) } else { None };
+    Ok(link.and_then(|link| link.attributes.into_iter().find_map(name)))
+}
+
+fn by_index(index: u32) -> LinkMessage {
+    let mut query = LinkMessage::default();
+    query.header.index = index;
+    query
+}
+
+/// The link that the query names.
+fn find(host: &mut Netlink, query: LinkMessage) -> io::Result<Option<LinkMessage>> {
     let query = host.route_message(RouteNetlinkMessage::GetLink(query), 0);
     let found = host.ask(query, |kind, body| {
         let mut header = NetlinkHeader::default();
@@ -130,10 +168,8 @@ fn is_ours(host: &mut Netlink, name: &str) -> io::Result<bool> {
         }
     });
     match found {
-        Ok(Some(link)) => Ok(link.attributes.contains(&LinkAttribute::IfAlias(ALIAS.to_owned()))),
-        Ok(None) => Ok(false),
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
-        Err(error) => Err(error),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        found => found,
     }
 }
 
@@ -147,6 +183,7 @@ pub(crate) fn configure_host(
     bring_up(host, index)?;
     for end in ends {
         add_address(host, index, end.host, end)?;
+        add_neighbour(host, index, end.shim, SHIM_MAC)?;
     }
     for end in ends {
         let mut route = route_message(end.family, config.routing_table, RouteType::Unicast);
@@ -172,6 +209,7 @@ pub(crate) fn configure_shim(
     bring_up(shim, index)?;
     for end in ends {
         add_address(shim, index, end.shim, end)?;
+        add_neighbour(shim, index, end.host, HOST_MAC)?;
         let mut back = route_message(end.family, MAIN_TABLE, RouteType::Unicast);
         back.attributes = vec![RouteAttribute::Gateway(end.host.into()), RouteAttribute::Oif(index)];
         add_route(shim, back)?;
@@ -197,6 +235,22 @@ pub(crate) fn bring_up(netlink: &mut Netlink, index: u32) -> io::Result<()> {
 fn add_address(netlink: &mut Netlink, index: u32, ip: IpAddr, ends: &Ends) -> io::Result<()> {
     let address = address_message(index, ip, ends.prefix_length);
     netlink.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// Makes the neighbour's address on the link known for good.
+fn add_neighbour(netlink: &mut Netlink, index: u32, ip: IpAddr, mac: [u8; 6]) -> io::Result<()> {
+    let mut neighbour = NeighbourMessage::default();
+    neighbour.header.family = if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    neighbour.header.ifindex = index;
+    neighbour.header.state = NeighbourState::Permanent;
+    neighbour.header.kind = RouteType::Unicast;
+    let address = match ip {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    };
+    neighbour.attributes =
+        vec![NeighbourAttribute::Destination(address), NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
+    netlink.route_request(RouteNetlinkMessage::NewNeighbour(neighbour), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
 /// Makes an address one of the host's own by the veth, with no network behind it. One that is there already is no error.

@@ -73,6 +73,8 @@ pub struct Settings {
     pub worker_user: String,
     /// Whether SCTP over IP may pass by the parts of the kernel that would do nothing with it.
     pub ip_shortcuts: bool,
+    /// Whether connections of peers may come by our own interface where they cannot by the peers'.
+    pub deliver_by_shim: bool,
     /// Whether connections to one host share an association.
     pub streams: Streams,
     /// After how long without connections a shared association ends, in seconds; 1 to 86400.
@@ -116,6 +118,7 @@ impl Default for Settings {
             confine_files: true,
             worker_user: String::new(),
             ip_shortcuts: true,
+            deliver_by_shim: false,
             streams: Streams::Shared,
             trunk_idle_s: 300,
             advertise: Advertise::Off,
@@ -486,6 +489,17 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| number(s.ip_shortcuts),
         write: |s, v| put(&mut s.ip_shortcuts, parse_bool(v)),
+    },
+    Setting {
+        name: "deliver_by_shim",
+        kind: Kind::Bool,
+        doc: "What becomes of peers' connections where this kernel cannot have them arrive by the interface that the peer's packets \
+              came by (`sctpify doctor` tells whether it can, and what it lacks). With 0 they are refused, and are plain TCP. With 1 \
+              local programs get them by the interface shim0: firewall rules that go by the interface do not hold for them then, \
+              neither those that drop nor those that accept; rules that go by addresses and ports do.",
+        needs_restart: false,
+        read: |s| number(s.deliver_by_shim),
+        write: |s, v| put(&mut s.deliver_by_shim, parse_bool(v)),
     },
     Setting {
         name: "streams",

@@ -142,6 +142,11 @@ impl Outlet {
         self.has_more.contains(&true)
     }
 
+    /// The interface by which the last packet on this route came.
+    pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
+        self.carriers.came_by(route)
+    }
+
     /// Lets go of interfaces that are gone.
     pub(crate) fn on_interfaces_changed(&mut self) {
         self.carriers.close_gone_interfaces();

@@ -42,6 +42,10 @@ pub(crate) struct Connection {
     pub(crate) peer_shutdown: bool,
     /// How the association ended, once it did.
     pub(crate) closed: Option<Closed>,
+    /// Server: the interface that it arrived by at the local program.
+    pub(crate) uplink: Option<u32>,
+    /// That is down, and there is no other: what we send arrives by our own interface meanwhile.
+    pub(crate) is_stranded: bool,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
 }
@@ -105,6 +109,8 @@ impl Connection {
             roams: true,
             peer_shutdown: false,
             closed: None,
+            uplink: None,
+            is_stranded: false,
             bytes_sent: 0,
             bytes_received: 0,
         }
@@ -118,6 +124,15 @@ impl Connection {
     pub(crate) fn step(&mut self, step: ShimStep) -> ShimState {
         self.shim = stepped(self.shim, step);
         self.shim
+    }
+
+    /// The socket of its local TCP connection, if it has one.
+    pub(crate) fn stream(&self) -> Option<&TcpStream> {
+        match &self.stage {
+            Stage::Connecting(stream) | Stage::Accepting(stream) => Some(stream),
+            Stage::Relaying(flowing) => Some(&flowing.stream),
+            Stage::Init(_) | Stage::Cookie(_) | Stage::Asking(_) | Stage::Diverted => None,
+        }
     }
 
     /// The local listener took the connection; COOKIE ACK may go.

@@ -203,8 +203,9 @@ impl Shard {
         server: SocketAddr,
     ) {
         let outcome = self.admit(association, client, server).and_then(|offer| {
+            let uplink = self.uplink_of_lane(association, client.ip(), server.ip())?;
             self.give_way(server, client, |_, old| old == association);
-            let opened = Opened { peer: Peer::Shim, lane: Some(lane), offer };
+            let opened = Opened { peer: Peer::Shim, lane: Some(lane), offer, uplink };
             self.open_local(association, server, client, opened).map_err(|error| {
                 tracing::info!(%client, %server, %error, "refused: no local connection");
                 Refusal::NotTaken

@@ -47,6 +47,7 @@ mod supervisor;
 mod timers;
 mod timing;
 mod trunks;
+mod uplinks;
 mod worker;
 
 use std::process::ExitCode;

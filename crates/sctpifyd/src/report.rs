@@ -274,7 +274,7 @@ impl Shard {
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
-    fn doctor(&self, peer: Option<IpAddr>) -> DoctorReport {
+    fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
         if self.outside.is_some() {
             checks.push(Check::ok(
@@ -290,6 +290,7 @@ impl Shard {
                 Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
             }
         });
+        checks.extend(self.delivery_checks());
         checks.extend(confinement::checks(&self.confinement));
         let keys = self.rules.keys().len();
         if keys > 0 {

@@ -2,7 +2,8 @@
 //!
 //! The [`Doorman`] answers INITs statelessly: is the port open to SCTP by the rules, and does a program listen there
 //! for this client? Only a COOKIE ECHO, which proves the client's address, opens the local connection; COOKIE ACK
-//! waits until the program's kernel has accepted it, so that a port closed to TCP is closed to SCTP.
+//! waits until the program's kernel has accepted it, so that a port closed to TCP is closed to SCTP. By which interface the
+//! connection arrives there is for [`crate::uplinks`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -26,8 +27,13 @@ use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
 use crate::trunks::{Trunks, is_for_trunk};
 
-/// How long the local program's kernel may take to accept.
+/// How long the local program's kernel may take to accept where the program's backlog is full: long enough for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
+/// How long it may take elsewhere. A kernel that accepts does so at once, whatever the program does; no answer means that
+/// something drops the SYN. Less than the race timer, so that the client has its plain TCP in time.
+const ANSWER_LIMIT: Duration = Duration::from_millis(200);
+/// When a backlog is looked at first: before the program can have emptied it.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// How long what the kernel knows of a connection may outlive it.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
 /// How many connections are taken back at once at most.
@@ -49,6 +55,8 @@ pub(crate) struct Doorman<'a> {
     pub(crate) connections: &'a Connections,
     pub(crate) trunks: &'a Trunks,
     pub(crate) stopping: bool,
+    /// Connections of other hosts cannot arrive as they should, and must not otherwise.
+    pub(crate) is_cut_off: bool,
 }
 
 impl Listener for Doorman<'_> {
@@ -87,6 +95,8 @@ pub(crate) struct Opened {
     /// The lane that it has, unless it has an association of its own.
     pub(crate) lane: Option<LaneId>,
     pub(crate) offer: Offer,
+    /// The interface that it arrives by; ours if none is named.
+    pub(crate) uplink: Option<u32>,
 }
 
 impl Doorman<'_> {
@@ -131,7 +141,9 @@ impl Doorman<'_> {
         client: SocketAddr,
         carrier: Carrier,
     ) -> Option<Offer> {
-        if !self.may_take(server.ip(), client.ip()) {
+        if !self.may_take(server.ip(), client.ip())
+            || (self.is_cut_off && !self.addresses.is_own(client.ip()))
+        {
             return None;
         }
         let (allowed, force_bindall) = {
@@ -242,7 +254,10 @@ impl Shard {
         let (form, chunk_type) = (self.rules.advertise(server), self.rules.settings().advertise_type);
         self.engine.set_advertisement(self.now, association, timing::advertisement(form, chunk_type));
         self.give_way(server, client, |shard, old| shard.is_from(old, route));
-        match self.open_local(association, server, client, Opened { peer, lane: None, offer }) {
+        let opened = self.uplink_of(route).map_err(std::io::Error::other).and_then(|uplink| {
+            self.open_local(association, server, client, Opened { peer, lane: None, offer, uplink })
+        });
+        match opened {
             Ok(id) => self.await_listener(id),
             Err(error) => {
                 tracing::info!(%client, %server, %error, "refused: no local connection");
@@ -281,11 +296,11 @@ impl Shard {
 
     /// The local program's kernel is to accept in time; as a rule it has done so already.
     pub(crate) fn await_listener(&mut self, id: ConnectionId) {
-        self.timers.set(self.now + LISTENER_LIMIT, Timer::Listener(id));
+        self.timers.set(self.now + FIRST_LOOK, Timer::Listener(id));
         self.on_local_connected(id);
     }
 
-    /// Connects to the local program, for an association of the connection's own or for a lane.
+    /// Connects to the local program by `uplink`, for an association of the connection's own or for a lane.
     pub(crate) fn open_local(
         &mut self,
         association: AssociationId,
@@ -293,7 +308,7 @@ impl Shard {
         client: SocketAddr,
         opened: Opened,
     ) -> std::io::Result<ConnectionId> {
-        let mut spoofed = self.interceptor.connect_as(client, server)?;
+        let mut spoofed = self.interceptor.connect_as(client, server, opened.uplink)?;
         let flow = FourTuple::new(server, spoofed.client)
             .ok_or_else(|| std::io::Error::other("client and server are of two address families"))?;
         let id = self.connections.reserve();
@@ -302,6 +317,7 @@ impl Shard {
         let mut connection =
             Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);
         connection.peer = opened.peer;
+        connection.uplink = opened.uplink;
         connection.lane = opened.lane;
         if let Some(lane) = opened.lane
             && let Some(state) = self.trunks.get_mut(association)
@@ -366,12 +382,28 @@ impl Shard {
         self.on_server_up(id);
     }
 
-    /// The local program's kernel has not accepted in time.
+    /// The local program's kernel has not accepted yet. A program that is slow keeps its kernel from it only by a full backlog,
+    /// for which the client's own TCP would wait, too; else it is a firewall that does not let the SYN pass, or the answer.
     pub(crate) fn on_listener_late(&mut self, id: ConnectionId) {
-        if self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Connecting(_)))
-        {
-            self.refuse_connection(id, "the local program did not accept in time");
+        let Some(connection) = self.connections.get(id) else { return };
+        if !matches!(connection.stage, Stage::Connecting(_)) {
+            return;
         }
+        let (flow, began, uplink) = (connection.flow, connection.began, connection.uplink);
+        let is_full = FourTuple::new(flow.local(), another(flow.remote()))
+            .is_some_and(|flow| self.interceptor.is_backlog_full(&flow).unwrap_or(false));
+        let (limit, why) = if is_full {
+            (began + LISTENER_LIMIT, "the local program takes no connections: its backlog is full")
+        } else {
+            (began + ANSWER_LIMIT, "the server's firewall does not answer the delivered connection")
+        };
+        if self.now < limit {
+            return self.timers.set(limit, Timer::Listener(id));
+        }
+        if !is_full {
+            self.note_unanswered(flow, uplink);
+        }
+        self.refuse_connection(id, why);
     }
 
     fn refuse_connection(&mut self, id: ConnectionId, why: &str) {

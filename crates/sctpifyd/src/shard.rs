@@ -38,6 +38,7 @@ use crate::supervisor::BEAT;
 use crate::timers::Timers;
 use crate::timing;
 use crate::trunks::{Trunks, is_for_trunk};
+use crate::uplinks::Unanswered;
 
 /// The target of log lines that tell what the engine does.
 const ENGINE_LOG: &str = "engine";
@@ -148,6 +149,10 @@ pub(crate) struct Shard {
     pub(crate) asked: Vec<ConnectionId>,
     /// What is diverted, and when that may end; never while the connection lives.
     pub(crate) diverted: HashMap<FourTuple, Time>,
+    /// Data of an association took another path in this turn: an interface may be gone.
+    pub(crate) has_switched: bool,
+    /// Connections to local programs that nothing answered.
+    pub(crate) unanswered: Unanswered,
     /// Connections to local programs that are over and that the kernel knows yet.
     pub(crate) over: BTreeSet<FourTuple>,
     /// A program waits for a packet that is due: it goes before bytes of other connections do.
@@ -239,6 +244,8 @@ impl Shard {
             awaiting_init_ack: BTreeSet::new(),
             asked: Vec::new(),
             diverted: HashMap::new(),
+            has_switched: false,
+            unanswered: Unanswered::default(),
             over: BTreeSet::new(),
             is_urgent: false,
             awake_until: Time::ZERO,
@@ -341,6 +348,8 @@ impl Shard {
                     self.addresses.refresh();
                     self.outlet.on_interfaces_changed();
                     self.follow_addresses();
+                    self.follow_uplinks();
+                    self.forget_gone_uplinks();
                 }
                 Token(n) if n >= CONNECTIONS => {
                     self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
@@ -377,6 +386,9 @@ impl Shard {
         // What has arrived counts before any timer does.
         self.look_for_init_acks();
         self.take_engine_events();
+        if std::mem::take(&mut self.has_switched) {
+            self.follow_uplinks();
+        }
         self.engine.handle_timeout(self.now);
         self.fire_timers();
         self.take_engine_events();
@@ -447,6 +459,7 @@ impl Shard {
     }
 
     fn take_packets(&mut self) -> bool {
+        let is_cut_off = self.is_cut_off();
         let mut doorman = Doorman {
             now: self.now,
             rules: &self.rules,
@@ -457,6 +470,7 @@ impl Shard {
             connections: &self.connections,
             trunks: &self.trunks,
             stopping: self.stopping || self.draining,
+            is_cut_off,
         };
         let (now, engine) = (self.now, &mut self.engine);
         self.outlet
@@ -465,6 +479,7 @@ impl Shard {
 
     /// Who decides about connections to local programs.
     pub(crate) fn doorman(&mut self) -> Doorman<'_> {
+        let is_cut_off = self.is_cut_off();
         Doorman {
             now: self.now,
             rules: &self.rules,
@@ -475,6 +490,7 @@ impl Shard {
             connections: &self.connections,
             trunks: &self.trunks,
             stopping: self.stopping || self.draining,
+            is_cut_off,
         }
     }
 
@@ -547,6 +563,7 @@ impl Shard {
                 self.outlet.note_switch(&from, &to);
                 self.history.switched(id.map(|id| id.0), &from, &to);
                 self.switches.insert(association, self.now);
+                self.has_switched = true;
             }
             (Event::PathChanged { route, from, to }, _) => {
                 tracing::debug!(?route, ?from, ?to, "path");

@@ -3,12 +3,15 @@
 //! - Chain `q` (output, −155) holds each first SYN that does not go out by `lo` (unless the configuration includes that) and
 //!   does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its own
 //!   because an accepted packet goes on at the *next* hook.
-//! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them.
+//! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them. What answers a packet
+//!   that arrived by a client's interface carries that packet's mark, and is rerouted, too.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that are required to be
 //!   reached by SCTP (`guard`).
-//! - Chain `pre` (prerouting, −310) marks what comes from the private namespace: a mark does not survive the
-//!   veth crossing. The SYN of a connection to a local program adds the program's answers to a set that `out` diverts
+//! - Chain `pre` (prerouting, −310) marks what comes by the veth: a mark does not survive its crossing. What arrives by a
+//!   client's interface has got the mark "served" from `uplinks`. The SYN of a connection to a local program adds the program's answers to a set that `out` diverts
 //!   by, too. A program that answers with the SYN's mark needs no set, but one that gives its socket another mark does.
+//! - Chain `in` (input, −310) turns that mark into the one that leads to the private namespace: the way back was asked for by
+//!   then, and answers need a route there, whether the host has another one to the client or not.
 //! - Chain `deny` (output, −140), in an enclosed namespace only, answers SYNs that were denied.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
@@ -26,6 +29,8 @@ use crate::netlink::{Attributes, Message, Netlink, be_u32};
 const QUEUE_CHAIN: BaseChain = BaseChain { name: "q", kind: "filter", hook: 3, priority: -155 };
 const OUT_CHAIN: BaseChain = BaseChain { name: "out", kind: "route", hook: 3, priority: -150 };
 const PRE_CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -310 };
+
+const IN_CHAIN: BaseChain = BaseChain { name: "in", kind: "filter", hook: 1, priority: -310 };
 
 const DENY_CHAIN: BaseChain = BaseChain { name: "deny", kind: "filter", hook: 3, priority: -140 };
 
@@ -107,8 +112,15 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         add_set(&mut batch, set, config.set_size);
     }
     add_alive_set(&mut batch);
-    for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN].into_iter().chain(&GUARD_CHAINS) {
+    for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN, &IN_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
+    }
+    // What answers before that, a rule that rejects in prerouting, has the mark as it was.
+    for chain in [&IN_CHAIN, &OUT_CHAIN] {
+        add_rule(&mut batch, MARK_RULE_PART, chain.name, |rule| {
+            rule.is_mark(config.marks, config.marks.served);
+            rule.set_shim_mark(config.marks);
+        });
     }
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
@@ -116,9 +128,13 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     // Whatever comes to the host meets this chain: for what is not ours it ends with the first rule.
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
         rule.came_in_not_by(&config.host_interface);
+        rule.is_mark_not(config.marks, config.marks.served);
         rule.accept();
     });
-    add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| rule.set_shim_mark(config.marks));
+    add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
+        rule.came_in_by(&config.host_interface);
+        rule.set_shim_mark(config.marks);
+    });
     for set in [&SERVED4, &SERVED6] {
         add_rule(&mut batch, SERVED_RULE_PART, PRE_CHAIN.name, |rule| serve_rule(rule, set));
     }

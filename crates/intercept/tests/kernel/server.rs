@@ -27,6 +27,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("a client whose port is the transparent listener's gets another port", port_of_the_listener),
     ("sock_diag tells what a connection would meet", what_it_would_meet),
     ("strict reverse path filtering lets both directions pass", strict_reverse_path_filter),
+    ("a connection arrives by its uplink, IPv4", arrives_by_uplink_v4),
+    ("a connection arrives by its uplink, IPv6", arrives_by_uplink_v6),
+    ("a connection moves to another uplink when its own is gone", moves_to_another_uplink),
+    ("an uplink that is not there is refused", no_such_uplink),
     ("two hosts' interceptors join an application and a program", two_hosts),
 ];
 
@@ -50,7 +54,8 @@ fn peer_of(bound: &str, client: SocketAddr, server: SocketAddr) -> SocketAddr {
     let world = World::new();
     let listener = listen(&world.alpha, bound);
     let mut interceptor = world.intercept_alpha();
-    let connection = interceptor.connect_as(client, server).expect("a connection");
+    let uplink = Some(index(&world.alpha, "path0"));
+    let connection = interceptor.connect_as(client, server, uplink).expect("a connection");
     assert_eq!(connection.client, client);
     finish(connection).expect("a connection");
     listener.accept().expect("a connection").1
@@ -81,7 +86,9 @@ fn unroutable_client() {
 fn refused(client: &str, server: &str) {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    let connection = interceptor.connect_as(at(client, CLIENT_PORT), at(server, PORT)).expect("a beginning");
+    let uplink = Some(index(&world.alpha, "path0"));
+    let connection =
+        interceptor.connect_as(at(client, CLIENT_PORT), at(server, PORT), uplink).expect("a beginning");
     let error = finish(connection).expect_err("nobody listens");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
@@ -98,7 +105,7 @@ fn bytes_both_ways() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    let mut daemon = finish(connect_as_beta(&mut interceptor)).expect("a connection");
+    let mut daemon = finish(connect_as_beta(&world, &mut interceptor)).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     daemon.write_all(b"question").expect("a write");
     intercept::disarm_linger(&daemon).expect("disarming");
@@ -117,8 +124,9 @@ fn marked(client: SocketAddr, server: SocketAddr) {
     let world = World::new();
     let listener = listen(&world.alpha, &server.to_string());
     let mut interceptor = world.intercept_alpha();
+    let uplink = Some(index(&world.alpha, "path0"));
     let mut daemon =
-        finish(interceptor.connect_as(client, server).expect("a connection")).expect("a connection");
+        finish(interceptor.connect_as(client, server, uplink).expect("a connection")).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     socket2::SockRef::from(&program).set_mark(42).expect("a mark");
     program.write_all(b"heard").expect("a write");
@@ -146,23 +154,24 @@ fn armed_is_reset() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    let daemon = finish(connect_as_beta(&mut interceptor)).expect("a connection");
+    let daemon = finish(connect_as_beta(&world, &mut interceptor)).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     drop(daemon);
     let error = program.read(&mut [0]).expect_err("a reset");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-fn connect_as_beta(interceptor: &mut Interceptor) -> SpoofedConnection {
-    interceptor.connect_as(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT)).expect("a connection")
+fn connect_as_beta(world: &World, interceptor: &mut Interceptor) -> SpoofedConnection {
+    let uplink = Some(index(&world.alpha, "path0"));
+    interceptor.connect_as(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT), uplink).expect("a connection")
 }
 
 fn port_in_use() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    let first = connect_as_beta(&mut interceptor);
-    let second = connect_as_beta(&mut interceptor);
+    let first = connect_as_beta(&world, &mut interceptor);
+    let second = connect_as_beta(&world, &mut interceptor);
     let clients = [first.client, second.client];
     let _streams = [finish(first).expect("a connection"), finish(second).expect("a connection")];
     let mut peers = [0, 1].map(|_| listener.accept().expect("a connection").1);
@@ -177,13 +186,13 @@ fn port_out_of_time_wait() {
     let world = World::new();
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    let daemon = finish(connect_as_beta(&mut interceptor)).expect("a connection");
+    let daemon = finish(connect_as_beta(&world, &mut interceptor)).expect("a connection");
     let (mut program, _) = listener.accept().expect("a connection");
     intercept::disarm_linger(&daemon).expect("disarming");
     drop(daemon);
     assert_eq!(program.read(&mut [0]).expect("an end of stream"), 0);
     drop(program);
-    let again = connect_as_beta(&mut interceptor);
+    let again = connect_as_beta(&world, &mut interceptor);
     assert_eq!(again.client, at(BETA4, CLIENT_PORT));
     finish(again).expect("a connection");
     assert_eq!(listener.accept().expect("a connection").1, at(BETA4, CLIENT_PORT));
@@ -194,7 +203,7 @@ fn port_of_the_listener() {
     let listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
     let port = intercept::Config::default().tproxy_port;
-    let connection = interceptor.connect_as(at(BETA4, port), at(ALPHA4, PORT)).expect("a connection");
+    let connection = interceptor.connect_as(at(BETA4, port), at(ALPHA4, PORT), None).expect("a connection");
     let client = connection.client;
     finish(connection).expect("a connection");
     assert_eq!(listener.accept().expect("a connection").1, client);
@@ -217,7 +226,7 @@ fn what_it_would_meet() {
     use ListenerState::{Listening, Nobody};
     let (all, one) = (Listening { on_all: true }, Listening { on_all: false });
     assert_eq!(met, [all, all, Nobody, Nobody, one]);
-    let _stream = finish(connect_as_beta(&mut interceptor)).expect("a connection");
+    let _stream = finish(connect_as_beta(&world, &mut interceptor)).expect("a connection");
     let flow = FourTuple::new(at(ALPHA4, PORT), at(BETA4, CLIENT_PORT)).expect("one family");
     let collision = interceptor.find_listener(&flow).expect("sock_diag");
     assert!(
@@ -228,17 +237,98 @@ fn what_it_would_meet() {
 
 fn strict_reverse_path_filter() {
     let world = World::new();
-    for name in ["all", "default"] {
-        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    let names = ["all/rp_filter", "default/rp_filter", "path0/rp_filter", "all/src_valid_mark"];
+    for name in names {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}");
         world.alpha.run(|| std::fs::write(path, "1")).expect("the namespace's thread").expect("a sysctl");
     }
     let _listener = listen(&world.alpha, &format!("{ALPHA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    finish(connect_as_beta(&mut interceptor)).expect("a connection");
+    finish(connect_as_beta(&world, &mut interceptor)).expect("a connection");
     let client = connect(&world.alpha, at(BETA4, PORT));
     let syn = held(&mut interceptor);
     let _arrival = divert(&mut interceptor, &syn);
     connected(client);
+}
+
+/// A firewall that goes by the interface is the judge.
+fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
+    let world = World::new();
+    let listener = listen(&world.alpha, &server.to_string());
+    for rule in [
+        "add table inet judge",
+        "add chain inet judge input { type filter hook input priority 0; policy drop; }",
+        "add rule inet judge input iifname path0 tcp dport 8080 accept",
+    ] {
+        run_program(&world.alpha, "nft", &[rule]);
+    }
+    let mut interceptor = world.intercept_alpha();
+    assert_eq!(interceptor.lacks_for_uplinks(), None);
+    let by_veth = interceptor.connect_as(client, server, None).expect("a beginning");
+    let is_answered = wait(by_veth.stream.as_fd(), PollFlags::POLLOUT, std::time::Duration::from_millis(300));
+    assert!(!is_answered, "not by the veth");
+    drop(by_veth);
+    let uplink = index(&world.alpha, "path0");
+    let connection = interceptor.connect_as(client, server, Some(uplink)).expect("a beginning");
+    let mut daemon = finish(connection).expect("a connection");
+    let (mut program, peer) = listener.accept().expect("a connection");
+    assert_eq!(peer, client);
+    // More than a packet of the uplink takes, both ways.
+    let bytes = vec![7; 1 << 20];
+    let read = std::thread::spawn(move || {
+        let mut got = vec![0; 1 << 20];
+        program.read_exact(&mut got).map(|()| (program, got))
+    });
+    daemon.write_all(&bytes).expect("a write");
+    let (mut program, got) = read.join().expect("a thread").expect("a read");
+    assert_eq!(got, bytes);
+    program.write_all(&bytes[..60_000]).expect("a write");
+    daemon.read_exact(&mut vec![0; 60_000]).expect("a read");
+}
+
+fn arrives_by_uplink_v4() {
+    arrives_by_uplink(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT));
+}
+
+fn arrives_by_uplink_v6() {
+    arrives_by_uplink(at(BETA6, CLIENT_PORT), at(ALPHA6, PORT));
+}
+
+fn moves_to_another_uplink() {
+    let world = World::new();
+    run_ip(&world.alpha, &["link", "add", "spare", "type", "veth", "peer", "name", "spare1"]);
+    run_ip(&world.alpha, &["link", "set", "spare", "up"]);
+    run_ip(&world.alpha, &["link", "set", "spare1", "up"]);
+    let listener = listen(&world.alpha, &format!("0.0.0.0:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    let (path0, spare) = (index(&world.alpha, "path0"), index(&world.alpha, "spare"));
+    let client = at("10.71.0.9", CLIENT_PORT);
+    run_ip(&world.alpha, &["addr", "add", "10.71.9.1/32", "dev", "lo"]);
+    let connection = interceptor.connect_as(client, at("10.71.9.1", PORT), Some(spare)).expect("a beginning");
+    let mut daemon = finish(connection).expect("a connection");
+    let (mut program, _) = listener.accept().expect("a connection");
+    assert!(interceptor.is_uplink_up(spare) && interceptor.is_uplink_up(path0));
+    run_ip(&world.alpha, &["link", "del", "spare"]);
+    assert!(!interceptor.is_uplink_up(spare));
+    daemon.write_all(b"lost").expect("a write");
+    interceptor.forget_gone_uplinks().expect("the kernel's answer");
+    interceptor.set_uplink(&daemon, Some(path0)).expect("another uplink");
+    program.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    program.read_exact(&mut [0; 4]).expect("what was sent again");
+    run_ip(&world.alpha, &["link", "set", "path0", "down"]);
+    assert!(!interceptor.is_uplink_up(path0));
+    interceptor.set_uplink(&daemon, None).expect("none");
+    daemon.write_all(b"veth").expect("a write");
+    program.read_exact(&mut [0; 4]).expect("what came by the veth");
+}
+
+fn no_such_uplink() {
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let error = interceptor
+        .connect_as(at(BETA4, CLIENT_PORT), at(ALPHA4, PORT), Some(9999))
+        .expect_err("no such interface");
+    assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
 }
 
 fn two_hosts() {
@@ -251,7 +341,8 @@ fn two_hosts() {
         let syn = held(&mut alpha);
         let arrival = divert(&mut alpha, &syn);
         let mut application = connected(client);
-        let onward = beta.connect_as(arrival.flow.local(), arrival.flow.remote()).expect("a connection");
+        let onward =
+            beta.connect_as(arrival.flow.local(), arrival.flow.remote(), None).expect("a connection");
         let mut onward = finish(onward).expect("a connection");
         let (mut program, peer) = listener.accept().expect("a connection");
         assert_eq!(peer, application.local_addr().expect("an address"));

@@ -94,6 +94,11 @@ pub(crate) fn run_program(host: &Namespace, program: &'static str, arguments: &[
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The index of an interface of `host`.
+pub(crate) fn index(host: &Namespace, name: &'static str) -> u32 {
+    host.run(move || nix::net::if_::if_nametoindex(name)).expect("the namespace's thread").expect("its index")
+}
+
 /// A listener of an ordinary program in `host`.
 pub(crate) fn listen(host: &Namespace, address: &str) -> TcpListener {
     let address = resolve(address);

@@ -16,6 +16,7 @@ mod control;
 mod deaths;
 mod disk;
 mod faults;
+mod firewall;
 mod forgery;
 mod keys;
 mod learned;

@@ -23,7 +23,7 @@ except OSError as error:
     print(type(error).__name__)
 ";
 
-fn ask(host: &Host, server: &str, question: &str) -> String {
+pub(crate) fn ask(host: &Host, server: &str, question: &str) -> String {
     let mut command = host.command("python3");
     command.args(["-c", ASK, server, &PORT.to_string(), question]);
     host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
@@ -38,7 +38,7 @@ fn answers(world: &World, question: &str) -> (String, String) {
 }
 
 /// Starts a server on beta and waits until its own loopback gets an answer that fits.
-fn serve(world: &World, program: &str, args: &[&str], question: &str, answer: &str) -> Process {
+pub(crate) fn serve(world: &World, program: &str, args: &[&str], question: &str, answer: &str) -> Process {
     let mut command = world.beta.command(program);
     command.args(args);
     let process = world.beta.spawn("server", command).unwrap();

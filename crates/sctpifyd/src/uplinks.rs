@@ -1,0 +1,222 @@
+//! By which interface a connection arrives at a local program: the one that the client's own packets come by, its uplink.
+//!
+//! So the host's firewall sees what it would see of the client's TCP, whatever it goes by: interface, zone, addresses. For an
+//! association of the connection's own the uplink is that of the packet which opened it, for a lane that of the path between
+//! the two addresses. Where it is not known the connection is refused, and is plain TCP.
+//!
+//! Connections of the host to itself arrive by our own interface, and so do all in an enclosed namespace, which has no other.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use base::{Route, Time};
+use control::{Check, Level};
+use intercept::FourTuple;
+use relay::trunk::Refusal;
+use sctp::AssociationId;
+
+use crate::connection::{Connection, ConnectionId};
+use crate::shard::Shard;
+
+/// Programs and interfaces that [`Unanswered`] tells of at most; the one that was heard of least lately goes.
+const UNANSWERED_MAX: usize = 32;
+
+/// Connections to local programs that nothing answered: by the program's address and the interface.
+#[derive(Default)]
+pub(crate) struct Unanswered {
+    seen: BTreeMap<(SocketAddr, Option<u32>), (u64, Time)>,
+}
+
+impl Unanswered {
+    fn note(&mut self, server: SocketAddr, uplink: Option<u32>, now: Time) {
+        let key = (server, uplink);
+        if self.seen.len() >= UNANSWERED_MAX
+            && !self.seen.contains_key(&key)
+            && let Some(oldest) = self.seen.iter().min_by_key(|(_, (_, last))| *last).map(|(key, _)| *key)
+        {
+            self.seen.remove(&oldest);
+        }
+        let entry = self.seen.entry(key).or_insert((0, now));
+        *entry = (entry.0 + 1, now);
+    }
+}
+
+impl Shard {
+    /// Whether no connection of another host may be made: it could not arrive by the host's uplink.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.outside.is_none()
+            && self.interceptor.lacks_for_uplinks().is_some()
+            && !self.rules.settings().deliver_by_shim
+    }
+
+    /// The uplink of a client whose packet has come by this route; none: by our own interface.
+    pub(crate) fn uplink_of(&self, route: &Route) -> Result<Option<u32>, &'static str> {
+        if self.outside.is_some() || self.addresses.is_own(route.remote) {
+            return Ok(None);
+        }
+        if self.interceptor.lacks_for_uplinks().is_some() {
+            let may = self.rules.settings().deliver_by_shim;
+            return if may {
+                Ok(None)
+            } else {
+                Err("it cannot arrive by the client's interface (sctpify doctor)")
+            };
+        }
+        let came_by = self
+            .outlet
+            .came_by(route)
+            .ok_or("it is not known by which interface the client's packets come")?;
+        Ok(Some(came_by))
+    }
+
+    /// The uplink of a lane. Where nothing has come yet from that address of the peer to that one of ours an association of its
+    /// own shows it.
+    pub(crate) fn uplink_of_lane(
+        &self,
+        association: AssociationId,
+        client: IpAddr,
+        server: IpAddr,
+    ) -> Result<Option<u32>, Refusal> {
+        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
+        let between = |route: &Route| route.local == server && route.remote == client;
+        let path = paths.iter().map(|path| path.route).find(between).ok_or(Refusal::OwnAssociation)?;
+        self.uplink_of(&path).map_err(|_| Refusal::OwnAssociation)
+    }
+
+    /// Interfaces may have gone, lost their carriers, or come back: live connections that arrived by them go on by others. Packets
+    /// that were under way are sent again by TCP.
+    ///
+    /// While there is none, no client's packets come. What the two ends within the host owe each other then goes by our own
+    /// interface, so that neither backs off for long.
+    pub(crate) fn follow_uplinks(&mut self) {
+        let mut up = BTreeMap::new();
+        let led = |(id, c): (ConnectionId, &Connection)| Some((id, c.uplink?, c.is_stranded));
+        let all: Vec<_> = self.connections.iter().filter_map(led).collect();
+        for (id, uplink, is_stranded) in all {
+            let is_up = self.is_up(&mut up, uplink);
+            if is_up && is_stranded {
+                self.lead_by(id, Some(uplink));
+            } else if !is_up {
+                let other = self.other_uplink(&mut up, id);
+                if other.is_some() || !is_stranded {
+                    self.lead_by(id, other);
+                }
+            }
+        }
+    }
+
+    /// Asks the kernel once for each.
+    fn is_up(&mut self, known: &mut BTreeMap<u32, bool>, uplink: u32) -> bool {
+        *known.entry(uplink).or_insert_with(|| self.interceptor.is_uplink_up(uplink))
+    }
+
+    /// That of the path in use, or of another one, if it is up.
+    fn other_uplink(&mut self, up: &mut BTreeMap<u32, bool>, id: ConnectionId) -> Option<u32> {
+        let association = self.connections.get(id)?.association;
+        let mut paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
+        paths.sort_by_key(|path| !path.in_use);
+        let known = |route: &Route| {
+            self.outlet.came_by(route).into_iter().chain(self.addresses.interface_of(route.local))
+        };
+        let candidates: Vec<u32> = paths.iter().flat_map(|path| known(&path.route)).collect();
+        candidates.into_iter().find(|uplink| self.is_up(up, *uplink))
+    }
+
+    fn lead_by(&mut self, id: ConnectionId, uplink: Option<u32>) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(stream) = connection.stream() else { return };
+        if let Err(error) = self.interceptor.set_uplink(stream, uplink) {
+            tracing::warn!(flow = %connection.flow, %error, "a connection whose interface is gone finds no other");
+            return;
+        }
+        tracing::debug!(flow = %connection.flow, ?uplink, "arrives by another interface from now on");
+        connection.is_stranded = uplink.is_none();
+        connection.uplink = uplink.or(connection.uplink);
+    }
+
+    pub(crate) fn forget_gone_uplinks(&mut self) {
+        if let Err(error) = self.interceptor.forget_gone_uplinks() {
+            tracing::warn!(%error, "filters for interfaces that are gone stay");
+        }
+    }
+
+    /// Nothing has answered a connection to a local program.
+    pub(crate) fn note_unanswered(&mut self, flow: FourTuple, uplink: Option<u32>) {
+        let by = self.name_of(uplink);
+        tracing::info!(%flow, %by, "no answer to a connection that arrived by this interface: firewall rules may drop it");
+        self.unanswered.note(flow.local(), uplink, self.now);
+    }
+
+    fn name_of(&mut self, uplink: Option<u32>) -> String {
+        match uplink {
+            None => intercept::Config::default().host_interface,
+            Some(index) => self
+                .interceptor
+                .uplink_name(index)
+                .unwrap_or_else(|| format!("interface {index}, which is gone")),
+        }
+    }
+
+    /// What `sctpify doctor` says of connections to local programs.
+    pub(crate) fn delivery_checks(&mut self) -> Vec<Check> {
+        const NAME: &str = "delivery";
+        if self.outside.is_some() {
+            return Vec::new();
+        }
+        let mut checks = vec![match (
+            self.interceptor.lacks_for_uplinks(),
+            self.rules.settings().deliver_by_shim,
+        ) {
+            (None, _) => Check::ok(
+                NAME,
+                "connections of peers reach local programs by the interface that the peer's packets come by",
+            ),
+            (Some(lack), true) => Check::bad(
+                NAME,
+                Level::Warning,
+                format!(
+                    "the kernel lacks or forbids {lack}. Connections of peers come by shim0 (deliver_by_shim=1)"
+                ),
+                "check that no firewall rule for a served port goes by the interface: such rules do not hold for SCTP",
+            ),
+            (Some(lack), false) => Check::bad(
+                NAME,
+                Level::Warning,
+                format!(
+                    "the kernel lacks or forbids {lack}. Connections of peers are refused, and are plain TCP"
+                ),
+                "load the part, or give the daemon the capability; deliver_by_shim=1 does without (docs/networks.md)",
+            ),
+        }];
+        let seen: Vec<_> = self.unanswered.seen.iter().map(|(key, entry)| (*key, *entry)).collect();
+        for ((server, uplink), (count, last)) in seen {
+            let (by, ago) = (self.name_of(uplink), self.now.since(last).as_secs());
+            checks.push(Check::bad(
+                NAME,
+                Level::Warning,
+                format!("{server} by {by}: no answer to {count} connections of peers, the last {ago} s ago"),
+                format!("nothing if the firewall is to close it: those were refused; else let it accept this port by {by}"),
+            ));
+        }
+        checks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_heard_of_least_lately_is_forgotten_first() {
+        let mut unanswered = Unanswered::default();
+        let server = |port| SocketAddr::new([10, 0, 0, 1].into(), port);
+        for port in 1..=UNANSWERED_MAX as u16 + 1 {
+            unanswered.note(server(port), Some(2), Time::ZERO + Duration::from_secs(port.into()));
+            unanswered.note(server(1), Some(2), Time::ZERO + Duration::from_secs(port.into()));
+        }
+        assert_eq!(unanswered.seen.len(), UNANSWERED_MAX);
+        assert!(unanswered.seen.contains_key(&(server(1), Some(2))));
+        assert!(!unanswered.seen.contains_key(&(server(2), Some(2))));
+    }
+}
