@@ -286,9 +286,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "memory_mib",
         kind: Kind::Number { min: 16, max: 1_048_576, unit: "MiB" },
-        doc: "The memory that all SCTP associations together may hold for data on its way. Each begins with 64 KiB in \
-              each direction and grows with its path up to 16 MiB. From three quarters of the budget on none grows; from \
-              seven eighths on new connections stay with TCP, and buffers shrink as they empty.",
+        doc: "The memory that all SCTP associations together may hold for data on its way, with what it takes to keep it. \
+              Each begins with 64 KiB in each direction and grows with its path up to 16 MiB. From three quarters of the \
+              budget on none grows; from seven eighths on new connections stay with TCP, and buffers shrink as they empty. \
+              The associations with one host get a quarter of it, by the same steps.",
         needs_restart: true,
         read: |s| s.memory_mib.to_string(),
         write: |s, v| put(&mut s.memory_mib, v.parse().ok()),

@@ -54,7 +54,7 @@ pub struct AssociationConfig {
     pub send_buffer: usize,
     /// Most bytes of user data that may wait to be read; what is left is advertised as a_rwnd. The buffer begins with
     /// `buffer_start` and follows what is read in a round trip. Bookkeeping comes on top, but all together never takes
-    /// more than three times this. Less than 1,500 counts as 1,500.
+    /// more than three times this, or than 96 KiB if that is more, however small the pieces. Less than 1,500 counts as 1,500.
     pub receive_buffer: usize,
     /// Bytes that each buffer begins with, and comes back to; at least 8 KiB are of use.
     pub buffer_start: usize,
@@ -360,8 +360,13 @@ pub struct Limits {
     pub source_places: usize,
     /// Bytes that all associations together may hold, received and to be sent, with what it takes to keep them. From three
     /// quarters on no buffer grows, from seven eighths on no association begins and buffers shrink as they empty; beyond
-    /// the whole each association may hold 8 KiB of its own each way, and one message to be sent.
+    /// the whole each association may hold 8 KiB of its own each way, 16 KiB of what it receives with what it takes to keep it,
+    /// and one message to be sent. What the allocator gives is counted, not what was asked of it.
     pub memory: usize,
+    /// How much of `memory` all associations with one host may hold. It goes by the same three steps, so that one host cannot take
+    /// what is there for all. The host is the one that the association began with: an IPv4 address, or an IPv6 /64, of which a
+    /// host may have all addresses.
+    pub memory_of_host: usize,
     /// Records of a trace that wait to be polled; beyond, the oldest go. At least 1; about 150 bytes each.
     pub trace_records: usize,
     /// Cookies remembered as used up, so that none makes a second association after the first is over; about 40 bytes
@@ -409,6 +414,7 @@ impl Default for Limits {
             },
             source_places: 4_096,
             memory: 1 << 30,
+            memory_of_host: 1 << 28,
             trace_records: 65_536,
             spent_cookies: 16_384,
         }

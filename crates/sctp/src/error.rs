@@ -35,6 +35,18 @@ pub enum ConnectError {
         /// The budget.
         budget: usize,
     },
+    /// Memory is short for this host: seven eighths of [`Limits::memory_of_host`](crate::Limits::memory_of_host) are in use.
+    #[error(
+        "associations with {host} hold {used} of {budget} bytes; end some, or raise the budget of each host"
+    )]
+    NoMemoryForHost {
+        /// The address asked first.
+        host: IpAddr,
+        /// Bytes in use.
+        used: usize,
+        /// The budget.
+        budget: usize,
+    },
 }
 
 /// Why a stream's setting was refused.

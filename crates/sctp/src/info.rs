@@ -168,7 +168,8 @@ pub struct AssociationInfo {
     pub limited_by: LimitedBy,
     /// Bytes received and not yet read.
     pub receive_buffered: usize,
-    /// Bytes that the association takes in all: user data and what it takes to keep it.
+    /// Bytes that the association takes in all: user data and what it takes to keep it, as the allocator gives them; rather
+    /// too many than too few.
     pub memory: usize,
     /// The peer's receive window as we know it, in bytes.
     pub peer_rwnd: usize,
@@ -279,7 +280,7 @@ pub struct EndpointCounters {
     pub out_of_resource: u64,
     /// Records of a trace that were not polled in time, and went.
     pub trace_lost: u64,
-    /// Bytes that all associations hold now.
+    /// Bytes that all associations hold, as they were last counted: at the end of their turns, or when much had changed.
     pub memory: usize,
     /// INITs too short for an INIT ACK of at most three times their length.
     pub inits_too_short: u64,

@@ -3,7 +3,9 @@
 //! Every association counts what it holds ([`Association::memory`](crate::association::Association::memory)); the endpoint
 //! sums it up after each input and tells each association, before it works, how tight things are. Nothing received and
 //! acknowledged is ever dropped for want of memory, and nothing taken for sending: what comes on top is refused instead.
-//! Begin at [`Pressure::of`].
+//!
+//! What is counted is what the allocator gives, not what was asked of it: [`heap`] and [`tree`] know the difference. Both say
+//! rather too much than too little. Begin at [`Pressure::of`].
 
 /// How near the memory in use is to the budget.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -19,20 +21,43 @@ pub(crate) enum Pressure {
     Over,
 }
 
+/// Bytes that an allocation of so many takes: glibc adds a word, and gives multiples of 16, 32 at least.
+pub(crate) const fn heap(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..=24 => 32,
+        _ => (bytes + 8).next_multiple_of(16),
+    }
+}
+
+/// The same of a list with places for so many of `T`.
+#[inline]
+pub(crate) const fn list<T>(places: usize) -> usize {
+    places * size_of::<T>() + if places > 0 { 16 } else { 0 }
+}
+
+/// Bytes of a `BTreeMap` with so many entries of so many bytes each, key and value together.
+#[inline]
+pub(crate) const fn tree(entries: usize, bytes: usize) -> usize {
+    // A node has eleven places, of which five at least are filled. One in six leads to others, and needs room for that.
+    let (node, links) = (heap(11 * bytes + 16), 12 * size_of::<usize>());
+    if entries == 0 { 0 } else { node + entries * (node + links / 5) / 5 }
+}
+
 /// What an association may hold in each direction however short memory is, in bytes: with less it could not go on.
 pub(crate) const FLOOR: usize = 8 * 1024;
 
 impl Pressure {
     /// The pressure with `used` bytes of `budget`.
     pub(crate) fn of(used: usize, budget: usize) -> Pressure {
-        if used >= budget {
+        if used < budget - budget / 4 {
+            Pressure::Calm
+        } else if used >= budget {
             Pressure::Over
         } else if used >= budget - budget / 8 {
             Pressure::Full
-        } else if used >= budget - budget / 4 {
-            Pressure::Tight
         } else {
-            Pressure::Calm
+            Pressure::Tight
         }
     }
 }
@@ -40,6 +65,11 @@ impl Pressure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allocation_takes_a_multiple_of_sixteen_and_no_less_than_32() {
+        assert_eq!([0, 1, 24, 25, 40, 41, 1400].map(heap), [0, 32, 32, 48, 48, 64, 1408]);
+    }
 
     #[test]
     fn pressure_rises_at_three_quarters_seven_eighths_and_the_whole() {

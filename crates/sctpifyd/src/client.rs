@@ -246,7 +246,7 @@ impl Shard {
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {
             ConnectError::TooMany(_) => limit("associations"),
-            ConnectError::NoMemory { .. } => limit("memory"),
+            ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => limit("memory"),
             error => Plain::Because(FallbackReason::LocalError { error: error.to_string() }),
         })
     }

@@ -141,12 +141,16 @@ pub(crate) fn trunk_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     }
 }
 
+/// The part of `memory_mib` that the associations with one host may hold, as a divisor: three hosts that hold all they can
+/// leave enough for others, and one host still gets more than its path can use.
+const HOST_PART: usize = 4;
+
 /// What the endpoint is made with; accepted associations get the association's part.
 ///
 /// The setting `memory_mib` bounds what all associations hold together.
 pub(crate) fn endpoint_config(mtu: u16, settings: &Settings) -> EndpointConfig {
     let memory = (settings.memory_mib as usize) << 20;
-    let limits = Limits { memory, ..Limits::default() };
+    let limits = Limits { memory, memory_of_host: memory / HOST_PART, ..Limits::default() };
     EndpointConfig { association: association_config(mtu, settings), limits, ..EndpointConfig::default() }
 }
 

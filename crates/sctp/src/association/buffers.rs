@@ -4,9 +4,16 @@
 //! room, and little waits in vain; within the configured maximum, and less when memory is short. Begin at
 //! [`Association::tune_send_buffer`].
 
-use super::{Association, Opening};
-use crate::memory::{FLOOR, Pressure};
-use crate::path::Path;
+use std::net::IpAddr;
+
+use base::Route;
+use bytes::Bytes;
+
+use super::{Association, Control, Opening, State};
+use crate::config::AssociationConfig;
+use crate::event::Event;
+use crate::memory::{FLOOR, Pressure, heap, list, tree};
+use crate::path::PathIndex;
 
 /// The send buffer is this many times the congestion windows.
 const WINDOW_FACTOR: usize = 2;
@@ -14,24 +21,93 @@ const WINDOW_FACTOR: usize = 2;
 impl Opening {
     /// Bytes held before the peer is known.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Opening>()
+        heap(size_of::<Opening>())
+            + heap(self.local_addresses.capacity() * size_of::<IpAddr>())
+            + heap(self.init_routes.capacity() * size_of::<Route>())
+            + heap(self.first_message.as_ref().map_or(0, |first| first.message.len()))
+            + config_memory(&self.config)
+    }
+}
+
+/// Bytes that a configuration takes beside itself.
+fn config_memory(config: &AssociationConfig) -> usize {
+    tree(config.auth.keys.len(), size_of::<(u16, Bytes)>())
+}
+
+impl Control {
+    /// Bytes that it takes beside itself.
+    fn memory(&self) -> usize {
+        match self {
+            Control::HeartbeatAck(bytes) | Control::Error(bytes) | Control::ReconfigAnswer(bytes) => {
+                heap(bytes.len())
+            }
+            Control::CookieEcho
+            | Control::CookieAck
+            | Control::Heartbeat { .. }
+            | Control::Voucher { .. }
+            | Control::SizeProbe { .. }
+            | Control::Asconf
+            | Control::Reconfig
+            | Control::Shutdown
+            | Control::ShutdownAck => 0,
+        }
     }
 }
 
 impl Association {
-    /// Bytes held: user data, and what it takes to keep it.
+    /// Bytes held: user data, and what it takes to keep it, as the allocator gives them.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Association>()
-            + self.paths.len() * size_of::<Path>()
+        heap(size_of::<Association>())
+            + self.paths.memory()
             + self.queue.memory()
             + self.outstanding.memory()
-            + self.inbound.held()
+            + self.inbound.memory()
+            + self.lists_memory()
+            + self.extensions_memory()
+    }
+
+    /// A measure of what is held that is soon known: when it has not changed, its memory has changed by little.
+    #[inline]
+    pub(crate) fn measure(&self) -> usize {
+        self.queue.bytes() + self.outstanding.bytes() + self.inbound.measure() + self.idle.times
+    }
+
+    /// Bytes of what waits beside user data, and of the state's own.
+    fn lists_memory(&self) -> usize {
+        let control =
+            if self.control.is_empty() { 0 } else { self.control.iter().map(|c| c.1.memory()).sum() };
+        let addresses = if self.peer_addresses.spilled() { self.peer_addresses.capacity() } else { 0 };
+        let opening = match &self.state {
+            State::CookieEchoed { cookie, opening, .. } => heap(cookie.len()) + opening.memory(),
+            State::CookieWaitOver
+            | State::Accepting
+            | State::Established
+            | State::ShutdownPending
+            | State::ShutdownSent { .. }
+            | State::ShutdownReceived
+            | State::ShutdownAckSent { .. }
+            | State::Closed => 0,
+        };
+        list::<(PathIndex, Control)>(self.control.capacity())
+            + control
+            + list::<Event>(self.events.capacity())
+            + list::<IpAddr>(addresses)
+            + self.copies.memory()
+            + self.limited.memory()
+            + self.forward.memory()
+            + opening
+    }
+
+    fn extensions_memory(&self) -> usize {
+        self.auth.as_ref().map_or(0, |a| a.memory() + config_memory(&self.config))
+            + self.asconf.as_ref().map_or(0, |a| a.memory())
+            + self.reconfig.as_ref().map_or(0, |r| r.memory())
     }
 
     /// The endpoint says how short memory is, before each piece of work.
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         self.pressure = pressure;
-        self.inbound.pressure = pressure;
+        self.inbound.set_pressure(pressure);
     }
 
     /// The congestion windows, or the pressure, have changed.

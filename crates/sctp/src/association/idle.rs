@@ -18,11 +18,13 @@ pub(super) struct Idle {
     at: Time,
     /// DATA chunks carried when it was last looked at.
     seen: u64,
+    /// How often memory was given back.
+    pub(super) times: usize,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Idle { at: Time::NEVER, seen: 0 }
+        Idle { at: Time::NEVER, seen: 0, times: 0 }
     }
 }
 
@@ -35,7 +37,7 @@ impl Association {
     /// A packet came: if data was carried since the last look there will be another one.
     pub(super) fn watch_for_quiet(&mut self, now: Time) {
         if self.idle.at == Time::NEVER && self.carried() != self.idle.seen {
-            self.idle = Idle { at: now + QUIET, seen: self.carried() };
+            self.idle = Idle { at: now + QUIET, seen: self.carried(), times: self.idle.times };
         }
     }
 
@@ -50,10 +52,11 @@ impl Association {
             return;
         }
         if self.carried() != self.idle.seen {
-            self.idle = Idle { at: now + QUIET, seen: self.carried() };
+            self.idle = Idle { at: now + QUIET, seen: self.carried(), times: self.idle.times };
             return;
         }
         self.idle.at = Time::NEVER;
+        self.idle.times += 1;
         self.queue.shrink();
         self.outstanding.shrink();
         self.limited.shrink();

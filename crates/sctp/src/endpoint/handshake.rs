@@ -135,7 +135,7 @@ impl Endpoint {
             adaptation: peer.adaptation,
             addresses: peer.addresses.to_vec(),
         };
-        if !self.has_room() {
+        if !self.has_room(route.remote) {
             self.on_dropped(route, DropReason::OutOfResource);
             self.replies.refuse(*route, header, &[Cause::OutOfResource]);
             return None;
@@ -520,7 +520,7 @@ impl Endpoint {
         cookie: &Cookie,
         config: AssociationConfig,
     ) -> Option<AssociationId> {
-        if !self.has_room() {
+        if !self.has_room(cookie.route.remote) {
             self.replies.refuse(cookie.route, cookie.answer_header(), &[Cause::OutOfResource]);
             return None;
         }

@@ -159,7 +159,7 @@ impl Endpoint {
         let mut random = Random::new(seed);
         Endpoint {
             cookies: CookieJar::new(now, config.cookie_key_lifetime, &mut random),
-            slots: Slots::new(random.u64()),
+            slots: Slots::new(random.u64(), config.limits.memory_of_host),
             spent: SpentCookies::new(config.limits.spent_cookies, random.u64()),
             inits: Budget::new(config.limits.inits, config.limits.source_places, random.u64()),
             strays: Budget::new(config.limits.stray_answers, config.limits.source_places, random.u64()),
@@ -219,10 +219,17 @@ impl Endpoint {
         if self.slots.len() >= self.config.limits.associations {
             return Err(ConnectError::TooMany(self.config.limits.associations));
         }
-        if !self.has_room() {
+        if self.pressure() >= Pressure::Full {
             return Err(ConnectError::NoMemory {
                 used: self.slots.memory(),
                 budget: self.config.limits.memory,
+            });
+        }
+        if self.slots.pressure_of_host(first) >= Pressure::Full {
+            return Err(ConnectError::NoMemoryForHost {
+                host: first,
+                used: self.slots.memory_of_host(first),
+                budget: self.config.limits.memory_of_host,
             });
         }
         let remotes = connect.init_routes.iter().map(|r| r.remote);
@@ -280,9 +287,10 @@ impl Endpoint {
         self.latest
     }
 
-    /// Whether one more association may begin.
-    fn has_room(&self) -> bool {
-        self.slots.len() < self.config.limits.associations && self.pressure() < Pressure::Full
+    /// Whether one more association may begin with the host that has this address.
+    fn has_room(&self, remote: IpAddr) -> bool {
+        self.slots.len() < self.config.limits.associations
+            && self.pressure().max(self.slots.pressure_of_host(remote)) < Pressure::Full
     }
 
     fn pressure(&self) -> Pressure {
@@ -394,6 +402,7 @@ impl Endpoint {
     /// The first of the queue has nothing to send.
     fn end_turn(&mut self, id: AssociationId) {
         self.ready.pop_front();
+        self.slots.end_turn(id);
         self.slots.set_ready(id, false);
         self.set_timer(id);
     }
@@ -583,7 +592,7 @@ impl Endpoint {
         now: Time,
         work: impl FnOnce(&mut Association, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let (now, pressure) = (self.not_back(now), self.pressure());
+        let (now, pressure) = (self.not_back(now), self.pressure().max(self.slots.pressure_beside(id)));
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
         association.set_pressure(pressure);
         let traced = self.trace.is_on().then(|| association.begin_notes());
@@ -623,9 +632,7 @@ impl Endpoint {
     /// It may have something to send, and may hold more or less than before. Its timer is set when it has sent it: once for
     /// all that was done until then.
     fn give_turn(&mut self, id: AssociationId) {
-        if let Some(memory) = self.slots.get(id).map(memory_of) {
-            self.slots.set_memory(id, memory);
-        }
+        self.slots.note_memory(id);
         if self.slots.set_ready(id, true) {
             self.ready.push_back(id);
         }
@@ -642,15 +649,6 @@ impl Endpoint {
         self.take_news(id);
         self.set_timer(id);
         self.give_turn(id);
-    }
-}
-
-/// Bytes that a slot holds.
-fn memory_of(slot: &Slot) -> usize {
-    match slot {
-        Slot::Opening(opening) => opening.memory(),
-        Slot::Association(association) => association.memory(),
-        Slot::Finished => 0,
     }
 }
 

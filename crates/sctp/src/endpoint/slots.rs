@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use base::Time;
 use siphasher::sip::SipHasher13;
@@ -12,6 +12,7 @@ use slab::Slab;
 use wire::VerificationTag;
 
 use crate::association::{Association, Opening};
+use crate::memory::{Pressure, heap};
 
 /// Names an association for as long as the endpoint lives: an id is never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,8 +44,71 @@ struct Entry {
     timeout: Time,
     ready: bool,
     memory: usize,
+    /// The slot's measure when that was counted; none if it was another slot.
+    measure: Option<usize>,
+    /// Turns since then.
+    turns: u8,
+    /// Whose memory that is.
+    host: Option<usize>,
     tag: Option<VerificationTag>,
     peers: Vec<Peer>,
+}
+
+impl Entry {
+    /// Bytes that the indices take for the slot, and the slot itself: tables have room for twice as many as needed.
+    fn names_memory(&self) -> usize {
+        const SLOT: usize = 2 * (size_of::<Entry>() + size_of::<(u32, AssociationId)>())
+            + 3 * size_of::<(Time, AssociationId)>()
+            + 2 * (size_of::<HostUse>() + size_of::<(Host, usize)>());
+        SLOT + heap(self.peers.capacity() * size_of::<Peer>())
+            + self.peers.len() * 2 * size_of::<(Peer, AssociationId)>()
+    }
+}
+
+/// Bytes by which the count may be wrong meanwhile.
+const COUNTED_MARGIN: usize = 256 * 1024;
+
+/// Turns after which the memory of an association is counted anew, whatever its measure.
+const COUNTED_TURNS: u8 = 16;
+
+/// Bytes by which the measure may change before the memory of the association is counted anew within its turn.
+const COUNTED_STEP: usize = 16 * 1024;
+
+impl Slot {
+    /// Bytes that it takes.
+    fn memory(&self) -> usize {
+        match self {
+            Slot::Opening(opening) => opening.memory(),
+            Slot::Association(association) => association.memory(),
+            Slot::Finished => 0,
+        }
+    }
+
+    /// A measure of what it holds that is soon known.
+    #[inline]
+    fn measure(&self) -> usize {
+        match self {
+            Slot::Association(association) => association.measure(),
+            Slot::Opening(_) | Slot::Finished => 0,
+        }
+    }
+}
+
+/// What the associations with one host hold.
+struct HostUse {
+    host: Host,
+    memory: usize,
+    slots: usize,
+}
+
+/// A remote host: an IPv4 address, or the first half of an IPv6 address.
+type Host = IpAddr;
+
+fn host_of(address: IpAddr) -> Host {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX)).into(),
+    }
 }
 
 type Peer = (u16, u16, IpAddr);
@@ -89,10 +153,18 @@ pub(crate) struct Slots {
     timeouts: BTreeSet<(Time, AssociationId)>,
     /// Bytes of all.
     memory: usize,
+    /// Bytes of each host's.
+    hosts: Slab<HostUse>,
+    by_host: HashMap<Host, usize, KeyedHash>,
+    /// Bytes that each host's may be.
+    budget_of_host: usize,
+    /// How many hosts' memory is short.
+    pressed: usize,
 }
 
 impl Slots {
-    pub(crate) fn new(key: u64) -> Slots {
+    /// `budget_of_host` is what the associations with one host may take.
+    pub(crate) fn new(key: u64, budget_of_host: usize) -> Slots {
         Slots {
             entries: Slab::new(),
             generation: 0,
@@ -100,6 +172,10 @@ impl Slots {
             by_peer: HashMap::with_hasher(KeyedHash(key)),
             timeouts: BTreeSet::new(),
             memory: 0,
+            hosts: Slab::new(),
+            by_host: HashMap::with_hasher(KeyedHash(key)),
+            budget_of_host,
+            pressed: 0,
         }
     }
 
@@ -120,6 +196,9 @@ impl Slots {
             timeout: Time::NEVER,
             ready: false,
             memory: 0,
+            measure: None,
+            turns: 0,
+            host: None,
             tag: None,
             peers: Vec::new(),
         };
@@ -149,6 +228,9 @@ impl Slots {
     pub(crate) fn replace(&mut self, id: AssociationId, slot: Slot) -> Option<Slot> {
         self.forget_names(id);
         let (tag, mut peers) = names(&slot);
+        if let Some(first) = peers.first() {
+            self.charge(id, host_of(first.2));
+        }
         if let Some(tag) = tag {
             self.by_tag.insert(tag.0, id);
         }
@@ -156,8 +238,9 @@ impl Slots {
             self.by_peer.insert(*first, id);
         }
         peers.retain(|peer| *self.by_peer.entry(*peer).or_insert(id) == id);
+        self.set_names(id, tag, peers);
         let entry = self.entry_mut(id)?;
-        (entry.tag, entry.peers) = (tag, peers);
+        entry.measure = None;
         Some(std::mem::replace(&mut entry.slot, slot))
     }
 
@@ -172,15 +255,27 @@ impl Slots {
         for peer in &peers {
             self.by_peer.insert(*peer, id);
         }
-        if let Some(entry) = self.entry_mut(id) {
-            (entry.tag, entry.peers) = (tag, peers);
-        }
+        self.set_names(id, tag, peers);
+    }
+
+    /// Notes by what the slot is found, and what that takes; returns by what it was found.
+    fn set_names(
+        &mut self,
+        id: AssociationId,
+        tag: Option<VerificationTag>,
+        peers: Vec<Peer>,
+    ) -> Option<(Option<VerificationTag>, Vec<Peer>)> {
+        let entry = self.entry_mut(id)?;
+        let before = entry.names_memory();
+        let names = (std::mem::replace(&mut entry.tag, tag), std::mem::replace(&mut entry.peers, peers));
+        let memory = (entry.memory + entry.names_memory()).saturating_sub(before);
+        self.count_memory(id, memory);
+        Some(names)
     }
 
     /// The association is over: its tag and its peer may be used by another.
     pub(crate) fn forget_names(&mut self, id: AssociationId) {
-        let Some(entry) = self.entry_mut(id) else { return };
-        let (tag, peers) = (entry.tag.take(), std::mem::take(&mut entry.peers));
+        let Some((tag, peers)) = self.set_names(id, None, Vec::new()) else { return };
         if let Some(tag) = tag {
             self.by_tag.remove(&tag.0);
         }
@@ -193,19 +288,101 @@ impl Slots {
 
     pub(crate) fn remove(&mut self, id: AssociationId) {
         self.forget_names(id);
-        self.set_memory(id, 0);
+        self.count_memory(id, 0);
+        self.discharge(id);
         if let Some(timeout) = self.entry(id).map(|e| e.timeout) {
             self.timeouts.remove(&(timeout, id));
             self.entries.remove(id.index);
         }
     }
 
-    /// Notes what a slot takes, in bytes.
+    /// What the slot takes from now on is that host's.
+    fn charge(&mut self, id: AssociationId, host: Host) {
+        if self.entry(id).and_then(|e| e.host).is_some_and(|known| self.hosts[known].host == host) {
+            return;
+        }
+        let memory = self.entry(id).map_or(0, |e| e.memory);
+        self.count_memory(id, 0);
+        self.discharge(id);
+        let hosts = &mut self.hosts;
+        let new = || hosts.insert(HostUse { host, memory: 0, slots: 0 });
+        let index = *self.by_host.entry(host).or_insert_with(new);
+        let Some(entry) = self.entry_mut(id) else { return };
+        entry.host = Some(index);
+        self.hosts[index].slots += 1;
+        self.count_memory(id, memory);
+    }
+
+    /// The slot, which holds nothing, is no host's any more.
+    fn discharge(&mut self, id: AssociationId) {
+        let Some(index) = self.entry_mut(id).and_then(|e| e.host.take()) else { return };
+        let used = &mut self.hosts[index];
+        used.slots -= 1;
+        if used.slots == 0 {
+            self.by_host.remove(&used.host);
+            self.hosts.remove(index);
+        }
+    }
+
+    /// A slot may hold more or less than before. Its memory is counted anew if much has changed; little waits for the end of
+    /// its turn.
     #[inline]
-    pub(crate) fn set_memory(&mut self, id: AssociationId, memory: usize) {
+    pub(crate) fn note_memory(&mut self, id: AssociationId) {
+        let Some(entry) = self.entry(id) else { return };
+        if entry.measure.is_none_or(|counted| entry.slot.measure().abs_diff(counted) >= COUNTED_STEP) {
+            self.settle_memory(id);
+        }
+    }
+
+    /// The turn of a slot is over: its memory is counted anew if its measure has changed, and now and then.
+    pub(crate) fn end_turn(&mut self, id: AssociationId) {
+        let Some(entry) = self.entry_mut(id) else { return };
+        entry.turns += 1;
+        if entry.turns >= COUNTED_TURNS || entry.measure != Some(entry.slot.measure()) {
+            self.settle_memory(id);
+        }
+    }
+
+    /// Counts the memory of a slot, and what it takes to find it.
+    pub(crate) fn settle_memory(&mut self, id: AssociationId) {
+        let Some(entry) = self.entry_mut(id) else { return };
+        (entry.measure, entry.turns) = (Some(entry.slot.measure()), 0);
+        let memory = entry.slot.memory() + entry.names_memory();
+        self.count_memory(id, memory);
+    }
+
+    #[inline]
+    fn count_memory(&mut self, id: AssociationId, memory: usize) {
         let Some(entry) = self.entry_mut(id) else { return };
         let before = std::mem::replace(&mut entry.memory, memory);
+        let host = entry.host;
         self.memory = self.memory + memory - before;
+        if let Some(used) = host.and_then(|host| self.hosts.get_mut(host)) {
+            let was_pressed = Pressure::of(used.memory, self.budget_of_host) > Pressure::Calm;
+            used.memory = used.memory + memory - before;
+            let is_pressed = Pressure::of(used.memory, self.budget_of_host) > Pressure::Calm;
+            self.pressed = self.pressed + usize::from(is_pressed) - usize::from(was_pressed);
+        }
+    }
+
+    /// Bytes that the slots of the host with this address take.
+    pub(crate) fn memory_of_host(&self, address: IpAddr) -> usize {
+        self.by_host.get(&host_of(address)).map_or(0, |&index| self.hosts[index].memory)
+    }
+
+    /// How short memory is for the host with this address.
+    pub(crate) fn pressure_of_host(&self, address: IpAddr) -> Pressure {
+        Pressure::of(self.memory_of_host(address), self.budget_of_host)
+    }
+
+    /// How short memory is for the host that this slot is with.
+    #[inline]
+    pub(crate) fn pressure_beside(&self, id: AssociationId) -> Pressure {
+        if self.pressed == 0 {
+            return Pressure::Calm;
+        }
+        let host = self.entry(id).and_then(|e| e.host).and_then(|host| self.hosts.get(host));
+        host.map_or(Pressure::Calm, |used| Pressure::of(used.memory, self.budget_of_host))
     }
 
     /// Bytes that all slots take.
@@ -257,12 +434,34 @@ impl Slots {
     }
 
     pub(crate) fn check_invariants(&self) {
-        let memory = self.entries.iter().map(|(_, e)| match &e.slot {
-            Slot::Opening(opening) => opening.memory(),
-            Slot::Association(association) => association.memory(),
-            Slot::Finished => 0,
-        });
-        assert_eq!(self.memory, memory.sum::<usize>(), "bytes of all associations");
+        let (mut all, mut hosts) = (0, HashMap::<usize, (usize, usize)>::new());
+        for (_, entry) in &self.entries {
+            let memory = entry.memory;
+            let recounted = entry.slot.memory() + entry.names_memory();
+            let change = entry.measure.map_or(0, |counted| counted.abs_diff(entry.slot.measure()));
+            assert!(change < COUNTED_STEP, "a measure changed by {change} and was not counted");
+            match entry.turns {
+                0 if !entry.ready => assert_eq!(memory, recounted, "bytes of an association"),
+                _ => assert!(
+                    memory.abs_diff(recounted) < COUNTED_MARGIN,
+                    "{memory} bytes counted of {recounted}"
+                ),
+            }
+            all += memory;
+            if let Some(host) = entry.host {
+                let (memory_of_host, slots) = hosts.entry(host).or_default();
+                (*memory_of_host, *slots) = (*memory_of_host + memory, *slots + 1);
+            }
+        }
+        assert_eq!(self.memory, all, "bytes of all associations");
+        let is_pressed = |used: &HostUse| Pressure::of(used.memory, self.budget_of_host) > Pressure::Calm;
+        let pressed = self.hosts.iter().filter(|(_, used)| is_pressed(used)).count();
+        assert_eq!(self.pressed, pressed, "hosts whose memory is short");
+        assert_eq!((self.hosts.len(), self.by_host.len()), (hosts.len(), hosts.len()), "hosts");
+        for (index, used) in &self.hosts {
+            assert_eq!(Some(&(used.memory, used.slots)), hosts.get(&index), "bytes of {}", used.host);
+            assert_eq!(self.by_host.get(&used.host), Some(&index), "the index of hosts");
+        }
         for id in self.by_tag.values().chain(self.by_peer.values()).chain(self.timeouts.iter().map(|t| &t.1))
         {
             assert!(self.entry(*id).is_some(), "an index leads to {id:?}, which is gone");

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{AsconfSerial, Cause, Causes, Parameter, Tsn};
 
+use crate::memory::heap;
 use crate::path::PathIndex;
 
 /// Changes that may wait to be asked for.
@@ -88,6 +89,15 @@ pub(crate) struct Asconf {
 }
 
 impl Asconf {
+    /// Bytes that all this takes.
+    pub(crate) fn memory(&self) -> usize {
+        let local = if self.local.spilled() { self.local.capacity() } else { 0 };
+        heap(size_of::<Asconf>())
+            + heap(self.waiting.capacity() * size_of::<AddressChange>())
+            + heap(self.answer.as_ref().map_or(0, Bytes::len))
+            + heap(local * size_of::<IpAddr>())
+    }
+
     /// RFC 5061 section 5.1, A2: serial numbers begin with the initial TSNs.
     pub(crate) fn new(tsns: (Tsn, Tsn), local: SmallVec<[IpAddr; 4]>, source: Route) -> Asconf {
         Asconf {

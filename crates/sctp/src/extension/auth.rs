@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use wire::{AuthPlan, Cause, ChunkSet, ChunkType, List, Parameter, RawChunk};
 
 use crate::error::AuthKeyError;
+use crate::memory::{heap, tree};
 
 /// Most shared keys of an association.
 const MAX_KEYS: usize = 16;
@@ -305,6 +306,16 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
+    /// Bytes that all this takes.
+    pub(crate) fn memory(&self) -> usize {
+        let keys = self.keys.values().map(|key| heap(key.association_key.capacity())).sum::<usize>();
+        heap(size_of::<Auth>())
+            + heap(self.vectors.local.capacity())
+            + heap(self.vectors.peer.capacity())
+            + tree(self.keys.len(), size_of::<(u16, Key)>())
+            + keys
+    }
+
     pub(crate) fn new(vectors: KeyVectors, config: &AuthConfig) -> Auth {
         //= rfc4895#6.2-1
         let mut outgoing = chunks_in(&vectors.peer);

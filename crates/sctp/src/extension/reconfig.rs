@@ -10,6 +10,7 @@ use base::Time;
 use smallvec::SmallVec;
 use wire::{ReconfigResult, RequestSn, StreamId, Tsn};
 
+use crate::memory::heap;
 use crate::path::PathIndex;
 use crate::tx::Seq;
 
@@ -120,7 +121,20 @@ pub(crate) enum Wish {
     },
 }
 
+/// Bytes that a list takes beside itself.
+fn list_memory(streams: &Streams) -> usize {
+    if streams.spilled() { heap(streams.capacity() * size_of::<StreamId>()) } else { 0 }
+}
+
 impl Wish {
+    /// Bytes that its list takes beside itself.
+    fn memory(&self) -> usize {
+        match self {
+            Wish::ResetOutgoing { streams, .. } | Wish::ResetIncoming { streams } => list_memory(streams),
+            Wish::ResetAssociation | Wish::AddOutgoing { .. } | Wish::AddIncoming { .. } => 0,
+        }
+    }
+
     /// The request of the peer that it answers.
     fn answers(&self) -> Option<RequestSn> {
         match self {
@@ -205,6 +219,17 @@ pub(crate) struct Reconfig {
 }
 
 impl Reconfig {
+    /// Bytes that all this takes.
+    pub(crate) fn memory(&self) -> usize {
+        let lists = self.waiting.iter().map(Wish::memory).sum::<usize>()
+            + self.current.as_ref().map_or(0, |c| c.wish.memory())
+            + self.put_off.as_ref().map_or(0, |(_, streams)| list_memory(streams));
+        heap(size_of::<Reconfig>())
+            + heap(self.waiting.capacity() * size_of::<Wish>())
+            + heap(self.answers.capacity() * size_of::<(RequestSn, Answer)>())
+            + lists
+    }
+
     /// `tsns` are our initial TSN and the peer's: with these, requests begin to be counted (RFC 6525 section 4.1).
     pub(crate) fn new(tsns: (Tsn, Tsn)) -> Reconfig {
         Reconfig {

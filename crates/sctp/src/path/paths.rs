@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use base::{Route, Time};
 use smallvec::SmallVec;
 
-use super::{Path, PathIndex};
+use super::{Path, PathIndex, congestion};
 use crate::config::Timing;
 use crate::info::PathState;
+use crate::memory::{heap, list};
 
 /// The paths, in the order of their birth; never empty.
 #[derive(Debug)]
@@ -32,6 +33,11 @@ impl Paths {
 
     pub(crate) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Bytes that all take.
+    pub(crate) fn memory(&self) -> usize {
+        list::<Path>(self.list.capacity()) + self.list.len() * heap(congestion::LARGEST)
     }
 
     pub(crate) fn get(&self, index: PathIndex) -> &Path {

@@ -1,22 +1,30 @@
 //! Keeps payloads beyond the life of the packet they came in, many to a block, and uses blocks again.
 //!
 //! A block is free again when all payloads in it are gone; a reader that keeps up makes for no allocation at all. One
-//! payload kept for long keeps its whole block: only those that will soon be read belong here. Invariant: no more than
-//! [`MAX_FILLED`] filled blocks are remembered. Begin at [`Arena::keep`].
+//! payload kept for long keeps its whole block: only those that will soon be read belong here. How large blocks become, and how
+//! many filled ones are remembered, goes by the receive buffer: neither takes more than a part of it. Begin at [`Arena::keep`].
 
 use bytes::BytesMut;
+
+use crate::memory::list;
 
 /// Bytes of the first block.
 const BLOCK_MIN: usize = 2 * 1024;
 
-/// Bytes of a block once readers were seen to hold several.
+/// Most bytes of a block, once readers were seen to hold several.
 const BLOCK_MAX: usize = 64 * 1024;
 
-/// Filled blocks that are remembered, to be used again.
+/// A block has at most this part of the receive buffer.
+const BLOCK_PART: usize = 16;
+
+/// Filled blocks are remembered, to be used again, up to this part of the receive buffer.
+const FILLED_PART: usize = 4;
+
+/// Most filled blocks that are remembered.
 const MAX_FILLED: usize = 16;
 
 /// Copies payloads out of packets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Arena {
     /// What is left of the block being filled.
     block: BytesMut,
@@ -24,9 +32,32 @@ pub(crate) struct Arena {
     size: usize,
     /// Ends of filled blocks of the greatest size, the last filled one last.
     filled: Vec<BytesMut>,
+    /// The greatest size.
+    max: usize,
+    /// How many filled ones are remembered.
+    max_filled: usize,
 }
 
 impl Arena {
+    /// `buffer` is what the reader may leave unread.
+    pub(crate) fn new(buffer: usize) -> Arena {
+        let max = (buffer / BLOCK_PART).next_power_of_two().clamp(BLOCK_MIN, BLOCK_MAX);
+        let max_filled = (buffer / FILLED_PART / max).clamp(1, MAX_FILLED);
+        Arena { block: BytesMut::new(), size: 0, filled: Vec::new(), max, max_filled }
+    }
+
+    /// Bytes of the blocks that are remembered, in use or not.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.size + self.filled.len() * self.max + list::<BytesMut>(self.filled.capacity())
+    }
+
+    /// Bytes of the blocks that so many payloads, kept for long, may hold on to.
+    #[inline]
+    pub(crate) fn pinned_by(&self, payloads: usize) -> usize {
+        payloads * self.size.min(self.max)
+    }
+
     /// A copy of `payload`, in the same block as the one before it if that has room.
     #[inline]
     pub(crate) fn keep(&mut self, payload: &[u8]) -> BytesMut {
@@ -45,18 +76,21 @@ impl Arena {
             return;
         }
         let block = std::mem::take(&mut self.block);
-        if self.size == BLOCK_MAX {
-            if self.filled.len() == MAX_FILLED {
+        if self.size == self.max {
+            if self.filled.len() == self.max_filled {
                 self.filled.remove(0);
             }
             self.filled.push(block);
         }
         // The last filled one that is free is the likeliest to be in the processor's cache.
-        let free = self.filled.iter_mut().rposition(|b| b.try_reclaim(BLOCK_MAX));
-        self.block = match free.filter(|_| length <= BLOCK_MAX) {
-            Some(index) => self.filled.remove(index),
+        let free = self.filled.iter_mut().rposition(|b| b.try_reclaim(self.max));
+        self.block = match free.filter(|_| length <= self.max) {
+            Some(index) => {
+                self.size = self.max;
+                self.filled.remove(index)
+            }
             None => {
-                self.size = (4 * self.size).clamp(BLOCK_MIN, BLOCK_MAX).max(length);
+                self.size = (4 * self.size).clamp(BLOCK_MIN, self.max).max(length);
                 BytesMut::with_capacity(self.size)
             }
         };
@@ -64,7 +98,7 @@ impl Arena {
 
     /// Lets go of blocks that were kept to be used again.
     pub(crate) fn shrink(&mut self) {
-        *self = Arena::default();
+        (self.block, self.size, self.filled) = (BytesMut::new(), 0, Vec::new());
     }
 }
 
@@ -74,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_keeps_up_is_served_from_one_small_block() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(16 << 20);
         let first = arena.keep(&[1; 1000]).as_ptr();
         for n in 0..100 {
             let kept = arena.keep(&[n; 1000]);
@@ -86,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_held_stays_as_it_was_and_blocks_that_are_free_are_used_again() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(16 << 20);
         let held: Vec<_> = (0..200u8).map(|n| arena.keep(&[n; 1400])).collect();
         for (n, kept) in (0..200u8).zip(&held) {
             assert_eq!(kept[..], [n; 1400]);
@@ -100,9 +134,10 @@ mod tests {
 
     #[test]
     fn no_more_blocks_are_remembered_than_the_limit() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(16 << 20);
         let held: Vec<_> = (0..2000).map(|_| arena.keep(&[0; 1400])).collect();
         assert_eq!(arena.filled.len(), MAX_FILLED);
+        assert!(arena.memory() >= (MAX_FILLED + 1) * BLOCK_MAX);
         drop(held);
         arena.shrink();
         assert_eq!((arena.filled.len(), arena.block.capacity()), (0, 0));
@@ -110,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_payload_longer_than_any_block_gets_one_of_its_own() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(16 << 20);
         let long = vec![9; 2 * BLOCK_MAX];
         assert_eq!(arena.keep(&long)[..], long[..]);
         assert_eq!(arena.keep(&[1; 10])[..], [1; 10]);

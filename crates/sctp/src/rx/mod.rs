@@ -1,7 +1,9 @@
 //! The receiving side of an association: which TSNs came ([`Tracker`]), when to say so ([`AckTimer`]), and the messages
 //! they make up ([`Reassembly`]).
 //!
-//! Begin at [`Inbound::on_data`].
+//! Two counts bound what is held. [`Inbound::held`] is of user bytes, with a little for each piece: the window that the peer is told
+//! goes by it. [`Inbound::cost`] is of bytes that the allocator gave: with pieces of an octet it is many times the other.
+//! Invariant: neither passes its bound, whatever the pieces. Begin at [`Inbound::on_data`].
 
 mod ack;
 mod arena;
@@ -23,18 +25,35 @@ use crate::memory::{FLOOR, Pressure};
 use crate::tx::{FAR_AHEAD, Seq};
 pub(crate) use ack::AckTimer;
 use arena::Arena;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Piece, Skip};
 use reset::HeldBack;
 use tracker::{Arrival, Tracker};
 use window::Window;
 
-/// What each message costs beside its bytes, so that tiny messages cannot outgrow the receive buffer.
+/// What each piece of a message costs beside its bytes: an allocation of its own, and its place in a list.
 const MESSAGE_OVERHEAD: usize = 64;
 
-/// Messages and fragments that may wait for others while further payloads share their blocks with them.
-const MAX_SHARING_PARKED: usize = 8;
+/// The place that a list of pieces has for another one when it has just grown.
+const SPARE_PLACE: usize = size_of::<Bytes>();
+
+/// Pieces that may wait for others while further payloads share their blocks with them.
+const MAX_SHARING_WAITING: usize = 8;
+
+/// What is held costs no more than this many times its bytes, and the first nodes of maps.
+const COST_MOST: usize = 8;
+const COST_BASE: usize = 4096;
+
+/// The window stretches for messages longer than it, not for what it takes to keep tiny pieces: user bytes must be at least
+/// this part of it.
+const STRETCH_PART: usize = 16;
+
+/// What a small window holds may cost as much as what this one holds.
+const LEAST_ROOM: usize = 32 * 1024;
+
+/// An empty queue to the reader keeps at most this part of the receive buffer for later.
+const QUEUE_PART: usize = 8;
 
 /// What became of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +80,9 @@ pub(crate) struct Inbound {
     payload: usize,
     window: Window,
     /// How short memory is.
-    pub(crate) pressure: Pressure,
+    pressure: Pressure,
+    /// What was held when memory had run out.
+    cost_before: usize,
     /// The window that the last SACK advertised.
     advertised: usize,
     max_parked: usize,
@@ -85,12 +106,13 @@ impl Inbound {
             tracker: Tracker::new(limits.gap_ranges, limits.duplicates),
             reassembly: Reassembly::new(interleaved),
             ready: VecDeque::new(),
-            arena: Arena::default(),
+            arena: Arena::new(window.max()),
             held: 0,
             payload: 0,
             advertised: window.limit(),
             window,
             pressure: Pressure::Calm,
+            cost_before: 0,
             max_parked: limits.parked_messages,
             held_back: None,
             reset_done: false,
@@ -156,12 +178,82 @@ impl Inbound {
     /// A copy of a payload. What may have to wait for long gets memory of its own, so that a peer cannot make us keep
     /// whole blocks by a few bytes in each.
     fn keep(&mut self, payload: &[u8], arrival: Arrival) -> BytesMut {
-        let parked = self.reassembly.parked();
-        if arrival == Arrival::InOrder && parked <= MAX_SHARING_PARKED && self.held_back.is_none() {
+        let shares = arrival == Arrival::InOrder && self.held_back.is_none();
+        if shares && self.waiting_pieces() <= MAX_SHARING_WAITING {
             self.arena.keep(payload)
         } else {
             BytesMut::from(payload)
         }
+    }
+
+    /// Pieces that are not ready, at most: a message that is ready has one at least.
+    #[inline]
+    fn waiting_pieces(&self) -> usize {
+        if self.reassembly.parked() == 0 {
+            return 0;
+        }
+        ((self.held - self.payload) / MESSAGE_OVERHEAD).saturating_sub(self.ready.len())
+    }
+
+    /// Bytes that it takes to hold what is held.
+    #[inline]
+    fn cost(&self) -> usize {
+        let pieces = (self.held - self.payload) / MESSAGE_OVERHEAD;
+        // A message has places for its first pieces.
+        let listed = pieces.saturating_sub(self.ready.len() + self.reassembly.parked());
+        self.held
+            + listed * SPARE_PLACE
+            + self.places() * size_of::<Message>()
+            + self.reassembly.memory()
+            + self.held_back.as_ref().map_or(0, |h| h.memory())
+    }
+
+    /// Whether the cost is below that; most often the bytes held show it at once.
+    #[inline]
+    fn costs_less_than(&self, bound: usize) -> bool {
+        self.held_back.is_none() && COST_MOST * self.held + COST_BASE < bound || self.cost() < bound
+    }
+
+    /// Places of the queue to the reader, after it has taken one more message; those that it keeps for later do not count.
+    #[inline]
+    fn places(&self) -> usize {
+        let (used, places) = (self.ready.len(), self.ready.capacity());
+        if used < places { places.min(2 * used) } else { 2 * used }
+    }
+
+    /// Bytes that the receiving side takes in all.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        // The queue to the reader is what it once grew to.
+        let kept = self.ready.capacity().saturating_sub(self.places()) * size_of::<Message>();
+        self.cost()
+            + kept
+            + self.tracker.memory()
+            + self.reassembly.turns_memory()
+            + self.arena.memory()
+            + self.arena.pinned_by(self.waiting_pieces().min(MAX_SHARING_WAITING))
+    }
+
+    /// Bytes of what comes and goes with user data: when that has not changed, little has.
+    #[inline]
+    pub(crate) fn measure(&self) -> usize {
+        self.held
+            + self.ready.capacity() * size_of::<Message>()
+            + self.reassembly.turns_memory()
+            + self.arena.memory()
+    }
+
+    /// The endpoint says how short memory is.
+    #[inline]
+    pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
+        if pressure == Pressure::Over && self.pressure != Pressure::Over {
+            self.cost_before = self.cost();
+        }
+        if pressure >= Pressure::Full && self.pressure < Pressure::Full {
+            // Blocks kept for later are what can be spared first.
+            self.arena.shrink();
+        }
+        self.pressure = pressure;
     }
 
     /// The message is held no longer; returns what it took of the receive buffer.
@@ -176,11 +268,13 @@ impl Inbound {
 
     /// A message that takes much of the buffer and blocks the reader is handed over in parts.
     fn deliver_partially(&mut self) {
-        let is_full = |limit: usize| self.held > limit / 2 && self.ready.is_empty();
-        if !is_full(self.window.limit()) {
+        let limit = self.window.limit();
+        // Without memory there is only a little room to bring what was taken to an end.
+        let most = if self.pressure == Pressure::Over { limit.min(self.cost_before + FLOOR) } else { limit };
+        if !self.ready.is_empty() || self.held <= limit / 2 && self.costs_less_than(most + 1) {
             return;
         }
-        if self.window.stretch(self.pressure) {
+        if self.payload >= limit / STRETCH_PART && self.window.stretch(self.pressure) {
             // The sender must hear of the room, or it may wait for the SACK of a full window.
             self.ack.on_irregular();
         } else {
@@ -259,18 +353,23 @@ impl Inbound {
         }
     }
 
-    /// The window counts user bytes; what small messages cost beside them comes on top, up to a bound. The chunk that
-    /// fills the first gap may go beyond: without it nothing would ever drain.
+    /// The window counts user bytes; what it takes to keep them comes on top, up to a bound. The chunk that fills the first gap
+    /// may go a little beyond: without it nothing would ever drain.
     //= rfc9260#6.2-26 6.2-29 6.2-2
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
+        let limit = self.window.limit();
+        let (floor, room) = (FLOOR.min(limit), limit.max(LEAST_ROOM));
         if seq == self.tracker.first_missing() && self.ready.is_empty() {
-            let most = if self.pressure == Pressure::Over { FLOOR } else { 3 * self.window.limit() };
-            return parked < 2 * self.max_parked
-                && (self.held < most || parked > 0 && self.held < 3 * self.window.limit());
+            let beyond = match self.pressure {
+                Pressure::Over if parked == 0 => FLOOR,
+                Pressure::Over => (self.cost_before + 2 * FLOOR).min(2 * room + room / 8),
+                Pressure::Calm | Pressure::Tight | Pressure::Full => 2 * room + room / 8,
+            };
+            return parked < 2 * self.max_parked && self.costs_less_than(beyond);
         }
-        let limit = if self.pressure == Pressure::Over { FLOOR } else { self.window.limit() };
-        self.payload < limit && self.held < 2 * limit && parked < self.max_parked
+        let (limit, room) = if self.pressure == Pressure::Over { (floor, FLOOR) } else { (limit, room) };
+        self.payload < limit && self.costs_less_than(2 * room) && parked < self.max_parked
     }
 
     /// The next message.
@@ -278,6 +377,11 @@ impl Inbound {
     pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<Message> {
         let message = self.ready.pop_front()?;
         let cost = self.let_go(&message);
+        if self.ready.is_empty()
+            && self.ready.capacity() * size_of::<Message>() > self.window.max() / QUEUE_PART
+        {
+            self.ready = VecDeque::new();
+        }
         self.window.on_read(cost, now, rtt, self.pressure);
         self.deliver_partially();
         Some(message)
@@ -301,13 +405,14 @@ impl Inbound {
     }
 
     fn free(&self) -> usize {
+        let limit = self.window.limit();
         // Beyond the budget no more than the floor is taken: to offer more would be a lie.
-        let limit = if self.pressure == Pressure::Over {
-            FLOOR.min(self.window.limit())
-        } else {
-            self.window.limit()
+        let (limit, least) = match self.pressure {
+            Pressure::Over => (FLOOR.min(limit), FLOOR),
+            Pressure::Calm | Pressure::Tight | Pressure::Full => (limit, LEAST_ROOM),
         };
-        limit.saturating_sub(self.held)
+        let (room, most) = (limit.saturating_sub(self.held), 2 * limit.max(least));
+        if self.costs_less_than(most - room + 1) { room } else { most.saturating_sub(self.cost()) }
     }
 
     /// The a_rwnd to advertise; remembers it as told.
@@ -368,6 +473,16 @@ impl Inbound {
         assert_eq!(self.held, ready + held, "bytes held");
         let ready: usize = self.ready.iter().map(Message::len).sum();
         assert_eq!(self.payload, ready + self.reassembly.held(0) + back(0), "user bytes held");
+        self.reassembly.check_invariants();
+        if let Some(held_back) = &self.held_back {
+            held_back.check_invariants();
+        }
+        assert!(
+            self.held_back.is_some() || self.cost() <= COST_MOST * self.held + COST_BASE,
+            "{} bytes cost {}",
+            self.held,
+            self.cost()
+        );
         self.tracker.check_invariants();
         self.window.check_invariants();
     }

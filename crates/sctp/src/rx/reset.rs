@@ -7,10 +7,14 @@ use bytes::BytesMut;
 use wire::{StreamId, Tsn};
 
 use super::{Inbound, MESSAGE_OVERHEAD, Piece, Skip};
+use crate::memory::heap;
 use crate::tx::Seq;
 
 /// Most FORWARD TSNs that may wait; the peer sends one that was passed over again.
 const MAX_SKIPS: usize = 32;
+
+/// Streams that all of these may name: the next one waits for another time.
+const MAX_SKIPPED: usize = 1024;
 
 /// Chunks that wait until a reset is done.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(super) struct HeldBack {
     pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
     /// What FORWARD TSNs skip, up to where: numbers of streams mean nothing before it is known whether they are old or new.
     skips: Vec<(Seq, Vec<Skip>)>,
+    /// Streams in all of these.
+    skipped: usize,
 }
 
 impl HeldBack {
@@ -38,6 +44,26 @@ impl HeldBack {
 
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Bytes that it takes to keep all this, but for the chunks' own bytes.
+    pub(super) fn memory(&self) -> usize {
+        heap(size_of::<HeldBack>())
+            + heap(self.streams.capacity() * size_of::<StreamId>())
+            + (self.pieces.len() + self.growth()) * size_of::<(Seq, Piece<'static>, BytesMut)>()
+            + 2 * self.skips.len() * heap(size_of::<(Seq, Vec<Skip>)>())
+            + self.skipped * size_of::<Skip>()
+    }
+
+    /// Places by which the list grows when it is full: not twice as many, since what is held back has to fit beside what was read
+    /// before.
+    fn growth(&self) -> usize {
+        self.pieces.len() / 8 + 16
+    }
+
+    /// Recounts what is skipped.
+    pub(super) fn check_invariants(&self) {
+        assert_eq!(self.skipped, self.skips.iter().map(|s| s.1.len()).sum::<usize>(), "streams skipped");
     }
 }
 
@@ -62,6 +88,7 @@ impl Inbound {
             by_itself: true,
             pieces: Vec::new(),
             skips: Vec::new(),
+            skipped: 0,
         }));
         false
     }
@@ -86,6 +113,7 @@ impl Inbound {
             by_itself: false,
             pieces: Vec::new(),
             skips: Vec::new(),
+            skipped: 0,
         }));
     }
 
@@ -132,19 +160,23 @@ impl Inbound {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| h.takes(seq, chunk.stream)) else {
             return Some(payload);
         };
+        if held_back.pieces.len() == held_back.pieces.capacity() {
+            held_back.pieces.reserve_exact(held_back.growth());
+        }
         held_back.pieces.push((seq, chunk.header(), payload));
         None
     }
 
     /// Whether one more FORWARD TSN can wait, if it must.
     pub(super) fn has_room_for_skips(&self) -> bool {
-        self.held_back.as_ref().is_none_or(|h| h.skips.len() < MAX_SKIPS)
+        self.held_back.as_ref().is_none_or(|h| h.skips.len() < MAX_SKIPS && h.skipped < MAX_SKIPPED)
     }
 
     /// Holds back what a FORWARD TSN skips, if that must wait; returns whether it does.
     pub(super) fn hold_back_skips(&mut self, skipped: Seq, skips: &[Skip]) -> bool {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| !h.by_itself) else { return false };
         held_back.skips.push((skipped, skips.to_vec()));
+        held_back.skipped += skips.len();
         true
     }
 
@@ -180,6 +212,7 @@ impl Inbound {
             .into_iter()
             .partition(|s| picks(Seq(s.0.0.saturating_sub(1))));
         held_back.skips = later;
+        held_back.skipped -= now.iter().map(|s| s.1.len()).sum::<usize>();
         for (skipped, skips) in now {
             self.skip(skipped, &skips);
         }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use wire::{GapBlock, Tsn};
 
+use crate::memory::list;
 use crate::tx::Seq;
 
 /// Where a new TSN fell.
@@ -137,6 +138,12 @@ impl Tracker {
             start: r.0.0.wrapping_sub(cumulative) as u16,
             end: r.1.0.wrapping_sub(cumulative) as u16,
         })
+    }
+
+    /// Bytes that all this takes.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        list::<(Seq, Seq)>(self.ranges.capacity()) + list::<Tsn>(self.duplicates.capacity())
     }
 
     /// Gives back memory that is not in use.

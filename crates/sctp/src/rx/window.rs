@@ -41,6 +41,12 @@ impl Window {
         self.limit
     }
 
+    /// Bytes that may ever be held.
+    #[inline]
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+
     /// The reader took `bytes`; `rtt` is the round trip to the sender, once known.
     pub(super) fn on_read(&mut self, bytes: usize, now: Time, rtt: Option<Duration>, pressure: Pressure) {
         if pressure >= Pressure::Full {

@@ -14,6 +14,7 @@ use base::Time;
 use smallvec::SmallVec;
 
 use super::Seq;
+use crate::memory::heap;
 use crate::path::PathIndex;
 
 /// Copies that are settled in a row while the peer reports no duplicate, after which a path may be dead: of two arrivals the
@@ -59,6 +60,17 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// Bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        if self.lanes.is_empty() {
+            return 0;
+        }
+        let lane = |lane: &Lane| {
+            heap(lane.waiting.capacity() * size_of::<Seq>()) + heap(lane.sent.capacity() * size_of::<Copy>())
+        };
+        heap(self.lanes.capacity() * size_of::<Lane>()) + self.lanes.iter().map(lane).sum::<usize>()
+    }
+
     /// A chunk shall go by `path`, too, as soon as there is room.
     pub(crate) fn wish(&mut self, seq: Seq, path: PathIndex) {
         if self.lanes.len() <= path.0 {

@@ -10,6 +10,7 @@ use base::Time;
 use wire::StreamId;
 
 use super::{Outstanding, Seq};
+use crate::memory::tree;
 
 /// Where the peer is to go on, and what it was told.
 #[derive(Debug, Default)]
@@ -27,6 +28,11 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
+    /// Bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        tree(self.renumbered.len(), size_of::<(StreamId, Seq)>())
+    }
+
     /// After a SACK, a timeout, or chunks were given up. A FORWARD TSN is due if there is something new to tell, or if
     /// what was told could have been answered in the round trip since.
     pub(crate) fn follow(&mut self, outstanding: &Outstanding, now: Time, round_trip: Duration) {

@@ -12,6 +12,7 @@ use base::Time;
 
 use super::Seq;
 use super::rack::Rack;
+use crate::memory::list;
 
 /// Chunks sent one after the other at one time.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,11 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// Bytes that it takes beside itself.
+    pub(super) fn memory(&self) -> usize {
+        list::<Burst>(self.bursts.capacity())
+    }
+
     /// A chunk leaves.
     pub(super) fn on_sent(&mut self, seq: Seq, length: usize, now: Time) {
         if self.flight == 0 {

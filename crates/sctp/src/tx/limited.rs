@@ -11,6 +11,7 @@ use base::Time;
 use wire::StreamId;
 
 use super::{MessageId, Seq};
+use crate::memory::{heap, tree};
 
 /// What limits the effort for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +58,19 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
+    /// Bytes that all this takes.
+    pub(crate) fn memory(&self) -> usize {
+        if self.messages.is_empty() {
+            return 0;
+        }
+        // A list of chunks begins with four places, and has twice as many as needed when it has just grown.
+        tree(self.messages.len(), size_of::<(MessageId, Message)>())
+            + self.messages.len() * heap(4 * size_of::<Seq>())
+            + tree(self.chunks.len(), size_of::<(Seq, (MessageId, u32))>() + 2 * size_of::<Seq>())
+            + tree(self.deadlines.len(), size_of::<(Time, MessageId)>())
+            + tree(self.priorities.len(), size_of::<(Reverse<u32>, MessageId)>())
+    }
+
     /// A message was queued.
     pub(crate) fn on_queued(&mut self, id: MessageId, stream: StreamId, limit: Limit) {
         match limit {

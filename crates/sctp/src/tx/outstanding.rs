@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::lane::{Lane, RateSample};
 use super::rack::DUP_THRESHOLD;
 use super::{Fragment, Seq};
+use crate::memory::{list, tree};
 use crate::path::PathIndex;
 
 /// Retransmitted chunks that are remembered until the peer reports them as duplicates.
@@ -165,7 +166,14 @@ impl Outstanding {
 
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.chunks.len() * size_of::<SentChunk>()
+        let lanes = self.lanes.iter().map(Lane::memory).sum::<usize>();
+        self.bytes
+            + list::<SentChunk>(self.chunks.capacity())
+            + list::<Lane>(self.lanes.capacity())
+            + lanes
+            + tree(self.lost.len(), size_of::<Seq>())
+            + tree(self.again.len(), size_of::<(Seq, PathIndex)>())
+            + list::<(Seq, Seq)>(self.gaps.capacity())
     }
 
     /// User bytes in flight on `path`.

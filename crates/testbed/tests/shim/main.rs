@@ -39,6 +39,7 @@ mod streams;
 mod supervision;
 mod takeover;
 mod tap;
+mod tiny_pieces;
 mod trunks;
 mod truth;
 mod world;

@@ -42,6 +42,14 @@ pub(crate) struct Ack {
     pub(crate) rate: Option<RateSample>,
 }
 
+/// Bytes of the largest controller.
+pub(crate) const LARGEST: usize = {
+    let (cubic, tolerant) = (size_of::<cubic::Cubic>(), size_of::<loss_tolerant::LossTolerant>());
+    let plain = size_of::<rfc9260::Rfc9260>();
+    let larger = if cubic > tolerant { cubic } else { tolerant };
+    if larger > plain { larger } else { plain }
+};
+
 /// How much slower a window grows than it would by itself, because of the association's other paths: factors above 0, and
 /// at most 1.
 #[derive(Clone, Copy, Debug, PartialEq)]

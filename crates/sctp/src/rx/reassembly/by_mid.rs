@@ -2,18 +2,19 @@
 //! section 2.2.3).
 //!
 //! Invariants: an assembly lacks at least one fragment; `eligible` has just assemblies with a beginning that nobody has
-//! seen yet. Begin at [`ByMid::insert`].
+//! seen yet; `ahead` is what the maps of fragments ahead of a gap take. Begin at [`ByMid::insert`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use bytes::Bytes;
-use smallvec::smallvec;
+use bytes::{Bytes, BytesMut};
+use smallvec::{SmallVec, smallvec};
 use wire::{Ppid, StreamId};
 
 use super::order::Order;
-use super::{Piece, Skip, aborted};
+use super::{Piece, Placed, Skip, aborted, push_or_join};
 use crate::event::Message;
+use crate::memory::{heap, tree};
 
 /// Stream, whether unordered, MID.
 type Key = (u16, bool, u32);
@@ -22,7 +23,10 @@ type Key = (u16, bool, u32);
 #[derive(Debug, Default)]
 struct Assembly {
     ppid: Ppid,
-    fragments: BTreeMap<u64, Bytes>,
+    /// What came without gaps and was not given to the reader yet.
+    pieces: SmallVec<[BytesMut; 2]>,
+    /// Fragments behind a gap.
+    ahead: BTreeMap<u64, BytesMut>,
     /// Fragments given to the reader.
     delivered: u64,
     /// The first fragment that has not come.
@@ -32,13 +36,13 @@ struct Assembly {
 }
 
 impl Assembly {
-    /// Places a fragment; returns it if its place is taken or cannot be.
-    fn place(&mut self, piece: &Piece<'_>, payload: Bytes) -> Option<Bytes> {
-        let Some(at) = self.position(piece) else { return Some(payload) };
+    /// Places a fragment and returns whether its bytes joined those before them; returns it if its place is taken or cannot be.
+    fn place(&mut self, piece: &Piece<'_>, payload: BytesMut) -> Result<bool, BytesMut> {
+        let Some(at) = self.position(piece) else { return Err(payload) };
         let beyond = self.last.is_some_and(|last| at > last || piece.end);
-        let behind = piece.end && self.fragments.last_key_value().is_some_and(|(&f, _)| f > at);
-        if at < self.missing || self.fragments.contains_key(&at) || beyond || behind {
-            return Some(payload);
+        let behind = piece.end && self.ahead.last_key_value().is_some_and(|(&f, _)| f > at);
+        if at < self.missing || self.ahead.contains_key(&at) || beyond || behind {
+            return Err(payload);
         }
         if piece.begin {
             self.ppid = piece.ppid;
@@ -46,11 +50,27 @@ impl Assembly {
         if piece.end {
             self.last = Some(at);
         }
-        self.fragments.insert(at, payload);
-        while self.fragments.contains_key(&self.missing) {
+        if at != self.missing {
+            self.ahead.insert(at, payload);
+            return Ok(false);
+        }
+        let joined = push_or_join(&mut self.pieces, payload);
+        self.missing += 1;
+        while let Some(next) = self.ahead.first_entry().filter(|next| *next.key() == self.missing) {
+            self.pieces.push(next.remove());
             self.missing += 1;
         }
-        None
+        Ok(joined)
+    }
+
+    /// Bytes that the map of fragments behind a gap takes.
+    fn ahead_memory(&self) -> usize {
+        tree(self.ahead.len(), size_of::<(u64, BytesMut)>())
+    }
+
+    /// All fragments that are here.
+    fn into_pieces(self) -> impl Iterator<Item = Bytes> {
+        self.pieces.into_iter().chain(self.ahead.into_values()).map(BytesMut::freeze)
     }
 
     /// The fragment number as one that does not wrap, taken as the one nearest to the first missing.
@@ -74,8 +94,7 @@ impl Assembly {
 
     /// What came without gaps, as the next part of the message.
     fn take(&mut self, key: Key) -> Message {
-        let rest = self.fragments.split_off(&self.missing);
-        let pieces = std::mem::replace(&mut self.fragments, rest).into_values().collect();
+        let pieces = std::mem::take(&mut self.pieces).into_iter().map(BytesMut::freeze).collect();
         let begin = self.delivered == 0;
         self.delivered = self.missing;
         Message {
@@ -93,7 +112,9 @@ impl Assembly {
 /// Incomplete and early messages.
 #[derive(Debug)]
 pub(crate) struct ByMid {
-    assemblies: BTreeMap<Key, Assembly>,
+    assemblies: BTreeMap<Key, Box<Assembly>>,
+    /// Bytes that their maps of fragments behind gaps take.
+    ahead: usize,
     /// Those whose beginning could be given to the reader now.
     eligible: BTreeSet<Key>,
     order: Order,
@@ -101,7 +122,12 @@ pub(crate) struct ByMid {
 
 impl Default for ByMid {
     fn default() -> Self {
-        ByMid { assemblies: BTreeMap::new(), eligible: BTreeSet::new(), order: Order::new(u32::MAX) }
+        ByMid {
+            assemblies: BTreeMap::new(),
+            ahead: 0,
+            eligible: BTreeSet::new(),
+            order: Order::new(u32::MAX),
+        }
     }
 }
 
@@ -110,33 +136,57 @@ impl ByMid {
         self.assemblies.len() + self.order.parked()
     }
 
+    /// Bytes of the turns of all streams: these stay.
+    pub(super) fn turns_memory(&self) -> usize {
+        self.order.turns_memory()
+    }
+
+    /// Bytes that it takes to keep what waits, but for its own pieces.
+    pub(super) fn memory(&self) -> usize {
+        let assemblies = self.assemblies.len();
+        if assemblies == 0 {
+            return self.order.memory();
+        }
+        self.order.memory()
+            + tree(assemblies, size_of::<(Key, Box<Assembly>)>())
+            + assemblies * heap(size_of::<Assembly>())
+            + tree(self.eligible.len(), size_of::<Key>())
+            + self.ahead
+    }
+
     //= rfc8260#2.2.3-1 2.2.3-2
     pub(super) fn insert(
         &mut self,
         piece: &Piece<'_>,
-        payload: Bytes,
+        payload: BytesMut,
         ready: &mut VecDeque<Message>,
-    ) -> Option<Message> {
+    ) -> Placed {
+        let unplaceable = |payload: BytesMut| Placed::refused(Some(single(piece, payload.freeze())));
         let key = (piece.stream.0, piece.unordered, piece.number);
         let whole = piece.begin && piece.end;
         let over = !piece.unordered && self.order.is_over(piece.stream, piece.number);
         if over || whole && self.assemblies.contains_key(&key) {
-            return Some(single(piece, payload));
+            return unplaceable(payload);
         }
         if whole {
-            let message = single(piece, payload);
+            let message = single(piece, payload.freeze());
             let unplaceable = self.order.deliver(piece.number, message, ready);
             self.after_turn(key);
-            return unplaceable;
+            return Placed::refused(unplaceable);
         }
         let assembly = self.assemblies.entry(key).or_default();
-        if let Some(payload) = assembly.place(piece, payload) {
-            if assembly.fragments.is_empty() && assembly.delivered == 0 {
-                self.assemblies.remove(&key);
+        self.ahead -= assembly.ahead_memory();
+        let placed = assembly.place(piece, payload);
+        self.ahead += assembly.ahead_memory();
+        match placed {
+            Ok(joined) => Placed { joined, unplaceable: self.after_fragment(key, ready) },
+            Err(payload) => {
+                if assembly.pieces.is_empty() && assembly.ahead.is_empty() && assembly.delivered == 0 {
+                    self.assemblies.remove(&key);
+                }
+                unplaceable(payload)
             }
-            return Some(single(piece, payload));
         }
-        self.after_fragment(key, ready)
     }
 
     fn after_fragment(&mut self, key: Key, ready: &mut VecDeque<Message>) -> Option<Message> {
@@ -220,9 +270,11 @@ impl ByMid {
             for gone in self.up_to(key) {
                 let Some(assembly) = self.assemblies.remove(&gone) else { continue };
                 self.eligible.remove(&gone);
-                dropped.extend(assembly.fragments.into_values());
-                if assembly.delivered > 0 {
-                    ready.push_back(aborted(skip.stream, assembly.ppid, skip.unordered));
+                self.ahead -= assembly.ahead_memory();
+                let (delivered, ppid) = (assembly.delivered, assembly.ppid);
+                dropped.extend(assembly.into_pieces());
+                if delivered > 0 {
+                    ready.push_back(aborted(skip.stream, ppid, skip.unordered));
                     if skip.unordered {
                         self.close(gone, ready);
                     }
@@ -259,7 +311,8 @@ impl ByMid {
             if assembly.delivered > 0 {
                 ready.push_back(aborted(StreamId(key.0), assembly.ppid, key.1));
             }
-            dropped.extend(std::mem::take(&mut assembly.fragments).into_values());
+            self.ahead -= assembly.ahead_memory();
+            dropped.extend(std::mem::take(&mut **assembly).into_pieces());
             false
         });
         self.order.restart(streams, ready);
@@ -275,9 +328,17 @@ impl ByMid {
     }
 
     pub(super) fn held(&self, overhead: usize) -> usize {
-        let open = self.assemblies.values().flat_map(|a| a.fragments.values());
-        let waiting = self.order.waiting().flat_map(|m| &m.pieces);
-        open.chain(waiting).map(|p| p.len() + overhead).sum()
+        let open = self.assemblies.values().flat_map(|a| a.pieces.iter().chain(a.ahead.values()));
+        let waiting = self.order.waiting().flat_map(|m| &m.pieces).map(|p| p.len());
+        open.map(|p| p.len()).chain(waiting).map(|length| length + overhead).sum()
+    }
+
+    /// Recounts what gaps take.
+    pub(super) fn check_invariants(&self) {
+        let ahead = self.assemblies.values().map(|a| a.ahead_memory()).sum::<usize>();
+        assert_eq!(self.ahead, ahead, "bytes for fragments behind gaps");
+        assert!(self.assemblies.values().all(|a| a.pieces.is_empty() != a.has_beginning()));
+        self.order.check_invariants();
     }
 }
 
@@ -330,8 +391,9 @@ mod tests {
                 ppid: Ppid(if fsn == 0 { 7 } else { 0 }),
                 payload,
             };
-            let back = self.r.insert(&piece, Bytes::from_static(payload), &mut self.ready);
-            self.unplaceable += usize::from(back.is_some());
+            let placed = self.r.insert(&piece, BytesMut::from(payload), &mut self.ready);
+            self.unplaceable += usize::from(placed.unplaceable.is_some());
+            self.r.check_invariants();
         }
 
         fn skip(&mut self, stream: u16, unordered: bool, number: u32) -> usize {
@@ -423,7 +485,7 @@ mod tests {
             ppid: Ppid(0),
             payload: b"x",
         };
-        assert!(t.r.insert(&piece, Bytes::from_static(b"x"), &mut t.ready).is_some());
+        assert!(t.r.insert(&piece, BytesMut::from(&b"x"[..]), &mut t.ready).unplaceable.is_some());
         assert_eq!(t.r.parked(), 0);
     }
 

@@ -9,8 +9,9 @@ use smallvec::{SmallVec, smallvec};
 use wire::{Ppid, StreamId};
 
 use super::order::Order;
-use super::{Piece, Placed, Skip, aborted};
+use super::{Piece, Placed, Skip, aborted, push_or_join};
 use crate::event::Message;
+use crate::memory::tree;
 use crate::tx::Seq;
 
 /// Consecutive fragments of one message.
@@ -47,20 +48,6 @@ impl Run {
             pieces: std::mem::take(&mut self.pieces).into_iter().map(BytesMut::freeze).collect(),
         }
     }
-
-    /// Adds the bytes of the next fragment; returns whether they joined those before them.
-    fn push(&mut self, payload: BytesMut) -> bool {
-        match self.pieces.last_mut().filter(|last| last.as_ptr_range().end == payload.as_ptr()) {
-            Some(last) => {
-                last.unsplit(payload);
-                true
-            }
-            None => {
-                self.pieces.push(payload);
-                false
-            }
-        }
-    }
 }
 
 /// Incomplete and early messages.
@@ -81,6 +68,16 @@ impl ByTsn {
         self.runs.len() + self.order.parked()
     }
 
+    /// Bytes of the turns of all streams: these stay.
+    pub(super) fn turns_memory(&self) -> usize {
+        self.order.turns_memory()
+    }
+
+    /// Bytes that it takes to keep what waits, but for its own pieces.
+    pub(super) fn memory(&self) -> usize {
+        self.order.memory() + tree(self.runs.len(), size_of::<(Seq, Run)>())
+    }
+
     pub(super) fn insert(
         &mut self,
         seq: Seq,
@@ -98,7 +95,7 @@ impl ByTsn {
                 aborted: false,
                 pieces: smallvec![payload.freeze()],
             };
-            return Placed { joined: false, unplaceable: self.order.deliver(chunk.number, message, ready) };
+            return Placed::refused(self.order.deliver(chunk.number, message, ready));
         }
         let (first, joined) = self.extend_or_begin(seq, chunk, payload);
         self.join_next(first);
@@ -117,7 +114,7 @@ impl ByTsn {
         {
             run.last = seq;
             run.end = chunk.end;
-            return (first, run.push(payload));
+            return (first, push_or_join(&mut run.pieces, payload));
         }
         let run = Run {
             last: seq,
@@ -263,6 +260,10 @@ impl ByTsn {
         let runs = self.runs.values().flat_map(|r| &r.pieces).map(|p| p.len());
         let waiting = self.order.waiting().flat_map(|m| &m.pieces).map(|p| p.len());
         runs.chain(waiting).map(|length| length + overhead).sum()
+    }
+
+    pub(super) fn check_invariants(&self) {
+        self.order.check_invariants();
     }
 }
 

@@ -12,6 +12,7 @@ mod order;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 use wire::{Data, Fragment, Fsn, IData, Ppid, StreamId, Tsn};
 
 use crate::event::Message;
@@ -105,6 +106,27 @@ pub(crate) struct Placed {
     pub(crate) unplaceable: Option<Message>,
 }
 
+impl Placed {
+    /// They did not join others; `unplaceable` are those that could not be placed.
+    fn refused(unplaceable: Option<Message>) -> Placed {
+        Placed { joined: false, unplaceable }
+    }
+}
+
+/// Adds the bytes of the next fragment; returns whether they joined those before them.
+fn push_or_join(pieces: &mut SmallVec<[BytesMut; 2]>, payload: BytesMut) -> bool {
+    match pieces.last_mut().filter(|last| last.as_ptr_range().end == payload.as_ptr()) {
+        Some(last) => {
+            last.unsplit(payload);
+            true
+        }
+        None => {
+            pieces.push(payload);
+            false
+        }
+    }
+}
+
 /// Incomplete and early messages.
 #[derive(Debug)]
 pub(crate) enum Reassembly {
@@ -131,6 +153,24 @@ impl Reassembly {
         }
     }
 
+    /// Bytes of the turns of all streams: these stay as long as the association does.
+    #[inline]
+    pub(crate) fn turns_memory(&self) -> usize {
+        match self {
+            Reassembly::Data(r) => r.turns_memory(),
+            Reassembly::Interleaved(r) => r.turns_memory(),
+        }
+    }
+
+    /// Bytes that it takes to keep what waits, but for its own pieces.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Reassembly::Data(r) => r.memory(),
+            Reassembly::Interleaved(r) => r.memory(),
+        }
+    }
+
     /// Takes a new chunk; messages that are now whole and in turn go to `ready`.
     #[inline]
     pub(crate) fn insert(
@@ -142,9 +182,7 @@ impl Reassembly {
     ) -> Placed {
         match self {
             Reassembly::Data(r) => r.insert(seq, piece, payload, ready),
-            Reassembly::Interleaved(r) => {
-                Placed { joined: false, unplaceable: r.insert(piece, payload.freeze(), ready) }
-            }
+            Reassembly::Interleaved(r) => r.insert(piece, payload, ready),
         }
     }
 
@@ -202,17 +240,17 @@ impl Reassembly {
             Reassembly::Interleaved(r) => r.held(overhead),
         }
     }
+
+    /// Recounts what is counted.
+    pub(crate) fn check_invariants(&self) {
+        match self {
+            Reassembly::Data(r) => r.check_invariants(),
+            Reassembly::Interleaved(r) => r.check_invariants(),
+        }
+    }
 }
 
 /// The end of a message that was delivered in part and will not be completed.
 fn aborted(stream: StreamId, ppid: Ppid, unordered: bool) -> Message {
-    Message {
-        stream,
-        ppid,
-        unordered,
-        begin: false,
-        end: true,
-        aborted: true,
-        pieces: smallvec::SmallVec::new(),
-    }
+    Message { stream, ppid, unordered, begin: false, end: true, aborted: true, pieces: SmallVec::new() }
 }

@@ -5,106 +5,109 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use wire::StreamId;
 
 use crate::event::Message;
+use crate::memory::{heap, list, tree};
 
-/// One stream.
+/// Streams on one page.
+const PAGE: usize = 16;
+
+/// The next number of each stream, 0 where nothing came: pages are made when a stream on them is first used.
 #[derive(Debug, Default)]
-struct Stream {
-    next: u32,
-    parked: BTreeMap<u32, Message>,
-    /// Whether an unordered message is being delivered in parts.
-    unordered_open: bool,
-    /// Unordered messages that wait for its end: parts of two could not be told apart.
-    behind: Vec<Message>,
+struct Turns {
+    pages: Vec<Option<Box<[u32; PAGE]>>>,
+    made: usize,
 }
 
-impl Stream {
-    /// Delivers what waits, in the order of its numbers.
-    fn let_out(mut self, ready: &mut VecDeque<Message>) {
-        let wrapped = self.parked.split_off(&self.next);
-        ready.extend(wrapped.into_values().chain(self.parked.into_values()));
-        ready.extend(self.behind);
-    }
-}
-
-/// Streams with numbers below this are found by their number alone.
-const LOW: u16 = 16;
-
-/// Streams by number; most programs use few, and low ones.
-#[derive(Debug, Default)]
-struct Streams {
-    low: Vec<Stream>,
-    others: BTreeMap<u16, Stream>,
-}
-
-impl Streams {
+impl Turns {
     #[inline]
-    fn get(&self, id: StreamId) -> Option<&Stream> {
-        if id.0 < LOW { self.low.get(usize::from(id.0)) } else { self.others.get(&id.0) }
-    }
-
-    #[inline]
-    fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        if id.0 < LOW { self.low.get_mut(usize::from(id.0)) } else { self.others.get_mut(&id.0) }
-    }
-
-    /// The stream, made if nothing came on it before.
-    #[inline]
-    fn or_default(&mut self, id: StreamId) -> &mut Stream {
-        if id.0 >= LOW {
-            return self.others.entry(id.0).or_default();
-        }
+    fn get(&self, id: StreamId) -> u32 {
         let index = usize::from(id.0);
-        if self.low.len() <= index {
-            self.low.resize_with(index + 1, Stream::default);
+        let page = self.pages.get(index / PAGE).and_then(Option::as_ref);
+        page.map_or(0, |page| page[index % PAGE])
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: StreamId) -> &mut u32 {
+        let index = usize::from(id.0);
+        if self.pages.len() <= index / PAGE {
+            self.pages.reserve_exact(index / PAGE + 1 - self.pages.len());
+            self.pages.resize_with(index / PAGE + 1, || None);
         }
-        &mut self.low[index]
+        let made = &mut self.made;
+        let page = self.pages[index / PAGE].get_or_insert_with(|| {
+            *made += 1;
+            Box::new([0; PAGE])
+        });
+        &mut page[index % PAGE]
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.low.iter().chain(self.others.values())
-    }
-
-    fn into_values(self) -> impl Iterator<Item = Stream> {
-        self.low.into_iter().chain(self.others.into_values())
-    }
-
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.low.iter_mut().chain(self.others.values_mut())
+    fn memory(&self) -> usize {
+        list::<usize>(self.pages.capacity()) + self.made * heap(size_of::<[u32; PAGE]>())
     }
 }
 
-/// All streams on which anything came.
+/// All streams on which anything came. Maps that all streams share: a stream on which little waits must not take much.
 #[derive(Debug)]
 pub(super) struct Order {
-    streams: Streams,
-    parked: usize,
+    turns: Turns,
+    /// Ordered messages before their turn, by stream and number.
+    parked: BTreeMap<(u16, u32), Message>,
+    /// Streams on which an unordered message is being delivered in parts, and unordered messages that wait for its end: parts
+    /// of two could not be told apart.
+    open: BTreeMap<u16, Vec<Message>>,
+    /// How many wait so.
+    behind: usize,
     /// The greatest number.
     mask: u32,
+}
+
+/// The places of one stream's messages.
+fn places(id: StreamId, numbers: RangeInclusive<u32>) -> RangeInclusive<(u16, u32)> {
+    (id.0, *numbers.start())..=(id.0, *numbers.end())
 }
 
 impl Order {
     /// `mask` is the greatest number.
     pub(super) fn new(mask: u32) -> Order {
-        Order { streams: Streams::default(), parked: 0, mask }
+        Order { turns: Turns::default(), parked: BTreeMap::new(), open: BTreeMap::new(), behind: 0, mask }
     }
 
     /// Messages that wait.
     pub(super) fn parked(&self) -> usize {
-        self.parked
+        self.parked.len() + self.behind
+    }
+
+    /// Bytes that it takes to keep what waits, but for the messages' own pieces.
+    pub(super) fn memory(&self) -> usize {
+        const PARKED: usize = size_of::<((u16, u32), Message)>();
+        let parked = tree(self.parked.len(), PARKED);
+        if self.open.is_empty() {
+            return parked;
+        }
+        // The first message behind an open one makes room for four; later on there is room for twice as many as needed.
+        parked
+            + tree(self.open.len(), size_of::<(u16, Vec<Message>)>())
+            + self.open.len() * heap(4 * size_of::<Message>())
+            + self.behind * 2 * size_of::<Message>()
+    }
+
+    /// Bytes of the turns of all streams: these stay.
+    pub(super) fn turns_memory(&self) -> usize {
+        self.turns.memory()
     }
 
     /// Whether the ordered message `number` is the one due.
     pub(super) fn is_turn(&self, id: StreamId, number: u32) -> bool {
-        self.streams.get(id).map_or(0, |s| s.next) == number
+        self.turns.get(id) == number
     }
 
     /// The number of the ordered message that is due.
     pub(super) fn next(&self, id: StreamId) -> u32 {
-        self.streams.get(id).map_or(0, |s| s.next)
+        self.turns.get(id)
     }
 
     /// Whether the turn of the ordered message `number` is over.
@@ -119,12 +122,12 @@ impl Order {
 
     /// Whether an unordered message of the stream is being delivered in parts.
     pub(super) fn is_open(&self, id: StreamId) -> bool {
-        self.streams.get(id).is_some_and(|s| s.unordered_open)
+        self.open.contains_key(&id.0)
     }
 
     /// An unordered message begins to be delivered in parts.
     pub(super) fn open(&mut self, id: StreamId) {
-        self.streams.or_default(id).unordered_open = true;
+        self.open.entry(id.0).or_default();
     }
 
     /// Delivers a whole message or keeps it for its turn; returns it if its place is taken.
@@ -137,49 +140,54 @@ impl Order {
     ) -> Option<Message> {
         let id = message.stream;
         if message.unordered {
-            match self.streams.get_mut(id).filter(|s| s.unordered_open) {
-                Some(stream) => {
-                    stream.behind.push(message);
-                    self.parked += 1;
+            match self.open.get_mut(&id.0) {
+                Some(behind) => {
+                    behind.push(message);
+                    self.behind += 1;
                 }
                 //= rfc9260#3.3.1-3
                 None => ready.push_back(message),
             }
             return None;
         }
-        let stream = self.streams.or_default(id);
-        if stream.next != number {
-            return match stream.parked.entry(number) {
+        let next = self.turns.get_mut(id);
+        if *next != number {
+            return match self.parked.entry((id.0, number)) {
                 Entry::Occupied(_) => Some(message),
                 Entry::Vacant(place) => {
                     place.insert(message);
-                    self.parked += 1;
                     None
                 }
             };
         }
         ready.push_back(message);
-        self.advance(id, ready);
+        *next = next.wrapping_add(1) & self.mask;
+        if !self.parked.is_empty() {
+            self.let_out_due(id, ready);
+        }
         None
     }
 
     /// An unordered message that was delivered in parts is complete: those behind it follow.
     pub(super) fn close(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
-        stream.unordered_open = false;
-        self.parked -= stream.behind.len();
-        ready.extend(stream.behind.drain(..));
+        let Some(behind) = self.open.remove(&id.0) else { return };
+        self.behind -= behind.len();
+        ready.extend(behind);
     }
 
     /// The stream's turn moves on, and with it what was parked.
     pub(super) fn advance(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
-        let mask = self.mask;
-        let stream = self.streams.or_default(id);
-        stream.next = stream.next.wrapping_add(1) & mask;
-        while let Some(message) = stream.parked.remove(&stream.next) {
-            self.parked -= 1;
+        let next = self.turns.get_mut(id);
+        *next = next.wrapping_add(1) & self.mask;
+        self.let_out_due(id, ready);
+    }
+
+    /// What is due is delivered if it is here, and what follows it.
+    fn let_out_due(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
+        let next = self.turns.get_mut(id);
+        while let Some(message) = self.parked.remove(&(id.0, *next)) {
             ready.push_back(message);
-            stream.next = stream.next.wrapping_add(1) & mask;
+            *next = next.wrapping_add(1) & self.mask;
         }
     }
 
@@ -190,58 +198,82 @@ impl Order {
         if self.is_over(id, number) {
             return;
         }
-        let stream = self.streams.or_default(id);
-        let due: Vec<u32> = if stream.next <= number {
-            stream.parked.range(stream.next..=number).map(|(n, _)| *n).collect()
-        } else {
-            stream
-                .parked
-                .range(stream.next..)
-                .chain(stream.parked.range(..=number))
-                .map(|(n, _)| *n)
-                .collect()
-        };
+        let next = self.next(id);
         //= rfc3758#section-3.6
         //# the receiver MUST use the stream sequence information to examine all of the listed stream reordering queues, and
         //# immediately make available for delivery stream sequence numbers earlier than or equal to the stream sequence number
         //# listed inside the FORWARD TSN.
         //= rfc3758#3.6-7 3.6-8
-        ready.extend(due.iter().filter_map(|n| stream.parked.remove(n)));
-        self.parked -= due.len();
-        stream.next = number;
+        if next <= number {
+            self.let_out(places(id, next..=number), ready);
+        } else {
+            self.let_out(places(id, next..=u32::MAX), ready);
+            self.let_out(places(id, 0..=number), ready);
+        }
+        *self.turns.get_mut(id) = number;
         self.advance(id, ready);
+    }
+
+    /// Delivers what is parked at these places, in their order.
+    fn let_out(&mut self, places: RangeInclusive<(u16, u32)>, ready: &mut VecDeque<Message>) {
+        while let Some((&place, _)) = self.parked.range(places.clone()).next() {
+            ready.extend(self.parked.remove(&place));
+        }
     }
 
     /// These streams (all, if none is named) begin anew with number 0; what waited is delivered as it is.
     pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) {
         if streams.is_empty() {
-            self.parked = 0;
-            std::mem::take(&mut self.streams).into_values().for_each(|s| s.let_out(ready));
+            while let Some(&(stream, _)) = self.parked.keys().next() {
+                self.restart_one(StreamId(stream), ready);
+            }
+            self.behind = 0;
+            ready.extend(std::mem::take(&mut self.open).into_values().flatten());
+            self.turns = Turns::default();
         }
         for id in streams {
-            let Some(stream) = self.streams.get_mut(*id).map(std::mem::take) else { continue };
-            self.parked -= stream.parked.len() + stream.behind.len();
-            stream.let_out(ready);
+            self.restart_one(*id, ready);
         }
+    }
+
+    fn restart_one(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
+        let next = self.next(id);
+        self.let_out(places(id, next..=u32::MAX), ready);
+        if next > 0 {
+            self.let_out(places(id, 0..=next - 1), ready);
+            *self.turns.get_mut(id) = 0;
+        }
+        self.close(id, ready);
     }
 
     /// All messages that wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Message> {
-        self.streams.iter().flat_map(|s| s.parked.values().chain(&s.behind))
+        self.parked.values().chain(self.open.values().flatten())
     }
 
     /// Gives back memory that is not in use.
     pub(super) fn shrink(&mut self) {
-        for stream in self.streams.iter_mut() {
-            if stream.parked.is_empty() {
-                stream.parked = BTreeMap::new();
-            }
-            stream.behind.shrink_to_fit();
+        if self.parked.is_empty() {
+            self.parked = BTreeMap::new();
         }
+        if self.open.is_empty() {
+            self.open = BTreeMap::new();
+        }
+        self.open.values_mut().for_each(Vec::shrink_to_fit);
+    }
+
+    /// Recounts what waits.
+    pub(super) fn check_invariants(&self) {
+        assert_eq!(self.behind, self.open.values().map(Vec::len).sum::<usize>(), "messages behind open ones");
+        assert_eq!(self.turns.made, self.turns.pages.iter().flatten().count(), "pages of streams");
+        let early = |&(stream, number): &(u16, u32)| self.turns.get(StreamId(stream)) != number;
+        assert!(self.parked.keys().all(early), "a message waits whose turn has come");
+        let behind = self.open.values().map(|b| heap(b.capacity() * size_of::<Message>())).sum::<usize>();
+        assert!(behind <= self.memory(), "{behind} bytes behind open messages");
     }
 
     #[cfg(test)]
     pub(super) fn set_next(&mut self, id: StreamId, number: u32) {
-        self.streams.or_default(id).next = number;
+        *self.turns.get_mut(id) = number;
     }
 }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use wire::{Fsn, Mid, Ppid, Ssn, StreamId};
 
 use crate::config::Scheduler;
+use crate::memory::{heap, list};
 use scheduler::{Rank, Standing, Turns};
 
 /// Numbers the messages handed over for sending, in that order.
@@ -122,6 +123,10 @@ pub(crate) struct SendQueue {
     turns: Turns,
     bytes: usize,
     messages: usize,
+    /// Streams made.
+    made: usize,
+    /// Messages that the lists of all streams have places for.
+    places: usize,
     /// What is left of the message in turn; 0 if there is none.
     head: usize,
     next_id: u64,
@@ -143,7 +148,14 @@ impl SendQueue {
 
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.messages * size_of::<Queued>()
+        // What an allocation takes beside its bytes.
+        const PAYLOAD: usize = 32;
+        self.bytes
+            + self.messages * PAYLOAD
+            + self.places * size_of::<Queued>()
+            + self.made * heap(size_of::<Stream>())
+            + list::<Option<Box<Stream>>>(self.streams.capacity())
+            + self.turns.memory()
     }
 
     /// Whether nothing is to leave now.
@@ -167,6 +179,7 @@ impl SendQueue {
         self.messages += 1;
         let queue = self.stream_mut(stream);
         let was_idle = queue.first_to_leave().is_none();
+        let places = queue.messages.capacity();
         queue.messages.push_back(Queued {
             id,
             rest: payload,
@@ -177,6 +190,8 @@ impl SendQueue {
             begun: false,
             limited,
         });
+        let grown = queue.messages.capacity() - places;
+        self.places += grown;
         if was_idle {
             self.activate(stream);
             self.note_head();
@@ -189,8 +204,11 @@ impl SendQueue {
         if self.streams.len() <= index {
             self.streams.resize_with(index + 1, || None);
         }
-        let held = self.all_held;
-        self.streams[index].get_or_insert_with(|| Box::new(Stream { held, ..Stream::default() }))
+        let (held, made) = (self.all_held, &mut self.made);
+        self.streams[index].get_or_insert_with(|| {
+            *made += 1;
+            Box::new(Stream { held, ..Stream::default() })
+        })
     }
 
     fn stream(&self, stream: StreamId) -> Option<&Stream> {
@@ -350,6 +368,7 @@ impl SendQueue {
         for stream in self.streams.iter_mut().flatten() {
             stream.messages.shrink_to_fit();
         }
+        self.places = self.streams.iter().flatten().map(|s| s.messages.capacity()).sum();
     }
 
     /// Recounts `bytes`, and what the scheduler knows.
@@ -360,6 +379,8 @@ impl SendQueue {
         let messages = || streams().flat_map(|s| &s.messages);
         assert_eq!(self.bytes, messages().map(|m| m.rest.len()).sum::<usize>(), "queued bytes");
         assert_eq!(self.messages, messages().count(), "queued messages");
+        assert_eq!(self.made, streams().count(), "streams made");
+        assert_eq!(self.places, streams().map(|s| s.messages.capacity()).sum::<usize>(), "places");
         assert!(messages().all(|m| !m.rest.is_empty()), "an empty message is queued");
         let active = streams().filter(|s| s.first_to_leave().is_some()).count();
         assert_eq!(active, self.turns.active(), "streams with messages");

@@ -11,6 +11,7 @@ use wire::StreamId;
 
 use super::MessageId;
 use crate::config::Scheduler;
+use crate::memory::tree;
 
 /// A stream's place in the order; the lowest is served first.
 pub(super) type Rank = u128;
@@ -51,6 +52,11 @@ impl Turns {
     /// The stream that is within a message which must not be interleaved.
     pub(super) fn held(&self) -> Option<StreamId> {
         self.current().filter(|_| self.held)
+    }
+
+    /// Bytes that it takes to know who waits.
+    pub(super) fn memory(&self) -> usize {
+        tree(self.waiting.len(), size_of::<(Rank, StreamId)>())
     }
 
     /// The stream to be served.
