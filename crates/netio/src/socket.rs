@@ -580,7 +580,12 @@ mod tests {
                 Train { route, source_ifindex, ecn, segment_size: 100, may_fragment: false, bytes: &bytes };
             sender.send(&train).unwrap();
             let mut arrived = Vec::new();
-            receiver.recv(Patience::None, &mut |_, _, packet| arrived.push(packet.to_vec()).into()).unwrap();
+            receiver
+                .recv(Patience::None, &mut |_, _, packet| {
+                    arrived.push(packet.to_vec());
+                    Owner::Unknown
+                })
+                .unwrap();
             assert_eq!(arrived, bytes.chunks(100).collect::<Vec<_>>());
             let counters = sender.counters();
             assert_eq!(
