@@ -34,6 +34,8 @@ const OF_CONTAINERS: [&str; 12] =
     ["docker", "br-", "virbr", "veth", "cni", "cali", "flannel", "podman", "lxc", "lxd", "incusbr", "vnet"];
 /// Tunnels and VPNs whose kind the kernel does not tell, or tells as something else.
 const OF_TUNNELS: [&str; 6] = ["wg", "tun", "tap", "tailscale", "zt", "nebula"];
+/// Of the further addresses that a peer lists so many count: else one INIT would ask for all our networks.
+const LISTED_MAX: usize = 8;
 /// How long a route is taken to be as it was.
 const ROUTES_AGE_MAX: Duration = Duration::from_secs(1);
 /// Answers about routes remembered at most; beyond that the memory starts anew.
@@ -281,7 +283,7 @@ impl AddressBook {
 
     /// Whether the interface has a route to the peer, or may have one to an address of the peer's that is not known yet.
     fn leads_to(&self, now: Time, ifindex: u32, asker: Asker<'_>) -> bool {
-        let mut peers = std::iter::once(&asker.remote).chain(asker.others);
+        let mut peers = std::iter::once(&asker.remote).chain(asker.others.iter().take(LISTED_MAX));
         let is_neighbour = || {
             let first = self.interface_of(asker.local);
             first
@@ -361,6 +363,15 @@ fn class(address: &LocalAddress) -> Class {
 fn is_of_docker(name: &str) -> bool {
     let number = name.strip_prefix("br-").unwrap_or_default();
     number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What one host has of the address space: of IPv6 a whole network.
+pub(crate) fn host_part(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & NETWORK).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
 }
 
 fn is_loopback_v4(address: IpAddr) -> bool {

@@ -1,6 +1,8 @@
 //! A connection of a local program, and the table of all of them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use base::Time;
 use control::{Role, ShimState, ShimStep};
@@ -10,8 +12,12 @@ use relay::trunk::LaneId;
 use relay::{Closed, Peer, Relay};
 use sctp::AssociationId;
 
+use crate::addresses::host_part;
+
 /// Connections that ride SCTP or wait for it, at most; further ones are plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+/// Connections of one other host to local programs at most: the rest is for this host's own and for others.
+const CONNECTIONS_PER_HOST_MAX: usize = CONNECTIONS_MAX / 2;
 
 /// The daemon's number for a connection; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -173,6 +179,8 @@ pub(crate) struct Connections {
     by_client_flow: HashMap<FourTuple, ConnectionId>,
     /// Lanes to local programs, by the addresses those see.
     by_lane_flow: HashMap<FourTuple, ConnectionId>,
+    /// How many connections to local programs each host has.
+    served: HashMap<IpAddr, usize>,
     last: u64,
 }
 
@@ -197,10 +205,19 @@ impl Connections {
         if connection.role == Role::Client {
             self.by_client_flow.insert(connection.flow, id);
         }
-        if connection.role == Role::Server && connection.lane.is_some() {
-            self.by_lane_flow.insert(connection.flow, id);
+        if connection.role == Role::Server {
+            *self.served.entry(host_part(connection.flow.remote().ip())).or_default() += 1;
+            if connection.lane.is_some() {
+                self.by_lane_flow.insert(connection.flow, id);
+            }
         }
         self.all.insert(id, connection);
+    }
+
+    /// Whether there is room for one more connection from this host to local programs.
+    pub(crate) fn has_room_for(&self, client: IpAddr) -> bool {
+        let of_host = self.served.get(&host_part(client)).copied().unwrap_or_default();
+        self.len() < CONNECTIONS_MAX && of_host < CONNECTIONS_PER_HOST_MAX
     }
 
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -235,6 +252,14 @@ impl Connections {
         }
         if self.by_lane_flow.get(&connection.flow) == Some(&id) {
             self.by_lane_flow.remove(&connection.flow);
+        }
+        if connection.role == Role::Server
+            && let Entry::Occupied(mut count) = self.served.entry(host_part(connection.flow.remote().ip()))
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
         Some(connection)
     }

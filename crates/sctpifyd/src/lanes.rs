@@ -17,11 +17,11 @@ use rules::{Failure, Settings};
 use sctp::{AssociationId, PathState, StateName};
 
 use crate::client::{COOKIE_LIMIT, Held};
-use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage};
+use crate::connection::{Connection, ConnectionId, Stage};
 use crate::server::{Offer, Opened, is_privileged};
 use crate::shard::{Shard, Timer};
 use crate::timing;
-use crate::trunks::Ends;
+use crate::trunks::{Ends, TrunkState};
 
 /// A peer is near if it answers within this time. That is not slept for.
 const NEAR: Duration = Duration::from_micros(300);
@@ -230,11 +230,12 @@ impl Shard {
         client: SocketAddr,
         server: SocketAddr,
     ) -> Result<Offer, Refusal> {
-        if self.stopping || self.draining || self.connections.len() >= CONNECTIONS_MAX {
+        if self.stopping || self.draining || !self.connections.has_room_for(client.ip()) {
             return Err(Refusal::Busy);
         }
         let auth = self.rules.auth_for(client.ip());
-        let Some(state) = self.trunks.get(association).filter(|state| state.speaks_for(client.ip())) else {
+        let may_ask = |state: &&TrunkState| state.takes_openings() && state.speaks_for(client.ip());
+        let Some(state) = self.trunks.get(association).filter(may_ask) else {
             return Err(Refusal::Unproven);
         };
         if !state.has_key(&auth) {

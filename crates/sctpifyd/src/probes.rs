@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use base::Time;
@@ -23,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long a probe waits for its INIT ACK: as long as the race timer can be set to.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The ports that associations come from that belong to no program: by default the kernel gives programs others.
-const PORTS: std::ops::RangeInclusive<u16> = 61_000..=65_535;
+const PORTS: RangeInclusive<u16> = 61_000..=65_535;
 
 /// The probes under way.
 #[derive(Default)]
@@ -37,8 +38,8 @@ struct Probe {
 }
 
 /// A port for an association that belongs to no program. It is random: whoever wants to meddle with the association must guess it.
-pub(crate) fn random_port() -> u16 {
-    rand::random_range(PORTS)
+pub(crate) fn random_port_of(ports: RangeInclusive<u16>) -> u16 {
+    rand::random_range(ports)
 }
 
 impl Shard {
@@ -64,7 +65,7 @@ impl Shard {
         let is_allowed = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
         let local = source_address(to).filter(|local| is_allowed && self.addresses.is_own(*local));
         let Some(local) = local else { return Err(unchanged) };
-        let local_port = random_port();
+        let local_port = random_port_of(PORTS);
         let connect = Connect {
             local_port,
             remote_port: to.port(),
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn ports_of_associations_without_a_program_follow_no_order() {
-        let ports: Vec<u16> = (0..64).map(|_| random_port()).collect();
+        let ports: Vec<u16> = (0..64).map(|_| random_port_of(PORTS)).collect();
         assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
         let steps = ports.windows(2).map(|pair| i32::from(pair[1]) - i32::from(pair[0]));
         assert!(steps.filter(|step| (0..=1).contains(step)).count() < 8, "{ports:?}");

@@ -20,7 +20,7 @@ use sctp::{
 };
 
 use crate::addresses::{AddressBook, Asker};
-use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Connections, Stage};
+use crate::connection::{Connection, ConnectionId, Connections, Stage};
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
@@ -155,7 +155,7 @@ impl Doorman<'_> {
             return None;
         }
         if is_privileged(client.port()) && !self.vouches_for_ports(client.ip(), carrier) {
-            tracing::info!(%client, %server, "refused: any program could claim a client's port below 1024 over UDP");
+            tracing::debug!(%client, %server, "refused: any program could claim a client's port below 1024 over UDP");
             return None;
         }
         let client = if self.is_anew(server, client) { another(client) } else { client };
@@ -173,7 +173,7 @@ impl Doorman<'_> {
     fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
         let is_used = self.addresses.is_own(local) && !self.addresses.is_left_out(local);
         let is_for_us = !self.addresses.stays_plain(remote) && is_used;
-        !self.stopping && is_for_us && self.connections.len() < CONNECTIONS_MAX
+        !self.stopping && is_for_us && self.connections.has_room_for(remote)
     }
 
     /// The addresses that the peer is told of.

@@ -13,7 +13,7 @@
 //! Each host opens associations for its own connections. Begin at [`Shard::want_trunk`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
@@ -24,14 +24,18 @@ use rules::Settings;
 use sctp::{AbortCause, AssociationId, AuthConfig, Connect, Endpoint, Event, PathState, Ppid};
 use sctp::{SendOptions, StateName, StreamId};
 
+use crate::addresses::host_part;
 use crate::connection::ConnectionId;
-use crate::probes::random_port;
+use crate::probes::random_port_of;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
 /// The SCTP port of trunks, at the end that takes them. Programs are reached by the ports of their TCP listeners; the
 /// Adaptation Layer Indication tells a trunk from a connection to a program that has this one.
 pub(crate) const TRUNK_PORT: u16 = 9899;
+/// The SCTP ports of trunks at the end that opens them: the more there are, the harder one is to guess. A program's connection may
+/// have the same port, for it goes elsewhere than to [`TRUNK_PORT`].
+const PORTS: std::ops::RangeInclusive<u16> = 10_000..=65_535;
 /// Trunks at once at most.
 const TRUNKS_MAX: usize = 1024;
 /// Of these, how many others may have opened: the rest is for those that this host opens.
@@ -226,6 +230,11 @@ impl TrunkState {
         self.proven.get(&ends).copied()
     }
 
+    /// Whether the peer may ask for connections on it: each host dials for itself, unless both have proven a key.
+    pub(crate) fn takes_openings(&self) -> bool {
+        self.is_keyed() || self.side == Side::Acceptor
+    }
+
     /// Whether a peer needs privileges to say that a connection on it comes from a port below 1024.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
@@ -288,15 +297,6 @@ pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId
     true
 }
 
-/// What one host has of the address space: of IPv6 a whole network.
-fn host_part(address: IpAddr) -> IpAddr {
-    const NETWORK: u128 = !0 << 64;
-    match address.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & NETWORK).into(),
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 /// Whether a handshake to this port of ours asks for a trunk.
 pub(crate) fn is_for_trunk(local_port: u16, adaptation: Option<u32>) -> bool {
     local_port == TRUNK_PORT && adaptation == Some(TRUNK_ADAPTATION)
@@ -318,7 +318,7 @@ impl Shard {
         if !is_wanted || self.stopping || self.draining || !has_room(self.trunks.len()) {
             return;
         }
-        let local_port = random_port();
+        let local_port = random_port_of(PORTS);
         let connect = Connect {
             local_port,
             remote_port: TRUNK_PORT,

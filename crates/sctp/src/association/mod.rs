@@ -39,12 +39,12 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use base::{Carrier, Ecn, Route, Time};
+use base::{Ecn, Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
 
-use crate::config::{AssociationConfig, Limits, Scheduler, Timing};
+use crate::config::{AddressProof, AssociationConfig, Limits, Scheduler, Timing};
 use crate::cookie::Cookie;
 use crate::endpoint::Replies;
 use crate::error::{SendError, StreamError};
@@ -393,10 +393,19 @@ impl Association {
         there.peek().is_some() && there.all(|(_, p)| !p.is_confirmed())
     }
 
-    /// Whether an INIT that came by `route` may begin the association anew: by IP, by UDP from where the peer is known to be, or from
-    /// wherever while no path works.
+    /// Whether an INIT that came by `route` may begin the association anew: from where the peer is known to be, carrier and UDP port
+    /// included, or from wherever while no path works.
     pub(crate) fn may_begin_anew_from(&self, route: &Route) -> bool {
-        route.carrier == Carrier::Ip || self.paths.is_confirmed_end(route) || self.paths.have_failed()
+        self.paths.is_confirmed_end(route) || self.paths.have_failed()
+    }
+
+    /// Whether the packet in hand may end the association by one chunk. Where addresses need proof one from an address that the peer
+    /// merely lists may not: another host has it, and says truly that it knows of no association.
+    fn may_end_at_once(&self) -> bool {
+        let is_proven = |index: PathIndex| self.paths.get(index).is_confirmed();
+        let came_from_peer = self.came_by.or(self.came_by_port).is_some_and(is_proven);
+        let asks_for_proof = self.config.address_proof == AddressProof::ConfirmedPath;
+        (came_from_peer || !asks_for_proof) && !self.came_to_leaving_address()
     }
 
     /// Somebody else may be in the peer's place: it is asked, by all its paths, at most once in each [`ALIVE_PAUSE`].

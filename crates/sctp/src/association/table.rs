@@ -144,7 +144,7 @@ impl Association {
             Chunk::Sack(sack) => self.on_sack(sack, ctx),
             Chunk::Heartbeat(heartbeat) => self.on_heartbeat(path, heartbeat, raw.value, ctx),
             Chunk::HeartbeatAck(heartbeat) => self.on_heartbeat_ack(heartbeat, ctx),
-            Chunk::Abort(_) if self.came_to_leaving_address() => {}
+            Chunk::Abort(_) | Chunk::ShutdownComplete(_) if !self.may_end_at_once() => {}
             Chunk::Abort(abort) => self.on_abort(abort),
             Chunk::Shutdown(shutdown) => self.on_shutdown(path, shutdown.cumulative_tsn, ctx),
             Chunk::ShutdownAck => return self.on_shutdown_ack(path, ctx),

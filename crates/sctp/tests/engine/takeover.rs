@@ -525,8 +525,9 @@ fn an_init_from_another_port_of_a_peer_that_lives_asks_the_peer_and_is_not_answe
     assert_eq!((t.state(t.a), closed(&t)), (StateName::Established, vec![None]));
     // The peer itself may.
     assert!(from(&t, 9899).ask(&mut t.world, &[]).is_some());
-    // By IP as before: that takes a privilege.
-    assert!(Stranger::new(t.b, "10.0.1.2", "10.0.1.1", 40_000).ask(&mut t.world, &[]).is_some());
+    // Nor is another carrier the peer's: to send by IP takes a privilege, but on any host behind the same NAT.
+    assert!(Stranger::new(t.b, "10.0.1.2", "10.0.1.1", 40_000).ask(&mut t.world, &[]).is_none());
+    assert_eq!(closed(&t), vec![None]);
 }
 
 #[test]
@@ -630,6 +631,26 @@ fn a_restarted_association_has_the_streams_and_extensions_that_its_listener_gave
 // Opening.
 
 /// `a` has asked `b` by UDP, and nothing comes back.
+#[test]
+fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_knows_of_nothing() {
+    for reflected in [true, false] {
+        let mut t = world_with(1, LinkConfig::default(), &strict(), &strict());
+        t.world.host_mut(t.a).addresses.push(ip(EVIL));
+        t.world.connect(t.a, t.b, UDP, strict(), Conversation::default());
+        t.run_to_established();
+        t.world.run_for(seconds(2));
+        assert_eq!(seen_by_b(&t, EVIL), Some(PathState::Unconfirmed));
+        let info = t.info(t.b);
+        let tag = if reflected { info.peer_tag } else { info.local_tag };
+        let abort = Chunk::Abort(Abort { tag_reflected: reflected, causes: Causes::EMPTY });
+        let bytes = packet(info.remote_port, info.local_port, tag, &[abort]);
+        t.world.inject(t.b, by_udp("10.0.1.2", EVIL, 9899), &bytes);
+        assert_eq!(t.state(t.b), StateName::Established, "T bit {reflected}");
+        t.world.inject(t.b, by_udp("10.0.1.2", "10.0.1.1", 9899), &bytes);
+        assert_ne!(t.state(t.b), StateName::Established, "the peer itself may");
+    }
+}
+
 fn opening() -> Two {
     let mut t = two(1);
     t.world.recording = true;
