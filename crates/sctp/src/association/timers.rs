@@ -98,7 +98,9 @@ impl Association {
         for index in self.paths.indices() {
             self.on_recovery_timers(index, ctx);
             self.on_size_timeout(index, ctx.now);
-            self.on_rebinding_timeout(index, ctx);
+            if self.paths.get(index).rebinding.next_timeout() <= ctx.now {
+                self.on_rebinding_timeout(index, ctx);
+            }
             if self.paths.get(index).t3.is_some_and(|at| at <= ctx.now) {
                 self.on_t3(index, ctx);
             }

@@ -554,6 +554,7 @@ impl Path {
     }
 
     /// When this path wants to be looked at.
+    #[inline]
     pub(crate) fn next_timeout(&self, heartbeats: bool) -> Time {
         let heartbeat = match (heartbeats, &self.probe) {
             (false, _) => Time::NEVER,

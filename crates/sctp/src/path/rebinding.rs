@@ -243,15 +243,20 @@ impl Rebinding {
     /// When [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
-        self.candidate.as_ref().map_or(Time::NEVER, |c| match c.proof {
-            Proof::Asked => c.retry_at.min(c.known_at),
-            Proof::Answered => c.judge_at.min(c.known_at),
-            Proof::Denied => c.retry_at,
-        })
+        self.candidate.as_ref().map_or(Time::NEVER, Candidate::next_timeout)
     }
 }
 
 impl Candidate {
+    #[cold]
+    fn next_timeout(&self) -> Time {
+        match self.proof {
+            Proof::Asked => self.retry_at.min(self.known_at),
+            Proof::Answered => self.judge_at.min(self.known_at),
+            Proof::Denied => self.retry_at,
+        }
+    }
+
     /// The known port is asked once more.
     fn ask_known(&mut self, pace: Pace, now: Time) -> Option<u64> {
         self.known_at = Time::NEVER;

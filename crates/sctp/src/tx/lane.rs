@@ -73,6 +73,7 @@ impl Lane {
     }
 
     /// A chunk leaves.
+    #[inline]
     pub(super) fn on_sent(&mut self, seq: Seq, length: usize, now: Time) {
         if self.flight == 0 {
             self.delivery.at = now;
@@ -100,6 +101,7 @@ impl Lane {
 
     /// `bytes` were newly delivered; `newest` was the last of them to be sent. Returns the delivery rate, and whether a
     /// round trip is over.
+    #[inline]
     pub(super) fn on_delivered(
         &mut self,
         bytes: usize,

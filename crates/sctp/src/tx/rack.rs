@@ -63,6 +63,7 @@ pub(super) struct Rack {
 
 impl Rack {
     /// A chunk sent at `sent_at` was delivered; `once` if it was sent only once.
+    #[inline]
     pub(super) fn on_delivered(&mut self, seq: Seq, sent_at: Time, once: bool, now: Time) {
         let rtt = now - sent_at;
         if once {
