@@ -270,6 +270,29 @@ fn pieces_of_an_octet_take_no_more_than_three_times_the_receive_buffer() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn pieces_that_come_one_by_one_are_counted_as_they_come() {
+    for (name, interleaved, nth) in ATTACKS {
+        let mut victim = Victim::new(config(1 << 20, 2_048), Limits::default());
+        let mut all = Vec::new();
+        // Each holds so little that most of it is what the count grew by, not what was counted anew.
+        for n in 0..100 {
+            all.push(victim.open([10, 0, 0, 2].into(), 5000 + n, extensions(interleaved)).unwrap());
+        }
+        for n in 0..30 {
+            for attacker in &mut all {
+                let chunk = nth(Tsn(attacker.tsn), n, attacker.streams);
+                attacker.tsn += 1;
+                victim.send(attacker, &[chunk]);
+            }
+            let (counted, least) = (victim.endpoint.counters().memory, victim.least());
+            let most = victim.most() + all.len() * 2 * FIXED;
+            assert!((least..most).contains(&counted), "{name}, {n}: {counted} bytes counted of {least}");
+        }
+        victim.endpoint.check_invariants();
+    }
+}
+
 /// Bytes that so many associations with one host take, and what the engine counts.
 fn crowd(limits: Limits, interleaved: bool) -> (Victim, usize) {
     let mut victim = Victim::new(config(16 << 20, 1_024), limits);

@@ -66,10 +66,22 @@ impl Association {
             + self.extensions_memory()
     }
 
-    /// A measure of what is held that is soon known: when it has not changed, its memory has changed by little.
+    /// Bytes of user data that wait, both ways, with a little for each piece received.
+    #[inline]
+    pub(crate) fn buffered(&self) -> usize {
+        self.queue.bytes() + self.outstanding.bytes() + self.inbound.held()
+    }
+
+    /// A measure of what is held that is soon known: the bytes buffered, and of what it takes to keep them those that change
+    /// otherwise. When it has grown a little, the memory has grown by [`COST_MOST`](crate::memory::COST_MOST) times that and
+    /// [`COST_BASE`](crate::memory::COST_BASE) at most. It changes by much when memory was given back.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
-        self.queue.bytes() + self.outstanding.bytes() + self.inbound.measure() + self.idle.times
+        const GIVEN_BACK: usize = 1 << 20;
+        self.queue.measure()
+            + self.outstanding.measure()
+            + self.inbound.measure()
+            + self.idle.times % 2 * GIVEN_BACK
     }
 
     /// Bytes of what waits beside user data, and of the state's own.
@@ -105,9 +117,12 @@ impl Association {
     }
 
     /// The endpoint says how short memory is, before each piece of work.
+    #[inline]
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
-        self.pressure = pressure;
-        self.inbound.set_pressure(pressure);
+        if self.pressure != pressure {
+            self.pressure = pressure;
+            self.inbound.set_pressure(pressure);
+        }
     }
 
     /// The congestion windows, or the pressure, have changed.

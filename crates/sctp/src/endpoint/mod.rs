@@ -403,7 +403,6 @@ impl Endpoint {
     fn end_turn(&mut self, id: AssociationId) {
         self.ready.pop_front();
         self.slots.end_turn(id);
-        self.slots.set_ready(id, false);
         self.set_timer(id);
     }
 
@@ -632,8 +631,7 @@ impl Endpoint {
     /// It may have something to send, and may hold more or less than before. Its timer is set when it has sent it: once for
     /// all that was done until then.
     fn give_turn(&mut self, id: AssociationId) {
-        self.slots.note_memory(id);
-        if self.slots.set_ready(id, true) {
+        if self.slots.on_work(id) {
             self.ready.push_back(id);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: every index leads to a live slot, and every live slot is in the indices that suit it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use slab::Slab;
 use wire::VerificationTag;
 
 use crate::association::{Association, Opening};
-use crate::memory::{Pressure, heap};
+use crate::memory::{COST_BASE, COST_MOST, Pressure, heap};
 
 /// Names an association for as long as the endpoint lives: an id is never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,10 +44,17 @@ struct Entry {
     timeout: Time,
     ready: bool,
     memory: usize,
-    /// The slot's measure when that was counted; none if it was another slot.
-    measure: Option<usize>,
-    /// Turns since then.
+    /// What the slot had buffered when that was counted.
+    buffered: usize,
+    /// The slot's measure that the count covers: that of then, and what the count was raised for since; [`NOT_COUNTED`] if it was
+    /// another slot.
+    measure: usize,
+    /// By how much that is more than then.
+    raised: u16,
+    /// Turns since it was counted.
     turns: u8,
+    /// How often it has worked in this turn.
+    works: u8,
     /// Whose memory that is.
     host: Option<usize>,
     tag: Option<VerificationTag>,
@@ -63,16 +70,35 @@ impl Entry {
         SLOT + heap(self.peers.capacity() * size_of::<Peer>())
             + self.peers.len() * 2 * size_of::<(Peer, AssociationId)>()
     }
+
+    /// Whether the slot's measure is by so much more than what the count covers.
+    fn outgrew(&self, step: usize) -> bool {
+        self.slot.measure() >= self.measure + step
+    }
 }
 
-/// Bytes by which the count may be wrong meanwhile.
+/// Bytes by which the count may be too low meanwhile, and too high.
 const COUNTED_MARGIN: usize = 256 * 1024;
+const COUNTED_EXCESS: usize = COST_MOST * COUNTED_SHRINKAGE + COUNTED_MARGIN;
 
 /// Turns after which the memory of an association is counted anew, whatever its measure.
-const COUNTED_TURNS: u8 = 16;
+const COUNTED_TURNS: u8 = 32;
 
-/// Bytes by which the measure may change before the memory of the association is counted anew within its turn.
-const COUNTED_STEP: usize = 16 * 1024;
+/// Bytes by which what is buffered may grow, and may shrink, before the memory is counted anew within a turn.
+const COUNTED_GROWTH: usize = 16 * 1024;
+const COUNTED_SHRINKAGE: usize = 64 * 1024;
+
+/// The measure is looked at once in so many times that a slot works.
+const MEASURED_WORKS: u8 = 16;
+
+/// The measure is looked at at the end of one in so many turns, and of each that has changed what is buffered.
+const MEASURED_TURNS: u8 = 4;
+
+/// Bytes by which the measure may change from turn to turn before the memory is counted anew.
+const TURN_STEP: usize = 1024;
+
+/// The measure of what was never counted: any other differs by much.
+const NOT_COUNTED: usize = usize::MAX / 2;
 
 impl Slot {
     /// Bytes that it takes.
@@ -81,6 +107,15 @@ impl Slot {
             Slot::Opening(opening) => opening.memory(),
             Slot::Association(association) => association.memory(),
             Slot::Finished => 0,
+        }
+    }
+
+    /// Bytes of user data that it has buffered, both ways.
+    #[inline]
+    fn buffered(&self) -> usize {
+        match self {
+            Slot::Association(association) => association.buffered(),
+            Slot::Opening(_) | Slot::Finished => 0,
         }
     }
 
@@ -101,17 +136,20 @@ struct HostUse {
     slots: usize,
 }
 
-/// A remote host: an IPv4 address, or the first half of an IPv6 address.
-type Host = IpAddr;
+/// A remote host: an IPv4 address as IPv6 maps it, or the first half of an IPv6 address.
+type Host = u128;
 
 fn host_of(address: IpAddr) -> Host {
     match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(a) => a.to_bits() & !u128::from(u64::MAX),
     }
 }
 
 type Peer = (u16, u16, IpAddr);
+
+/// By what a slot is found.
+type Names = (Option<VerificationTag>, Vec<Peer>);
 
 /// Hashes with a key of the endpoint's own, since peers choose ports and addresses.
 #[derive(Clone, Debug)]
@@ -155,7 +193,7 @@ pub(crate) struct Slots {
     memory: usize,
     /// Bytes of each host's.
     hosts: Slab<HostUse>,
-    by_host: HashMap<Host, usize, KeyedHash>,
+    by_host: BTreeMap<Host, usize>,
     /// Bytes that each host's may be.
     budget_of_host: usize,
     /// How many hosts' memory is short.
@@ -173,7 +211,7 @@ impl Slots {
             timeouts: BTreeSet::new(),
             memory: 0,
             hosts: Slab::new(),
-            by_host: HashMap::with_hasher(KeyedHash(key)),
+            by_host: BTreeMap::new(),
             budget_of_host,
             pressed: 0,
         }
@@ -196,8 +234,11 @@ impl Slots {
             timeout: Time::NEVER,
             ready: false,
             memory: 0,
-            measure: None,
+            buffered: 0,
+            measure: NOT_COUNTED,
+            raised: 0,
             turns: 0,
+            works: 0,
             host: None,
             tag: None,
             peers: Vec::new(),
@@ -226,7 +267,8 @@ impl Slots {
     /// Puts `slot` in the place of what `id` stood for, and returns that. The peer's first address has proved to be its
     /// own and becomes this slot's; the others stay with the association that has them with the same ports, if any.
     pub(crate) fn replace(&mut self, id: AssociationId, slot: Slot) -> Option<Slot> {
-        self.forget_names(id);
+        let known = self.set_names(id, None, Vec::new())?;
+        self.forget(id, known);
         let (tag, mut peers) = names(&slot);
         if let Some(first) = peers.first() {
             self.charge(id, host_of(first.2));
@@ -239,15 +281,17 @@ impl Slots {
         }
         peers.retain(|peer| *self.by_peer.entry(*peer).or_insert(id) == id);
         self.set_names(id, tag, peers);
-        let entry = self.entry_mut(id)?;
-        entry.measure = None;
-        Some(std::mem::replace(&mut entry.slot, slot))
+        let before = std::mem::replace(&mut self.entry_mut(id)?.slot, slot);
+        self.settle_memory(id);
+        Some(before)
     }
 
     /// The peer's addresses have changed. One that another association has with the same ports stays with that.
     pub(crate) fn rename(&mut self, id: AssociationId) {
-        self.forget_names(id);
         let Some((tag, mut peers)) = self.get(id).map(names) else { return };
+        if let Some(known) = self.set_names(id, None, Vec::new()) {
+            self.forget(id, known);
+        }
         peers.retain(|peer| !self.by_peer.contains_key(peer));
         if let Some(tag) = tag {
             self.by_tag.insert(tag.0, id);
@@ -256,26 +300,32 @@ impl Slots {
             self.by_peer.insert(*peer, id);
         }
         self.set_names(id, tag, peers);
+        self.settle_memory(id);
     }
 
-    /// Notes by what the slot is found, and what that takes; returns by what it was found.
+    /// Notes by what the slot is found; returns by what it was found. Its memory is to be counted anew.
     fn set_names(
         &mut self,
         id: AssociationId,
         tag: Option<VerificationTag>,
         peers: Vec<Peer>,
-    ) -> Option<(Option<VerificationTag>, Vec<Peer>)> {
+    ) -> Option<Names> {
         let entry = self.entry_mut(id)?;
-        let before = entry.names_memory();
-        let names = (std::mem::replace(&mut entry.tag, tag), std::mem::replace(&mut entry.peers, peers));
-        let memory = (entry.memory + entry.names_memory()).saturating_sub(before);
-        self.count_memory(id, memory);
-        Some(names)
+        Some((std::mem::replace(&mut entry.tag, tag), std::mem::replace(&mut entry.peers, peers)))
     }
 
     /// The association is over: its tag and its peer may be used by another.
     pub(crate) fn forget_names(&mut self, id: AssociationId) {
-        let Some((tag, peers)) = self.set_names(id, None, Vec::new()) else { return };
+        let Some(entry) = self.entry(id).filter(|e| e.tag.is_some() || !e.peers.is_empty()) else { return };
+        let (memory, before) = (entry.memory, entry.names_memory());
+        let Some(known) = self.set_names(id, None, Vec::new()) else { return };
+        self.forget(id, known);
+        let after = self.entry(id).map_or(0, Entry::names_memory);
+        self.count_memory(id, (memory + after).saturating_sub(before));
+    }
+
+    /// Nothing is found by these names any more.
+    fn forget(&mut self, id: AssociationId, (tag, peers): Names) {
         if let Some(tag) = tag {
             self.by_tag.remove(&tag.0);
         }
@@ -287,7 +337,9 @@ impl Slots {
     }
 
     pub(crate) fn remove(&mut self, id: AssociationId) {
-        self.forget_names(id);
+        if let Some(known) = self.set_names(id, None, Vec::new()) {
+            self.forget(id, known);
+        }
         self.count_memory(id, 0);
         self.discharge(id);
         if let Some(timeout) = self.entry(id).map(|e| e.timeout) {
@@ -302,7 +354,9 @@ impl Slots {
             return;
         }
         let memory = self.entry(id).map_or(0, |e| e.memory);
-        self.count_memory(id, 0);
+        if memory > 0 {
+            self.count_memory(id, 0);
+        }
         self.discharge(id);
         let hosts = &mut self.hosts;
         let new = || hosts.insert(HostUse { host, memory: 0, slots: 0 });
@@ -310,7 +364,9 @@ impl Slots {
         let Some(entry) = self.entry_mut(id) else { return };
         entry.host = Some(index);
         self.hosts[index].slots += 1;
-        self.count_memory(id, memory);
+        if memory > 0 {
+            self.count_memory(id, memory);
+        }
     }
 
     /// The slot, which holds nothing, is no host's any more.
@@ -324,29 +380,54 @@ impl Slots {
         }
     }
 
-    /// A slot may hold more or less than before. Its memory is counted anew if much has changed; little waits for the end of
-    /// its turn.
+    /// A slot has worked, and waits in the queue of senders; returns whether that is new. It may hold more or less than before: its
+    /// memory is counted anew if much has changed; little waits for the end of its turn.
     #[inline]
-    pub(crate) fn note_memory(&mut self, id: AssociationId) {
-        let Some(entry) = self.entry(id) else { return };
-        if entry.measure.is_none_or(|counted| entry.slot.measure().abs_diff(counted) >= COUNTED_STEP) {
+    pub(crate) fn on_work(&mut self, id: AssociationId) -> bool {
+        let Some(entry) = self.entry_mut(id) else { return false };
+        let is_new = !std::mem::replace(&mut entry.ready, true);
+        entry.works = entry.works.wrapping_add(1);
+        let buffered = entry.slot.buffered();
+        let has_changed =
+            buffered >= entry.buffered + COUNTED_GROWTH || buffered + COUNTED_SHRINKAGE <= entry.buffered;
+        if has_changed || entry.works.is_multiple_of(MEASURED_WORKS) && entry.outgrew(COUNTED_GROWTH) {
             self.settle_memory(id);
         }
+        is_new
     }
 
-    /// The turn of a slot is over: its memory is counted anew if its measure has changed, and now and then.
+    /// The turn of a slot is over. If its measure has grown a little, the count grows by the most that this may take, which spares the
+    /// next turns as long as they hold no more. If more has changed, and now and then, its memory is counted anew.
     pub(crate) fn end_turn(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
+        entry.ready = false;
+        entry.works = 0;
         entry.turns += 1;
-        if entry.turns >= COUNTED_TURNS || entry.measure != Some(entry.slot.measure()) {
+        let buffered = entry.slot.buffered();
+        let is_covered = entry.buffered.wrapping_sub(buffered) <= TURN_STEP;
+        if is_covered && !entry.turns.is_multiple_of(MEASURED_TURNS) {
+            return;
+        }
+        let measure = entry.slot.measure();
+        let growth = measure.saturating_sub(entry.measure);
+        let has_changed =
+            usize::from(entry.raised) + growth > TURN_STEP || measure + TURN_STEP < entry.measure;
+        if has_changed || entry.turns >= COUNTED_TURNS {
             self.settle_memory(id);
+        } else if growth > 0 {
+            let first = if entry.raised == 0 { COST_BASE } else { 0 };
+            entry.raised += growth as u16;
+            (entry.buffered, entry.measure) = (entry.buffered.max(buffered), measure);
+            let memory = entry.memory + first + COST_MOST * growth;
+            self.count_memory(id, memory);
         }
     }
 
     /// Counts the memory of a slot, and what it takes to find it.
     pub(crate) fn settle_memory(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
-        (entry.measure, entry.turns) = (Some(entry.slot.measure()), 0);
+        (entry.buffered, entry.measure) = (entry.slot.buffered(), entry.slot.measure());
+        (entry.raised, entry.turns) = (0, 0);
         let memory = entry.slot.memory() + entry.names_memory();
         self.count_memory(id, memory);
     }
@@ -372,6 +453,10 @@ impl Slots {
 
     /// How short memory is for the host with this address.
     pub(crate) fn pressure_of_host(&self, address: IpAddr) -> Pressure {
+        // No host has more than all together.
+        if Pressure::of(self.memory, self.budget_of_host) == Pressure::Calm {
+            return Pressure::Calm;
+        }
         Pressure::of(self.memory_of_host(address), self.budget_of_host)
     }
 
@@ -423,11 +508,6 @@ impl Slots {
         Some(id)
     }
 
-    /// Notes whether the association waits in the queue of senders; returns whether that is new.
-    pub(crate) fn set_ready(&mut self, id: AssociationId, ready: bool) -> bool {
-        self.entry_mut(id).is_some_and(|e| std::mem::replace(&mut e.ready, ready) != ready)
-    }
-
     /// Whether the association waits in the queue of senders.
     pub(crate) fn is_ready(&self, id: AssociationId) -> bool {
         self.entry(id).is_some_and(|e| e.ready)
@@ -438,12 +518,21 @@ impl Slots {
         for (_, entry) in &self.entries {
             let memory = entry.memory;
             let recounted = entry.slot.memory() + entry.names_memory();
-            let change = entry.measure.map_or(0, |counted| counted.abs_diff(entry.slot.measure()));
-            assert!(change < COUNTED_STEP, "a measure changed by {change} and was not counted");
-            match entry.turns {
-                0 if !entry.ready => assert_eq!(memory, recounted, "bytes of an association"),
+            if entry.buffered != NOT_COUNTED {
+                let buffered = entry.slot.buffered();
+                assert!(
+                    buffered < entry.buffered + COUNTED_GROWTH,
+                    "{buffered} bytes buffered and not counted"
+                );
+                assert!(
+                    buffered + COUNTED_SHRINKAGE > entry.buffered,
+                    "{buffered} bytes buffered, and more counted"
+                );
+            }
+            match (entry.turns, entry.works) {
+                (0, 0) if !entry.ready => assert_eq!(memory, recounted, "bytes of an association"),
                 _ => assert!(
-                    memory.abs_diff(recounted) < COUNTED_MARGIN,
+                    memory + COUNTED_MARGIN > recounted && memory < recounted + COUNTED_EXCESS,
                     "{memory} bytes counted of {recounted}"
                 ),
             }
@@ -459,7 +548,12 @@ impl Slots {
         assert_eq!(self.pressed, pressed, "hosts whose memory is short");
         assert_eq!((self.hosts.len(), self.by_host.len()), (hosts.len(), hosts.len()), "hosts");
         for (index, used) in &self.hosts {
-            assert_eq!(Some(&(used.memory, used.slots)), hosts.get(&index), "bytes of {}", used.host);
+            assert_eq!(
+                Some(&(used.memory, used.slots)),
+                hosts.get(&index),
+                "bytes of {}",
+                Ipv6Addr::from(used.host)
+            );
             assert_eq!(self.by_host.get(&used.host), Some(&index), "the index of hosts");
         }
         for id in self.by_tag.values().chain(self.by_peer.values()).chain(self.timeouts.iter().map(|t| &t.1))
@@ -470,7 +564,7 @@ impl Slots {
 }
 
 /// The tag and the peers by which packets find the slot.
-fn names(slot: &Slot) -> (Option<VerificationTag>, Vec<Peer>) {
+fn names(slot: &Slot) -> Names {
     match slot {
         Slot::Opening(o) => {
             let peers = o.init_routes.iter().map(|r| (o.local_port, o.remote_port, r.remote)).collect();

@@ -21,7 +21,7 @@ use wire::{GapBlock, Sack, Tsn};
 
 use crate::config::{AssociationConfig, Limits, Timing};
 use crate::event::Message;
-use crate::memory::{FLOOR, Pressure};
+use crate::memory::{COST_BASE, COST_MOST, FLOOR, Pressure};
 use crate::tx::{FAR_AHEAD, Seq};
 pub(crate) use ack::AckTimer;
 use arena::Arena;
@@ -40,10 +40,6 @@ const SPARE_PLACE: usize = size_of::<Bytes>();
 
 /// Pieces that may wait for others while further payloads share their blocks with them.
 const MAX_SHARING_WAITING: usize = 8;
-
-/// What is held costs no more than this many times its bytes, and the first nodes of maps.
-const COST_MOST: usize = 8;
-const COST_BASE: usize = 4096;
 
 /// The window stretches for messages longer than it, not for what it takes to keep tiny pieces: user bytes must be at least
 /// this part of it.
@@ -243,8 +239,7 @@ impl Inbound {
             + self.arena.memory()
     }
 
-    /// The endpoint says how short memory is.
-    #[inline]
+    /// The endpoint says how short memory is, when that has changed.
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         if pressure == Pressure::Over && self.pressure != Pressure::Over {
             self.cost_before = self.cost();
@@ -267,13 +262,27 @@ impl Inbound {
     }
 
     /// A message that takes much of the buffer and blocks the reader is handed over in parts.
+    #[inline]
     fn deliver_partially(&mut self) {
+        if self.is_blocked() {
+            self.deliver_blocked();
+        }
+    }
+
+    /// Whether a message takes so much, and nothing else is there to be read.
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        if !self.ready.is_empty() {
+            return false;
+        }
         let limit = self.window.limit();
         // Without memory there is only a little room to bring what was taken to an end.
         let most = if self.pressure == Pressure::Over { limit.min(self.cost_before + FLOOR) } else { limit };
-        if !self.ready.is_empty() || self.held <= limit / 2 && self.costs_less_than(most + 1) {
-            return;
-        }
+        self.held > limit / 2 || !self.costs_less_than(most + 1)
+    }
+
+    fn deliver_blocked(&mut self) {
+        let limit = self.window.limit();
         if self.payload >= limit / STRETCH_PART && self.window.stretch(self.pressure) {
             // The sender must hear of the room, or it may wait for the SACK of a full window.
             self.ack.on_irregular();
@@ -392,7 +401,9 @@ impl Inbound {
     //= rfc9260#6.2-6 6.2-11 6.2-12
     pub(crate) fn has_reopened(&self) -> bool {
         let limit = self.window.limit();
-        self.free() >= self.advertised + (limit / 4).max(2 * 1452).min(limit)
+        let enough = self.advertised + (limit / 4).max(2 * 1452).min(limit);
+        // Most often the bytes held show it at once.
+        limit.saturating_sub(self.held) >= enough && self.free() >= enough
     }
 
     pub(crate) fn has_ready(&self) -> bool {
@@ -400,6 +411,7 @@ impl Inbound {
     }
 
     /// Bytes held for the reader.
+    #[inline]
     pub(crate) fn held(&self) -> usize {
         self.held
     }

@@ -164,11 +164,16 @@ impl Outstanding {
         self.bytes
     }
 
+    /// Bytes of chunks and of their list.
+    #[inline]
+    pub(crate) fn measure(&self) -> usize {
+        self.bytes + list::<SentChunk>(self.chunks.capacity())
+    }
+
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
         let lanes = self.lanes.iter().map(Lane::memory).sum::<usize>();
-        self.bytes
-            + list::<SentChunk>(self.chunks.capacity())
+        self.measure()
             + list::<Lane>(self.lanes.capacity())
             + lanes
             + tree(self.lost.len(), size_of::<Seq>())

@@ -137,6 +137,7 @@ impl ByMid {
     }
 
     /// Bytes of the turns of all streams: these stay.
+    #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.order.turns_memory()
     }

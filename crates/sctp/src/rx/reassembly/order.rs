@@ -19,7 +19,8 @@ const PAGE: usize = 16;
 #[derive(Debug, Default)]
 struct Turns {
     pages: Vec<Option<Box<[u32; PAGE]>>>,
-    made: usize,
+    /// Bytes of the pages and their list.
+    memory: usize,
 }
 
 impl Turns {
@@ -34,19 +35,22 @@ impl Turns {
     fn get_mut(&mut self, id: StreamId) -> &mut u32 {
         let index = usize::from(id.0);
         if self.pages.len() <= index / PAGE {
+            self.memory -= list::<usize>(self.pages.capacity());
             self.pages.reserve_exact(index / PAGE + 1 - self.pages.len());
+            self.memory += list::<usize>(self.pages.capacity());
             self.pages.resize_with(index / PAGE + 1, || None);
         }
-        let made = &mut self.made;
+        let memory = &mut self.memory;
         let page = self.pages[index / PAGE].get_or_insert_with(|| {
-            *made += 1;
+            *memory += heap(size_of::<[u32; PAGE]>());
             Box::new([0; PAGE])
         });
         &mut page[index % PAGE]
     }
 
+    #[inline]
     fn memory(&self) -> usize {
-        list::<usize>(self.pages.capacity()) + self.made * heap(size_of::<[u32; PAGE]>())
+        self.memory
     }
 }
 
@@ -96,6 +100,7 @@ impl Order {
     }
 
     /// Bytes of the turns of all streams: these stay.
+    #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.turns.memory()
     }
@@ -265,7 +270,9 @@ impl Order {
     /// Recounts what waits.
     pub(super) fn check_invariants(&self) {
         assert_eq!(self.behind, self.open.values().map(Vec::len).sum::<usize>(), "messages behind open ones");
-        assert_eq!(self.turns.made, self.turns.pages.iter().flatten().count(), "pages of streams");
+        let pages = self.turns.pages.iter().flatten().count() * heap(size_of::<[u32; PAGE]>());
+        let list = list::<usize>(self.turns.pages.capacity());
+        assert_eq!(self.turns.memory, list + pages, "bytes of the turns of streams");
         let early = |&(stream, number): &(u16, u32)| self.turns.get(StreamId(stream)) != number;
         assert!(self.parked.keys().all(early), "a message waits whose turn has come");
         let behind = self.open.values().map(|b| heap(b.capacity() * size_of::<Message>())).sum::<usize>();

@@ -148,14 +148,18 @@ impl SendQueue {
 
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
+        self.measure() + self.made * heap(size_of::<Stream>()) + self.turns.memory()
+    }
+
+    /// The same but for what grows with the number of streams that have or had messages.
+    #[inline]
+    pub(crate) fn measure(&self) -> usize {
         // What an allocation takes beside its bytes.
         const PAYLOAD: usize = 32;
         self.bytes
             + self.messages * PAYLOAD
             + self.places * size_of::<Queued>()
-            + self.made * heap(size_of::<Stream>())
             + list::<Option<Box<Stream>>>(self.streams.capacity())
-            + self.turns.memory()
     }
 
     /// Whether nothing is to leave now.
