@@ -37,7 +37,9 @@ impl Paths {
 
     /// Bytes that all take.
     pub(crate) fn memory(&self) -> usize {
-        list::<Path>(self.list.capacity()) + self.list.len() * heap(congestion::LARGEST)
+        list::<Path>(self.list.capacity())
+            + self.list.len() * heap(congestion::LARGEST)
+            + self.list.iter().map(|p| p.rebinding.memory()).sum::<usize>()
     }
 
     pub(crate) fn get(&self, index: PathIndex) -> &Path {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::Time;
 
+use crate::memory::heap;
 use crate::random::Random;
 
 /// HEARTBEATs to a new port that may stay unanswered.
@@ -61,9 +62,10 @@ struct Candidate {
 }
 
 /// The new port of a path's peer, if there may be one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rebinding {
-    candidate: Option<Candidate>,
+    /// Apart, since most paths never have one.
+    candidate: Option<Box<Candidate>>,
     /// The port that the path has left, and until when it may come back by its answer alone.
     left: Option<(u16, Time)>,
 }
@@ -120,14 +122,14 @@ impl Rebinding {
         // Whoever has the path now cannot keep the one that had it before from asking for it.
         let gives_way = |c: &Candidate| may_return(port) && c.port != port;
         let pauses = |c: &Candidate| now < c.retry_at || c.proof == Proof::Answered;
-        let pauses = self.candidate.is_some_and(|c| pauses(&c) && !gives_way(&c));
+        let pauses = self.candidate.as_ref().is_some_and(|c| pauses(c) && !gives_way(c));
         // Nobody can be answered at port 0.
         if port == known || port == 0 || pauses {
             return Asks::default();
         }
-        let goes_on = self.candidate.is_some_and(|c| c.port == port && c.proof == Proof::Asked);
+        let goes_on = self.candidate.as_ref().is_some_and(|c| c.port == port && c.proof == Proof::Asked);
         if !goes_on {
-            self.candidate = Some(Candidate {
+            self.candidate = Some(Box::new(Candidate {
                 port,
                 nonce: random.u64(),
                 tries: 0,
@@ -140,7 +142,7 @@ impl Rebinding {
                 known_at: Time::NEVER,
                 judge_at: now + pace.patience.unwrap_or_default(),
                 is_known_gone: false,
-            });
+            }));
         }
         self.send(pace, now)
     }
@@ -225,13 +227,18 @@ impl Rebinding {
 
     /// The new port, if the packet that is being handled came from it.
     pub(crate) fn source(&self) -> Option<u16> {
-        self.candidate.filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
+        self.candidate.as_ref().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
+    }
+
+    /// Bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        if self.candidate.is_some() { heap(size_of::<Candidate>()) } else { 0 }
     }
 
     /// Whether a port is being proven.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
-        self.candidate.is_some_and(|c| c.proof != Proof::Denied)
+        self.candidate.as_ref().is_some_and(|c| c.proof != Proof::Denied)
     }
 
     /// Whether nothing is kept of other ports than the known one.
@@ -243,7 +250,7 @@ impl Rebinding {
     /// When [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
-        self.candidate.as_ref().map_or(Time::NEVER, Candidate::next_timeout)
+        self.candidate.as_ref().map_or(Time::NEVER, |c| c.next_timeout())
     }
 }
 
