@@ -118,14 +118,18 @@ impl Link {
 
     /// Drops every frame, both ways, while the link stays up: neither end is told anything.
     ///
-    /// Frames are dropped where they arrive. A rule where they leave would fail the sender's system call.
+    /// Frames are dropped where they arrive. A rule where they leave would fail the sender's system call. Segments of connections that
+    /// a daemon delivers by this interface are none of the link's: they pass.
     ///
     /// # Errors
     /// When nft refuses.
     pub fn silence(&self) -> Result<()> {
         let (table, name) = (self.table(), self.name());
         let chain = format!("{{ type filter hook ingress device {name} priority -500; policy drop; }}");
-        let ruleset = format!("add table netdev {table}; add chain netdev {table} nothing {chain}");
+        let delivered = "meta mark & 0x0f000000 == 0x06000000 accept";
+        let ruleset = format!(
+            "add table netdev {table}; add chain netdev {table} nothing {chain}; add rule netdev {table} nothing {delivered}"
+        );
         self.left.tool("nft", &[&ruleset])?;
         self.right.tool("nft", &[&ruleset])?;
         Ok(())

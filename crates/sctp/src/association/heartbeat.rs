@@ -4,7 +4,7 @@ use base::Time;
 use bytes::Bytes;
 use wire::{ChunkType, Heartbeat};
 
-use super::{Association, Context, Control, State};
+use super::{Association, CameBy, Context, Control, State};
 use crate::config::AddressProof;
 use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
@@ -103,7 +103,7 @@ impl Association {
     fn may_prove(&self, index: PathIndex) -> bool {
         let path = self.paths.get(index);
         let is_lenient = path.is_confirmed() || self.config.address_proof == AddressProof::Signature;
-        is_lenient || self.came_by == Some(index) || self.came_from_new_port(index)
+        is_lenient || self.came_by == CameBy::of_path(index) || self.came_from_new_port(index)
     }
 
     /// An unconfirmed path is asked once more what it was asked already, within the budget.

@@ -109,6 +109,35 @@ enum Control {
     ShutdownAck,
 }
 
+/// How a packet came. Small, since each association has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CameBy {
+    /// By no pair of addresses that is a path.
+    Elsewhere,
+    /// By the very addresses and port of a path.
+    Path(u32),
+    /// By the addresses of a path, from another port.
+    OtherPort(u32),
+}
+
+impl CameBy {
+    fn of_path(index: PathIndex) -> CameBy {
+        u32::try_from(index.0).map_or(CameBy::Elsewhere, CameBy::Path)
+    }
+
+    fn of_other_port(index: PathIndex) -> CameBy {
+        u32::try_from(index.0).map_or(CameBy::Elsewhere, CameBy::OtherPort)
+    }
+
+    /// The path with these addresses.
+    fn path(self) -> Option<PathIndex> {
+        match self {
+            CameBy::Elsewhere => None,
+            CameBy::Path(index) | CameBy::OtherPort(index) => Some(PathIndex(index as usize)),
+        }
+    }
+}
+
 /// A chunk sent although the peer's window has no room for it (RFC 9260 section 6.1 A).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WindowProbe {
@@ -151,10 +180,8 @@ pub(crate) struct Association {
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
-    /// The path of the packet in hand, if it has the very addresses and port of one.
-    came_by: Option<PathIndex>,
-    /// The same for one that has another port than its path.
-    came_by_port: Option<PathIndex>,
+    /// How the packet in hand came.
+    came_by: CameBy,
     /// All addresses of the peer, also those that no path leads to.
     peer_addresses: SmallVec<[IpAddr; 4]>,
     initial_tsn: Tsn,
@@ -313,8 +340,7 @@ impl Association {
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,
-            came_by: None,
-            came_by_port: None,
+            came_by: CameBy::Elsewhere,
             peer_addresses,
             initial_tsn: birth.initial_tsns.0,
             queue: SendQueue::new(birth.config.scheduler, interleaves),
@@ -403,7 +429,7 @@ impl Association {
     /// merely lists may not: another host has it, and says truly that it knows of no association.
     fn may_end_at_once(&self) -> bool {
         let is_proven = |index: PathIndex| self.paths.get(index).is_confirmed();
-        let came_from_peer = self.came_by.or(self.came_by_port).is_some_and(is_proven);
+        let came_from_peer = self.came_by.path().is_some_and(is_proven);
         let asks_for_proof = self.config.address_proof == AddressProof::ConfirmedPath;
         (came_from_peer || !asks_for_proof) && !self.came_to_leaving_address()
     }

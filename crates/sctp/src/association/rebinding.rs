@@ -9,7 +9,7 @@ use wire::{Chunk, ChunkType, Heartbeat};
 use super::doubt::LEAST_PATIENCE;
 use super::heartbeat::info;
 use super::opening::INIT_PACKET_MAX;
-use super::{Association, Context, State};
+use super::{Association, CameBy, Context, State};
 use crate::event::Event;
 use crate::path::{Answer, Asks, Pace, Path, PathIndex};
 use crate::trace::TraceEvent;
@@ -27,7 +27,7 @@ impl Association {
             (asconf.source, asconf.is_keyed) = (*route, false);
         }
         let found = self.paths.find(route);
-        (self.came_by, self.came_by_port) = (found, None);
+        self.came_by = found.map_or(CameBy::Elsewhere, CameBy::of_path);
         let Some(index) = found else { return self.paths.current() };
         if let (Carrier::Udp { peer_port: port }, Carrier::Udp { peer_port: known }) =
             (route.carrier, self.paths.get(index).route.carrier)
@@ -37,7 +37,7 @@ impl Association {
                 return index;
             }
             if port != known {
-                (self.came_by, self.came_by_port) = (None, found);
+                self.came_by = CameBy::of_other_port(index);
             }
             let pace = pace_of(path);
             let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
@@ -85,7 +85,7 @@ impl Association {
 
     /// Whether the packet in hand came by this path but for its port, which is to be proven.
     pub(super) fn came_from_new_port(&self, index: PathIndex) -> bool {
-        self.came_by_port == Some(index)
+        self.came_by == CameBy::of_other_port(index)
     }
 
     /// Answers a HEARTBEAT from a port that is not proven; returns whether it did.

@@ -8,7 +8,7 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::{Association, Context, Control};
+use super::{Association, CameBy, Context, Control};
 use crate::config::AddressProof;
 use crate::path::PathIndex;
 
@@ -55,7 +55,7 @@ impl Association {
 
     /// A HEARTBEAT that came by `path` is answered: a copy of the answer goes from each address of ours that is new to the peer.
     pub(super) fn copy_answer(&mut self, path: PathIndex, value: &Bytes, now: Time) {
-        if self.config.address_proof == AddressProof::Signature || self.came_by != Some(path) {
+        if self.config.address_proof == AddressProof::Signature || self.came_by != CameBy::of_path(path) {
             return;
         }
         self.paths.get_mut(path).vouching.on_heartbeat();

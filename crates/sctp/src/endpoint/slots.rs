@@ -78,7 +78,7 @@ impl Entry {
 }
 
 /// Bytes by which the count may be too low meanwhile, and too high.
-const COUNTED_MARGIN: usize = 256 * 1024;
+const COUNTED_MARGIN: usize = 512 * 1024;
 const COUNTED_EXCESS: usize = COST_MOST * COUNTED_SHRINKAGE + COUNTED_MARGIN;
 
 /// Turns after which the memory of an association is counted anew, whatever its measure.

@@ -81,7 +81,7 @@ pub(crate) struct Asconf {
     /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
     pub(crate) known: IpAddr,
     /// Addresses of the peer that were added without a shared key, and that no confirmed path has vouched for yet.
-    pub(crate) unproven: SmallVec<[IpAddr; 2]>,
+    pub(crate) unproven: Vec<IpAddr>,
     /// How the packet in hand came.
     pub(crate) source: Route,
     /// Whether it is signed with a shared key, as far as it was read.
@@ -111,7 +111,7 @@ impl Asconf {
             refuses_primary: false,
             local,
             known: source.local,
-            unproven: SmallVec::new(),
+            unproven: Vec::new(),
             source,
             is_keyed: false,
         }

@@ -28,6 +28,8 @@ impl Paths {
     }
 
     pub(crate) fn push(&mut self, path: Path) {
+        // Paths are large, and join rarely.
+        self.list.reserve_exact(1);
         self.list.push(path);
     }
 
@@ -65,7 +67,7 @@ impl Paths {
     pub(crate) fn add(&mut self, path: Path, reuse: bool) {
         match self.list.iter_mut().find(|p| p.retired && reuse) {
             Some(place) => *place = path,
-            None => self.list.push(path),
+            None => self.push(path),
         }
     }
 

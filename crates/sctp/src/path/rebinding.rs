@@ -61,11 +61,14 @@ struct Candidate {
     is_known_gone: bool,
 }
 
-/// The new port of a path's peer, if there may be one.
+/// The new port of a path's peer, if there may be one. Apart from the path, since most never have one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rebinding {
-    /// Apart, since most paths never have one.
-    candidate: Option<Box<Candidate>>,
+pub(crate) struct Rebinding(Option<Box<Ports>>);
+
+/// Ports of the peer beside the known one.
+#[derive(Clone, Debug, Default)]
+struct Ports {
+    candidate: Option<Candidate>,
     /// The port that the path has left, and until when it may come back by its answer alone.
     left: Option<(u16, Time)>,
 }
@@ -111,6 +114,67 @@ impl Rebinding {
         now: Time,
         random: &mut Random,
     ) -> Asks {
+        // Nobody can be answered at port 0.
+        if self.0.is_none() && (port == known || port == 0) {
+            return Asks::default();
+        }
+        self.0.get_or_insert_default().on_packet(port, known, pace, now, random)
+    }
+
+    /// A HEARTBEAT is to be sent again, or the known port has not answered in time: then the port is returned that the path goes to
+    /// from now on.
+    pub(crate) fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
+        self.0.as_mut().map_or_else(Default::default, |ports| ports.on_timeout(known, pace, now))
+    }
+
+    /// A HEARTBEAT ACK with `nonce`.
+    pub(crate) fn on_answer(&mut self, nonce: u64, known: u16, now: Time) -> Answer {
+        self.0.as_mut().map_or(Answer::Strange, |ports| ports.on_answer(nonce, known, now))
+    }
+
+    /// ICMP says that nobody is at the known port. Who has seen a packet can forge that, so that it shortens the wait only where no
+    /// round trip was measured: to once more the time that the new port took, which is at the same address.
+    pub(crate) fn on_known_gone(&mut self, now: Time) {
+        if let Some(ports) = &mut self.0 {
+            ports.on_known_gone(now);
+        }
+    }
+
+    fn candidate(&self) -> Option<&Candidate> {
+        self.0.as_ref()?.candidate.as_ref()
+    }
+
+    /// The new port, if the packet that is being handled came from it.
+    pub(crate) fn source(&self) -> Option<u16> {
+        self.candidate().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
+    }
+
+    /// Bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        if self.0.is_some() { heap(size_of::<Ports>()) } else { 0 }
+    }
+
+    /// Whether a port is being proven.
+    #[inline]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.candidate().is_some_and(|c| c.proof != Proof::Denied)
+    }
+
+    /// Whether nothing is kept of other ports than the known one.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.candidate().is_none()
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is due.
+    #[inline]
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.candidate().map_or(Time::NEVER, Candidate::next_timeout)
+    }
+}
+
+impl Ports {
+    fn on_packet(&mut self, port: u16, known: u16, pace: Pace, now: Time, random: &mut Random) -> Asks {
         let left = self.left;
         let may_return = |port| left.is_some_and(|(left, until)| left == port && now < until);
         if let Some(candidate) = &mut self.candidate {
@@ -129,7 +193,7 @@ impl Rebinding {
         }
         let goes_on = self.candidate.as_ref().is_some_and(|c| c.port == port && c.proof == Proof::Asked);
         if !goes_on {
-            self.candidate = Some(Box::new(Candidate {
+            self.candidate = Some(Candidate {
                 port,
                 nonce: random.u64(),
                 tries: 0,
@@ -142,14 +206,12 @@ impl Rebinding {
                 known_at: Time::NEVER,
                 judge_at: now + pace.patience.unwrap_or_default(),
                 is_known_gone: false,
-            }));
+            });
         }
         self.send(pace, now)
     }
 
-    /// A HEARTBEAT is to be sent again, or the known port has not answered in time: then the port is returned that the path goes to
-    /// from now on.
-    pub(crate) fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
+    fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
         let Some(candidate) = &mut self.candidate else { return (Asks::default(), None) };
         match candidate.proof {
             Proof::Denied if candidate.retry_at <= now => self.candidate = None,
@@ -179,8 +241,7 @@ impl Rebinding {
         Asks { new: Some((candidate.port, candidate.nonce)), known }
     }
 
-    /// A HEARTBEAT ACK with `nonce`.
-    pub(crate) fn on_answer(&mut self, nonce: u64, known: u16, now: Time) -> Answer {
+    fn on_answer(&mut self, nonce: u64, known: u16, now: Time) -> Answer {
         let Some(candidate) = &mut self.candidate else { return Answer::Strange };
         let comes_back = self.left.is_some_and(|(port, until)| port == candidate.port && now < until);
         if nonce == candidate.known_nonce {
@@ -205,9 +266,7 @@ impl Rebinding {
         Answer::Waits
     }
 
-    /// ICMP says that nobody is at the known port. Who has seen a packet can forge that, so that it shortens the wait only where no
-    /// round trip was measured: to once more the time that the new port took, which is at the same address.
-    pub(crate) fn on_known_gone(&mut self, now: Time) {
+    fn on_known_gone(&mut self, now: Time) {
         let Some(candidate) = &mut self.candidate else { return };
         candidate.is_known_gone = true;
         if candidate.proof == Proof::Answered {
@@ -223,34 +282,6 @@ impl Rebinding {
             None => Some((known, now + RETURN_LIMIT)),
         };
         candidate.port
-    }
-
-    /// The new port, if the packet that is being handled came from it.
-    pub(crate) fn source(&self) -> Option<u16> {
-        self.candidate.as_ref().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
-    }
-
-    /// Bytes that it takes beside itself.
-    pub(crate) fn memory(&self) -> usize {
-        if self.candidate.is_some() { heap(size_of::<Candidate>()) } else { 0 }
-    }
-
-    /// Whether a port is being proven.
-    #[inline]
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.candidate.as_ref().is_some_and(|c| c.proof != Proof::Denied)
-    }
-
-    /// Whether nothing is kept of other ports than the known one.
-    #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.candidate.is_none()
-    }
-
-    /// When [`on_timeout`](Self::on_timeout) is due.
-    #[inline]
-    pub(crate) fn next_timeout(&self) -> Time {
-        self.candidate.as_ref().map_or(Time::NEVER, |c| c.next_timeout())
     }
 }
 

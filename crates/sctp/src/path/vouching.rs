@@ -6,6 +6,7 @@
 //! by its confirmed paths it sends a copy of the answer by the new ones, once these were asked themselves. Never sends. Begin at
 //! [`Vouching`].
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::random::Random;
@@ -21,7 +22,7 @@ const DOUBLINGS_MAX: u32 = 6;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vouching {
     /// Of the voucher that is out.
-    nonce: Option<u64>,
+    nonce: Option<NonZeroU64>,
     /// Vouchers sent.
     tries: u32,
     /// Answers that may still be copied to this path.
@@ -33,10 +34,10 @@ pub(crate) struct Vouching {
 impl Vouching {
     /// A voucher leaves: its nonce, and how many have left before.
     pub(crate) fn ask(&mut self, random: &mut Random) -> (u64, u32) {
-        let (nonce, tries) = (random.u64(), self.tries);
+        let (nonce, tries) = (NonZeroU64::MIN | random.u64(), self.tries);
         self.nonce = Some(nonce);
         self.tries = self.tries.saturating_add(1);
-        (nonce, tries)
+        (nonce.get(), tries)
     }
 
     /// Until the next one, after `tries` and if a round trip may take `rto`.
@@ -56,7 +57,7 @@ impl Vouching {
 
     /// An answer came by this path; returns whether it is the voucher's.
     pub(crate) fn on_answer(&mut self, nonce: u64) -> bool {
-        let is_voucher = self.nonce == Some(nonce);
+        let is_voucher = self.nonce.is_some_and(|asked| asked.get() == nonce);
         if is_voucher {
             (self.nonce, self.tries) = (None, 0);
         }
