@@ -207,8 +207,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         doc: "The default policy for programs that listen on this host. With 0 only listeners that a local-enable \
               rule allows can be reached over SCTP; with 1 every listener that TCP reaches can, except those of \
-              local-disable rules. A port that a firewall closes to TCP is not closed to SCTP: keep this 0 on \
-              such a host and name the ports in rules.",
+              local-disable rules. What a firewall closes to TCP is closed to SCTP either way.",
         needs_restart: false,
         read: |s| number(s.default_local_enable),
         write: |s, v| put(&mut s.default_local_enable, parse_bool(v)),
