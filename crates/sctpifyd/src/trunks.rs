@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
@@ -35,7 +36,7 @@ use crate::timing;
 pub(crate) const TRUNK_PORT: u16 = 9899;
 /// The SCTP ports of trunks at the end that opens them: the more there are, the harder one is to guess. A program's connection may
 /// have the same port, for it goes elsewhere than to [`TRUNK_PORT`].
-const PORTS: std::ops::RangeInclusive<u16> = 10_000..=65_535;
+const PORTS: RangeInclusive<u16> = 10_000..=65_535;
 /// Trunks at once at most.
 const TRUNKS_MAX: usize = 1024;
 /// Of these, how many others may have opened: the rest is for those that this host opens.
@@ -339,12 +340,16 @@ impl Shard {
     /// address may be counted for is looked at now.
     pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, route: &Route) {
         if !self.trunks.has_room_for(route.remote) {
-            tracing::info!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
+            tracing::debug!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
             return self.engine.refuse(
                 self.now,
                 association,
                 AbortCause::user("enough associations are shared"),
             );
+        }
+        // The last rule may have gone since the INIT.
+        if !self.rules.lock().serves_any() {
+            return self.engine.refuse(self.now, association, AbortCause::user("nothing is served"));
         }
         self.trunks.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
         self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));

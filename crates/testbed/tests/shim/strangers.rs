@@ -255,6 +255,33 @@ fn one_peer_opens_four_associations_to_be_shared_at_most_and_none_where_nothing_
     assert_eq!(three.mallory_says(MANY, &[&alpha, "2"]), "0", "alpha has no local rule");
 }
 
+/// Gets a cookie for an association to be shared from argv[1], waits for a line, sends the cookie back and prints what comes.
+const LATE_COOKIE: &str = "
+bound, peer, answer = udp(), (sys.argv[1], PORT), None
+init = packet(61001, PORT, 0, chunk(INIT, init_value(0x77, 1, shared_parameters(), STREAMS)))
+while answer is None:
+    bound.sendto(init, peer)
+    came = receive(bound, 0.5)
+    answer = read_init(read(came[0])[3][0][1]) if came and read(came[0])[3][0][0] == INIT_ACK else None
+print('cookie', flush=True)
+time.sleep(float(sys.argv[2]))
+bound.sendto(packet(61001, PORT, answer['tag'], chunk(COOKIE_ECHO, dict(answer['parameters'])[STATE_COOKIE])), peer)
+came = receive(bound, 3)
+print({COOKIE_ACK: 'up', ABORT: 'refused'}.get(read(came[0])[3][0][0]) if came else 'silence')";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_association_to_be_shared_is_refused_if_the_last_rule_went_before_its_cookie_came_back() {
+    let three = Three::new();
+    let beta = three.to_beta.right_v4().to_string();
+    assert!(three.mallory_says(LATE_COOKIE, &[&beta, "0"]).ends_with("up"), "the control");
+    let late = begin(&three.mallory, python(&three.mallory, LATE_COOKIE, &[&beta, "3"]), "cookie");
+    let betas = three.world.betas.as_ref().unwrap();
+    betas.shimrules(&["-F"]).unwrap().good().unwrap();
+    let told = late.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(told.trim().ends_with("refused"), "{told}");
+}
+
 /// Connects to argv[1], port argv[2], by an association of its own, and claims to come from port argv[3]; tells what the server
 /// says.
 const CLAIM: &str = "
