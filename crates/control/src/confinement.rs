@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What the worker may still do, by the means that say so.
+/// The rights that the worker keeps, one field for each means of confinement.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
     /// Whose process it is: not root's.

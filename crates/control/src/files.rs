@@ -125,7 +125,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// What is to be replaced; none if there is nothing yet.
+/// The file that is to be replaced; none if there is nothing yet.
 fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(status) if status.is_file() => Ok(Some(status)),

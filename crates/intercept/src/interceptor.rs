@@ -237,7 +237,7 @@ impl Interceptor {
         self.diagnosis.is_backlog_full(flow)
     }
 
-    /// What this kernel lacks, or does not allow, for connections to local programs to arrive by their clients' interfaces.
+    /// The part that this kernel lacks, or does not allow, for connections to local programs to arrive by their clients' interfaces.
     pub fn lacks_for_uplinks(&self) -> Option<String> {
         let lack = self.uplinks.as_ref().err()?;
         Some(format!("{}: {}", lack.part, lack.error))

@@ -21,7 +21,7 @@
 //! - Every local socket is armed to reset when it is closed without a word ([`disarm_linger`] before the
 //!   orderly close), so that a crash never looks like the end of a stream.
 //!
-//! What an administrator must know: connections from SCTP peers reach programs by the interface that the peer's packets
+//! For administrators: connections from SCTP peers reach programs by the interface that the peer's packets
 //! came by; those of the host itself, and answers to its own programs, by [`Config::host_interface`]. Programs may see bits of
 //! [`Marks::served`] or [`Marks::shim`] in `SO_MARK` of connections they accepted.
 //!

@@ -1,6 +1,6 @@
 //! Sysctls of the network namespace: set, and put back as they were.
 //!
-//! What is to be put back is held open, so that a process that has given up all files can still do it.
+//! The files to be put back are held open, so that a process that has given up all files can still do it.
 
 use std::fmt;
 use std::fs::{self, File};

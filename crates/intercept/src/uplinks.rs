@@ -39,7 +39,7 @@ const LAST: u16 = FIRST + UPLINKS_MAX + 1;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 
-/// What the kernel lacks for this, or does not allow.
+/// A part that the kernel lacks for this, or does not allow.
 #[derive(Debug)]
 pub(crate) struct Lack {
     pub(crate) part: &'static str,

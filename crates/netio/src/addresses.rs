@@ -39,7 +39,7 @@ pub struct LocalAddress {
     pub mtu: u32,
 }
 
-/// What an interface is made of.
+/// The kind of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
     /// A bridge: its ports may be cables, or only containers and virtual machines.

@@ -53,7 +53,7 @@ impl Routes {
     }
 }
 
-/// What the kernel says where no route leads, or none from there.
+/// Whether the kernel's error means that no route leads there, or none from there.
 fn is_no_route(error: &io::Error) -> bool {
     let codes = [
         libc::ENETUNREACH,

@@ -16,7 +16,7 @@ pub const INTERFACES_MAX: usize = 32;
 /// Most bytes of the name of an interface (IFNAMSIZ without its end).
 const NAME_BYTES_MAX: usize = 15;
 
-/// What the words say of an address.
+/// The verdict of the words on an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listed {
     /// Nothing: the caller's own policy decides.
@@ -45,7 +45,7 @@ enum What {
 }
 
 impl Interfaces {
-    /// What is said of this address of the interface of that name. A word that leaves it out counts before one that names it; where
+    /// The verdict on this address of the interface of that name. A word that leaves it out counts before one that names it; where
     /// some are named, all others are left out.
     pub fn of(&self, interface: &str, address: IpAddr) -> Listed {
         let speaks = |word: &&Word| match &word.what {

@@ -154,7 +154,7 @@ impl AssociationConfig {
     }
 }
 
-/// What it takes for the addresses of a peer to change (RFC 5061), and for one that it lists to be used.
+/// The proof that is needed before the addresses of a peer change (RFC 5061), and before one that it lists is used.
 ///
 /// An ASCONF is signed with a shared key or, where there is none, with the empty one. With the empty key the signature is made of what
 /// INIT and INIT ACK show to everybody on their way ([RFC 4895, section 8.1]): it proves nothing against somebody who has seen these

@@ -19,7 +19,7 @@ use wire::{
 const PER_PACKET: u32 = 48;
 /// Chunks that an association is sent: several times what its buffer holds.
 const CHUNKS: u32 = 60_000;
-/// What an association takes beside what it received, at most, and the turns of 65,535 streams.
+/// Bytes that an association takes at most beside what it received, and for the turns of 65,535 streams.
 const FIXED: usize = 16 << 10;
 const TURNS: usize = 400 << 10;
 /// The endpoint's own tables, which begin with room for several associations.
@@ -245,7 +245,7 @@ fn pieces_of_an_octet_take_no_more_than_three_times_the_receive_buffer() {
         for (name, interleaved, nth) in ATTACKS {
             for gap in [false, true] {
                 let whole = config(buffer, streams);
-                // What grows to its full size at once is the harder case.
+                // Growth to the full size at once is the harder case.
                 let whole = AssociationConfig { buffer_start: buffer, ..whole };
                 let mut victim = Victim::new(whole, Limits::default());
                 let before = victim.endpoint.counters().memory;

@@ -50,7 +50,7 @@ const MTU_USUAL: u32 = 1500;
 /// The smallest MTU that IPv6 allows.
 const MTU_MIN: u32 = 1280;
 
-/// Who is to be told of addresses.
+/// The peer that is to be told of addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker<'a> {
     /// The address of this host that the association begins with.
@@ -93,7 +93,7 @@ impl LeftOut {
     }
 }
 
-/// What kind of interface an address is of, as far as peers are concerned.
+/// The kind of an address's interface, as far as peers are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Uplink,
@@ -365,7 +365,7 @@ fn is_of_docker(name: &str) -> bool {
     number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What one host has of the address space: of IPv6 a whole network.
+/// The part of the address space that counts as one host: of IPv6 a /64 network.
 pub(crate) fn host_part(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {

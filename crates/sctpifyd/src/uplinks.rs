@@ -157,7 +157,7 @@ impl Shard {
         }
     }
 
-    /// What `sctpify doctor` says of connections to local programs.
+    /// The checks of `sctpify doctor` that concern connections to local programs.
     pub(crate) fn delivery_checks(&mut self) -> Vec<Check> {
         const NAME: &str = "delivery";
         if self.outside.is_some() {

@@ -115,7 +115,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN, &IN_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
-    // What answers before that, a rule that rejects in prerouting, has the mark as it was.
+    // A rule that rejects in prerouting answers before that, with the mark as it was.
     for chain in [&IN_CHAIN, &OUT_CHAIN] {
         add_rule(&mut batch, MARK_RULE_PART, chain.name, |rule| {
             rule.is_mark(config.marks, config.marks.served);

@@ -246,7 +246,7 @@ impl LearnedTable {
     }
 
     /// Takes in what another host has learned, where that is newer than what is known here; false if nothing of it was taken.
-    /// What claims to come from the future counts as of now. A host's other addresses are never taken from elsewhere.
+    /// An entry from the future counts as of now. A host's other addresses are never taken from elsewhere.
     pub fn merge(&mut self, now: UnixMs, mut entry: LearnedEntry) -> bool {
         entry.judged = entry.judged.min(now);
         let key = (normalise(entry.host), entry.port);

@@ -129,7 +129,7 @@ impl Slot {
     }
 }
 
-/// What the associations with one host hold.
+/// The memory that the associations with one host hold.
 struct HostUse {
     host: Host,
     memory: usize,

@@ -1,4 +1,5 @@
-//! Who has seen the handshake, or speaks from another UDP port of the peer's address, takes no association over and ends none.
+//! Takeover: an observer of the handshake, or a neighbour at another UDP port of the peer's address, neither takes an association
+//! over nor ends one.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use super::ArchiveError;
 use crate::control_server::make_directory;
 use crate::peer_keys::PeerKeys;
 
-/// What the files say.
+/// The contents of the files.
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) table: RulesTable,

@@ -1,4 +1,4 @@
-//! What worker and supervisor say to each other: a line of JSON each, with a number that the answer repeats.
+//! Requests of the worker and answers of the supervisor: a line of JSON each, with a number that the answer repeats.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub(super) struct Question {
     pub(super) ask: Ask,
 }
 
-/// What the worker asks for. None of it names a file.
+/// A request of the worker. None names a file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {

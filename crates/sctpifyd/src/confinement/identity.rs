@@ -1,4 +1,4 @@
-//! Whose process the worker is.
+//! The user whose process the worker is.
 //!
 //! Root may connect to every UNIX socket of the host, and some of them are as good as root: D-Bus, systemd's, container
 //! engines'. Capabilities do not matter there, the user id does. So the worker becomes a user that has nothing else; the
@@ -31,11 +31,11 @@ const UNUSED: std::ops::RangeInclusive<u32> = 60_899..=61_183;
 pub(crate) enum Identity {
     /// Somebody who has nothing else.
     Becomes(Account),
-    /// Who it is: a setting says so.
+    /// The user that a setting names.
     Stays,
     /// Whoever ran the command that it serves, and who is not root outside of the command's user namespace.
     Callers,
-    /// Who it is, for nobody else writes its files.
+    /// The user that started it, for nobody else writes its files.
     Alone,
 }
 

@@ -1,4 +1,4 @@
-//! What a process of the daemon gives up once it has been set up: its user id, capabilities, files, system calls.
+//! Confinement: a process of the daemon that has been set up gives up its user id, capabilities, files, system calls.
 //!
 //! The worker reads packets that anybody may send it. Whoever takes it over by one of them shall find a process that is not
 //! root's, can run no program, reach no file and no UNIX socket, and enter no other namespace. What remains is CAP_NET_ADMIN

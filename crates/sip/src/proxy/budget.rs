@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::header::Header;
 use crate::message::Message;
 
-/// What a transaction takes beside its messages: its entry in each table, and its timers.
+/// Bytes that a transaction takes beside its messages: its entry in each table, and its timers.
 pub(super) const TRANSACTION: usize = 1024;
 
 /// A request that takes more is a long one.
@@ -63,7 +63,7 @@ impl Drop for Charge {
     }
 }
 
-/// What a message takes: its bytes, and a place for each of its fields.
+/// Bytes that a message takes: its own, and a place for each of its fields.
 pub(super) fn weight(message: &Message) -> usize {
     message.length() + message.headers.len() * size_of::<Header>()
 }

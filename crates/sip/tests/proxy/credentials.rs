@@ -1,4 +1,4 @@
-//! What credentials are good for: the request that they were made for, and no other (RFC 7616 section 3.4.6, RFC 3261 section 22.4).
+//! Credentials are good for one request: the one that they were made for, and no other (RFC 7616 section 3.4.6, RFC 3261 section 22.4).
 
 use crate::world::*;
 

@@ -37,7 +37,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        // What a closed port has shown is not to count when it is open.
+        // Whatever was learned of the closed port must not count once it is open.
         let world = World::with("learn = false\n", true);
         let server = serve(&world, "python3", &["-c", GREETER, &PORT.to_string()], "", "in");
         Site { world, _server: server }
@@ -417,7 +417,7 @@ fn firewalld_by_zone_holds() {
     }
     firewalld.set(&["--zone=home", "--add-port=7000/tcp"]);
     firewalld.set(&["--zone=public", "--change-interface", UPLINK]);
-    // What the zone does not name is rejected as prohibited, which the two families tell in two ways.
+    // The zone rejects ports that it does not name as prohibited, which the two families tell in two ways.
     for (server, told) in site.servers().into_iter().zip(["OSError", "PermissionError"]) {
         site.is_closed(server, told);
     }

@@ -80,7 +80,7 @@ fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
     process
 }
 
-/// What an attacker prints behind a word at its end, if it ended well.
+/// The text that an attacker prints behind a word at its end, if it ended well.
 fn told(process: Process, word: &str) -> u64 {
     let stdout = process.finish(LIMIT).unwrap().good().unwrap().stdout;
     let last = stdout.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{stdout}"));
