@@ -362,22 +362,24 @@ impl Inbound {
         }
     }
 
-    /// The window counts user bytes; what it takes to keep them comes on top, up to a bound. The chunk that fills the first gap
-    /// may go a little beyond: without it nothing would ever drain.
+    /// The window counts user bytes; what it takes to keep them comes on top, up to a bound. Chunks that fill the first gap may
+    /// go a little beyond: without them nothing would ever drain.
     //= rfc9260#6.2-26 6.2-29 6.2-2
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
-        let limit = self.window.limit();
-        let (floor, room) = (FLOOR.min(limit), limit.max(LEAST_ROOM));
-        if seq == self.tracker.first_missing() && self.ready.is_empty() {
-            let beyond = match self.pressure {
+        let (limit, room) = (self.window.limit(), self.window.limit().max(LEAST_ROOM));
+        let (is_first, is_over) = (seq == self.tracker.first_missing(), self.pressure == Pressure::Over);
+        if is_first && (self.ready.is_empty() || self.tracker.has_gaps() && !is_over) {
+            let cost = match self.pressure {
                 Pressure::Over if parked == 0 => FLOOR,
                 Pressure::Over => (self.cost_before + 2 * FLOOR).min(2 * room + room / 8),
                 Pressure::Calm | Pressure::Tight | Pressure::Full => 2 * room + room / 8,
             };
-            return parked < 2 * self.max_parked && self.costs_less_than(beyond);
+            // Before the first gap all chunks of a packet are taken: the reader has not yet taken the first of them.
+            let has_window = self.ready.is_empty() || self.payload < limit + limit / 8;
+            return has_window && self.costs_less_than(cost) && parked < 2 * self.max_parked;
         }
-        let (limit, room) = if self.pressure == Pressure::Over { (floor, FLOOR) } else { (limit, room) };
+        let (limit, room) = if is_over { (FLOOR.min(limit), FLOOR) } else { (limit, room) };
         self.payload < limit && self.costs_less_than(2 * room) && parked < self.max_parked
     }
 

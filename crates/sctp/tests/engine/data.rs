@@ -452,3 +452,32 @@ fn a_path_that_says_its_mtu_gets_shorter_packets_from_then_on() {
     t.world.run_for(seconds(5));
     assert_eq!(t.talk(t.b).received_bytes, 1_000_000);
 }
+
+#[test]
+fn a_burst_lost_before_more_tiny_messages_than_may_wait_is_filled_packet_by_packet() {
+    const COUNT: usize = 150_000;
+    let config = small_buffers(8 << 20, 8 << 20);
+    let link = LinkConfig {
+        rate: 1_000_000_000,
+        delay: Duration::from_millis(10),
+        queue_bytes: 8 << 20,
+        queue_packets: usize::MAX,
+        ..LinkConfig::default()
+    };
+    let mut t = two_with(1, link, config.clone());
+    t.world.checks = false;
+    let (mut sent, mut is_first) = (0, true);
+    t.world.set_filter(move |record| {
+        let has_data = is_first && record.route.local.to_string() == "10.0.1.1" && record.packet.len() > 1000;
+        sent += usize::from(has_data);
+        if (3000..3400).contains(&sent) && has_data {
+            return Fate::Drop;
+        }
+        is_first &= sent < 3400;
+        Fate::Pass
+    });
+    t.connect_with(config.association, sends_then_closes(messages(COUNT, 64, 1)));
+    let reasons = t.run_to_end(seconds(20));
+    assert_eq!(reasons, (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), COUNT);
+}
