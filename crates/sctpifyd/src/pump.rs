@@ -297,7 +297,7 @@ impl Turn<'_> {
             flowing.relay.on_tcp_error();
         }
         if (flowing.readable || flowing.broken) && flowing.relay.wants_bytes() {
-            let whole_fragments = (UNSENT_MAX / fragment).max(1) * fragment;
+            let whole_fragments = (UNSENT_MAX.min(self.send_room()) / fragment).max(1) * fragment;
             let length = whole_fragments.min(self.scratch.len());
             read_some(flowing, &mut self.scratch[..length]);
         }
@@ -325,6 +325,15 @@ impl Turn<'_> {
             }
         }
         sent
+    }
+
+    /// Bytes that can be sent at once: more is not read, for it would wait here, outside of the association's memory.
+    fn send_room(&self) -> usize {
+        let free = self.engine.send_capacity(self.association);
+        match &self.place {
+            Place::Association => free,
+            Place::Lane { trunk, id } => trunk.send_room(*id).min(free.saturating_sub(RESERVE)),
+        }
     }
 
     /// On which stream the connection may send, and how long a message; none if it is to wait.

@@ -42,4 +42,5 @@ mod tap;
 mod tiny_pieces;
 mod trunks;
 mod truth;
+mod unacknowledged;
 mod world;

@@ -1,0 +1,78 @@
+//! Local programs that send to a peer that acknowledges nothing: how much of it the two hosts keep.
+
+use crate::world::{LIMIT, PORT, World};
+use nix::sys::signal::Signal;
+use testbed::cpu;
+
+const CONNECTIONS: usize = 100;
+/// To this port of beta no rule applies.
+const PLAIN_PORT: u16 = PORT + 1;
+/// How much more a program may get rid of than over plain TCP, in bytes: what the sockets of the daemon hold.
+const MORE: u64 = 512 << 10;
+/// By how much the daemon may grow for each connection, in KiB: a message, and what it knows of the connection.
+const DAEMON_KIB: u64 = 16;
+
+/// argv: a port, connections. Accepts them, waits for a byte on the first, and writes to each until none has taken anything for two
+/// seconds; prints how many bytes those were in all.
+const WRITER: &str = "
+import socket, sys, time
+listener = socket.create_server(('', int(sys.argv[1])), backlog=1024)
+print('listening', flush=True)
+streams = [listener.accept()[0] for _ in range(int(sys.argv[2]))]
+streams[0].recv(1)
+time.sleep(1)
+for stream in streams: stream.setblocking(False)
+sent, last = 0, time.time()
+while time.time() < last + 2:
+    for stream in streams:
+        try:
+            sent += stream.send(bytes(65536))
+            last = time.time()
+        except BlockingIOError: pass
+    time.sleep(0.01)
+print(sent, flush=True)
+";
+
+/// argv: an address, a port, connections. Opens them, sends a byte on the first, and reads nothing.
+const READER: &str = "
+import socket, sys, time
+streams = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(int(sys.argv[3]))]
+streams[0].send(b'x')
+print('connected', flush=True)
+time.sleep(60)
+";
+
+/// Bytes that the program at beta got rid of on each connection, and by how much its daemon grew, in KiB. Over TCP alpha's program reads
+/// nothing; to a port with a rule alpha's daemon stands still, too, from when all are connected.
+fn sent(port: u16) -> (u64, u64) {
+    let world = World::new();
+    let (address, port_text, count) =
+        (world.link.right_v4().to_string(), port.to_string(), CONNECTIONS.to_string());
+    let writer = world.serve("python3", &["-u", "-c", WRITER, &port_text, &count]);
+    let command = world.client("python3", &["-c", READER, &address, &port_text, &count]);
+    let mut reader = world.alpha.spawn("reader", command).unwrap();
+    reader.wait_until("connected", LIMIT, |process| process.stdout().contains("connected")).unwrap();
+    let expected = if port == PORT { CONNECTIONS as u64 } else { 0 };
+    assert_eq!(world.connects_sctp(), expected, "{}", world.fallbacks());
+    let memory = || cpu::memory_kib(&world.beta, "sctpifyd").unwrap();
+    let before = memory();
+    if port == PORT {
+        world.alphas.signal(Signal::SIGSTOP).unwrap();
+    }
+    let told = writer.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let grown = memory().saturating_sub(before);
+    if port == PORT {
+        world.alphas.signal(Signal::SIGCONT).unwrap();
+    }
+    let bytes: u64 = told.lines().last().and_then(|line| line.parse().ok()).unwrap();
+    (bytes / CONNECTIONS as u64, grown)
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn what_a_silent_peer_does_not_take_stays_with_the_program_as_over_tcp() {
+    let ((plain, _), (bytes, grown)) = (sent(PLAIN_PORT), sent(PORT));
+    println!("{bytes} bytes on each connection, over TCP {plain}; the daemon grew by {grown} KiB");
+    assert!(bytes < plain + MORE, "{bytes} bytes on each connection, over TCP {plain}");
+    assert!(grown < CONNECTIONS as u64 * DAEMON_KIB, "the daemon grew by {grown} KiB");
+}
