@@ -1,7 +1,7 @@
 //! DATA and SACK (RFC 9260 section 6).
 
 use smallvec::SmallVec;
-use wire::{Cause, Sack, Tsn};
+use wire::{Cause, GapBlock, Sack, Tsn};
 
 use super::{Association, Context, State, WindowProbe};
 use crate::event::Event;
@@ -78,9 +78,7 @@ impl Association {
         if resets && first.0.saturating_sub(self.outstanding.next().0) > FAR_AHEAD {
             return;
         }
-        let Some(gaps) = gap_ranges(first, sack) else {
-            return self.violation("SACK with impossible gap blocks", ctx);
-        };
+        let gaps = gap_ranges(first, sack);
         //= rfc3758#3.5-19
         if first < self.outstanding.first() {
             return;
@@ -229,18 +227,21 @@ impl Association {
     }
 }
 
-/// Gap blocks as ranges of sequences, ends included; `None` if they are reversed, overlap or touch what is
-/// cumulatively acknowledged.
-fn gap_ranges(first: Seq, sack: &Sack<'_>) -> Option<SmallVec<[(Seq, Seq); 8]>> {
-    let mut ranges = SmallVec::new();
-    let mut least = 2;
-    for gap in sack.gaps() {
-        if gap.start < least || gap.end < gap.start {
-            return None;
-        }
-        // Offsets count from the cumulative TSN, which is just before `first`.
-        ranges.push((Seq(first.0 + u64::from(gap.start) - 1), Seq(first.0 + u64::from(gap.end) - 1)));
-        least = gap.end.saturating_add(1);
+/// Gap blocks as ranges of sequences, ends included, in order and apart. Blocks that are reversed, or that name the chunk that the SACK
+/// says is missing, are left out.
+fn gap_ranges(first: Seq, sack: &Sack<'_>) -> SmallVec<[(Seq, Seq); 8]> {
+    let is_possible = |gap: &GapBlock| (2..=gap.end).contains(&gap.start);
+    // Offsets count from the cumulative TSN, which is just before `first`.
+    let at = |offset: u16| Seq(first.0 + u64::from(offset) - 1);
+    let mut ranges: SmallVec<[(Seq, Seq); 8]> =
+        sack.gaps().filter(is_possible).map(|gap| (at(gap.start), at(gap.end))).collect();
+    if !ranges.is_sorted_by(|one, next| one.1 < next.0) {
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, kept| {
+            let overlaps = next.0 <= kept.1;
+            kept.1 = if overlaps { kept.1.max(next.1) } else { kept.1 };
+            overlaps
+        });
     }
-    Some(ranges)
+    ranges
 }

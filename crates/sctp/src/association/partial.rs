@@ -14,6 +14,7 @@ use wire::{
 use super::{Association, Context};
 use crate::event::{Event, Reliability};
 use crate::extension::Extension;
+use crate::extension::reconfig::Reconfig;
 use crate::path::PathIndex;
 use crate::rx::Skip;
 use crate::trace::TraceEvent;
@@ -113,7 +114,11 @@ impl Association {
     pub(super) fn follow_forward(&mut self, now: Time) {
         let path = self.paths.get(self.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
-        self.forward.follow(&self.outstanding, now, round_trip);
+        // A peer that has reset streams and whose answer is on its way would take old numbers for new ones: beyond what was
+        // sent before the request nothing is told until then.
+        let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
+        let end = reset.and_then(|last_tsn| self.sequence_after(last_tsn));
+        self.forward.follow(&self.outstanding, end, now, round_trip);
     }
 
     /// A SACK has passed chunks that were given up: the peer lives.

@@ -292,6 +292,12 @@ impl Reconfig {
         self.current.as_ref().and_then(|c| c.pending)
     }
 
+    /// The last TSN before the request to reset outgoing streams that is out.
+    pub(crate) fn outgoing_reset_end(&self) -> Option<Tsn> {
+        let current = self.current.as_ref().filter(|c| matches!(c.wish, Wish::ResetOutgoing { .. }))?;
+        current.pending.map(|pending| pending.last_tsn)
+    }
+
     pub(crate) fn pending_mut(&mut self) -> Option<&mut Pending> {
         self.current.as_mut().and_then(|c| c.pending.as_mut())
     }

@@ -34,15 +34,21 @@ impl Forward {
     }
 
     /// After a SACK, a timeout, or chunks were given up. A FORWARD TSN is due if there is something new to tell, or if
-    /// what was told could have been answered in the round trip since.
-    pub(crate) fn follow(&mut self, outstanding: &Outstanding, now: Time, round_trip: Duration) {
+    /// what was told could have been answered in the round trip since. Chunks from `end` on have to wait.
+    pub(crate) fn follow(
+        &mut self,
+        outstanding: &Outstanding,
+        end: Option<Seq>,
+        now: Time,
+        round_trip: Duration,
+    ) {
         //= rfc3758#section-3.5
         //# If (Advanced.Peer.Ack.Point < SackCumAck), then update Advanced.Peer.Ack.Point to be equal to SackCumAck.
         self.advanced = self.advanced.max(outstanding.first());
         //= rfc3758#section-3.5
         //# Try to further advance the "Advanced.Peer.Ack.Point" locally, that is, to move "Advanced.Peer.Ack.Point" up as
         //# long as the chunk next in the out-queue space is marked as "abandoned"
-        while outstanding.is_abandoned(self.advanced) {
+        while end.is_none_or(|end| self.advanced < end) && outstanding.is_abandoned(self.advanced) {
             self.advanced = self.advanced.next();
         }
         self.renumbered.retain(|_, begin| *begin > outstanding.first());
@@ -141,10 +147,10 @@ mod tests {
         for n in [1, 2, 4] {
             o.abandon(Seq(n));
         }
-        f.follow(&o, Time::ZERO, RTT);
+        f.follow(&o, None, Time::ZERO, RTT);
         assert!(!f.is_due());
         o.on_sack(Seq(1), &[], Time::ZERO).unwrap();
-        f.follow(&o, Time::ZERO, RTT);
+        f.follow(&o, None, Time::ZERO, RTT);
         assert_eq!((f.advanced(), f.is_due()), (Seq(3), true));
         o.check_invariants();
     }
@@ -154,15 +160,15 @@ mod tests {
     fn what_was_told_is_not_told_again_before_a_round_trip_has_passed() {
         let (mut o, mut f) = (sent(3), Forward::default());
         o.abandon(Seq(0));
-        f.follow(&o, Time::ZERO, RTT);
+        f.follow(&o, None, Time::ZERO, RTT);
         f.on_sent(Time::ZERO, 3 * RTT);
-        f.follow(&o, Time::from_millis(99), RTT);
+        f.follow(&o, None, Time::from_millis(99), RTT);
         assert!(!f.is_due());
-        f.follow(&o, Time::from_millis(100), RTT);
+        f.follow(&o, None, Time::from_millis(100), RTT);
         assert!(f.is_due());
         f.on_sent(Time::from_millis(100), 3 * RTT);
         o.abandon(Seq(1));
-        f.follow(&o, Time::from_millis(101), RTT);
+        f.follow(&o, None, Time::from_millis(101), RTT);
         assert!(f.is_due(), "the point has moved");
     }
 
@@ -170,13 +176,13 @@ mod tests {
     fn an_unanswered_forward_tsn_is_due_again_after_the_timeout_and_an_answered_one_never() {
         let (mut o, mut f) = (sent(1), Forward::default());
         o.abandon(Seq(0));
-        f.follow(&o, Time::ZERO, RTT);
+        f.follow(&o, None, Time::ZERO, RTT);
         f.on_sent(Time::ZERO, 3 * RTT);
         assert_eq!(f.next_timeout(), Time::from_millis(300));
         assert!(!f.on_timeout(Time::from_millis(299)));
         assert!(f.on_timeout(Time::from_millis(300)) && f.is_due());
         o.on_sack(Seq(1), &[], Time::ZERO).unwrap();
-        f.follow(&o, Time::ZERO, RTT);
+        f.follow(&o, None, Time::ZERO, RTT);
         assert_eq!((f.is_due(), f.next_timeout()), (false, Time::NEVER));
     }
 }

@@ -12,7 +12,7 @@
 //! | FORWARD TSN with a huge jump burns CPU | `partial`: jumps of any width |
 //! | parameter without value; panic at TSN wrap | here: empty parameters; `data`: TSNs and SSNs pass their wrap |
 //! | crafted MIDs and FSNs, forged cookies, miscounted bytes | `hostile`, `attacks`; `check_invariants` after each input |
-//! | endless loop on a SACK | `data`: reversed, overlapping and unsent gap blocks |
+//! | endless loop on a SACK | `data`: reversed, overlapping, unsorted and unsent gap blocks |
 //! | zero window never reopens | `data`: a window closed for minutes, a lost update |
 
 use base::Carrier;

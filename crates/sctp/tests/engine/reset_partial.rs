@@ -100,12 +100,16 @@ fn play(seed: u64) -> (usize, u64) {
     (t.events(t.a).iter().filter(is_done).count(), abandoned)
 }
 
+/// Worlds in which messages were lost, or came late: a FORWARD TSN named a number from before a reset that the peer had performed and whose
+/// answer was on its way.
+const ONCE_FAILED: [u64; 10] = [203, 3093, 4729, 6823, 11787, 12482, 14001, 17497, 19445, 21352];
+
 #[test]
 fn messages_given_up_between_resets_of_their_streams_hold_up_and_skip_no_others() {
     let from_env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let all = 0..from_env("SIM_SEEDS").unwrap_or(60);
     let only = from_env("SIM_SEED");
-    let played: Vec<_> = only.map_or(all, |seed| seed..seed + 1).map(play).collect();
+    let all = (0..from_env("SIM_SEEDS").unwrap_or(60)).chain(ONCE_FAILED);
+    let played: Vec<_> = all.filter(|_| only.is_none()).chain(only).map(play).collect();
     let (resets, given_up) = played.iter().fold((0, 0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
     assert!(only.is_some() || resets > 100 && given_up > 200, "{resets} resets, {given_up} given up");
 }

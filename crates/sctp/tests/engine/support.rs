@@ -174,7 +174,7 @@ impl Two {
         let up = |w: &World, h: HostId| {
             w.host(h).app.log.iter().any(|(_, _, e)| matches!(e, Event::Established { .. }))
         };
-        let end = self.world.now() + seconds(100);
+        let end = self.world.now() + seconds(400);
         assert!(self.world.run_until(end, |w| up(w, a) && up(w, b)), "{}", describe(&self.world));
     }
 

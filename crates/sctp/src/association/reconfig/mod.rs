@@ -288,6 +288,7 @@ impl Association {
                     self.forward.on_streams_reset(&streams, &self.outstanding);
                 }
                 self.queue.release(&streams, outcome.is_success());
+                self.follow_forward(ctx.now);
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
             // The peer's own request follows, or has come already, and is reported.
