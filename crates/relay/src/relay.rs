@@ -10,7 +10,9 @@ use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
 
 /// Bytes for TCP that may wait before no further message is asked for.
-pub const UNWRITTEN_MAX: usize = 256 * 1024;
+pub const UNWRITTEN_MAX: usize = 64 * 1024;
+/// Pieces of them: each takes a place, and an allocation, however short it is.
+const PIECES_MAX: usize = 512;
 
 /// Which side began the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,6 +189,7 @@ impl Relay {
         matches!(self.fate, Fate::Running | Fate::Lost)
             && self.incoming == Incoming::Open
             && self.unwritten_bytes < UNWRITTEN_MAX
+            && self.unwritten.len() < PIECES_MAX
     }
 
     /// A message came, in `pieces`.

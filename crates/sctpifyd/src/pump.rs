@@ -242,7 +242,9 @@ impl Turn<'_> {
                 break;
             }
             if received + sent == 0 && !acted {
-                outcome.more = flowing.broken;
+                // What was read may be less than a message of the framing, and its answer may wait to be written.
+                let reads = flowing.readable && flowing.relay.wants_bytes();
+                outcome.more = flowing.broken || reads || flowing.writable && flowing.relay.has_unwritten();
                 break;
             }
             if flowing.broken {
@@ -255,7 +257,8 @@ impl Turn<'_> {
 
     /// From the association to TCP; returns the bytes written.
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
-        while flowing.relay.wants_message() {
+        // Otherwise they are better kept by the association, which counts them and tells the peer.
+        while flowing.relay.wants_message() && (flowing.writable || !flowing.relay.has_unwritten()) {
             if !self.take_message(&mut flowing.relay) {
                 flowing.relay.on_no_message();
                 break;
@@ -302,7 +305,7 @@ impl Turn<'_> {
             read_some(flowing, &mut self.scratch[..length]);
         }
         let mut sent = 0;
-        while let Some((stream, limit)) = self.permission(&flowing.relay, fragment)
+        while let Some((stream, limit)) = self.permission(&flowing.relay, flowing.readable, fragment)
             && let Some(message) = flowing.relay.next_message(limit)
         {
             let length = message.bytes.len();
@@ -336,8 +339,9 @@ impl Turn<'_> {
         }
     }
 
-    /// On which stream the connection may send, and how long a message; none if it is to wait.
-    fn permission(&mut self, relay: &Relay, fragment: usize) -> Option<(StreamId, usize)> {
+    /// On which stream the connection may send, and how long a message; none if it is to wait. `has_more`: the program has likely written
+    /// more than was read.
+    fn permission(&mut self, relay: &Relay, has_more: bool, fragment: usize) -> Option<(StreamId, usize)> {
         let Place::Lane { trunk, id } = &mut self.place else { return Some((STREAM, fragment)) };
         // The word that opens a lane, or accepts it, goes before its bytes.
         if trunk.has_out() && !flush(self.now, self.engine, self.association, trunk) {
@@ -356,7 +360,9 @@ impl Turn<'_> {
         }
         let limit = fragment.min(room);
         let free = self.engine.send_capacity(self.association);
-        if unsent > SHORT && free < RESERVE + limit {
+        let is_bulk = unsent > SHORT || has_more;
+        // With nothing on its way no acknowledgement would make room.
+        if is_bulk && free < RESERVE + limit && self.engine.unacknowledged(self.association) > 0 {
             self.engine.notify_when_writable(self.now, self.association);
             self.is_full = true;
             return None;

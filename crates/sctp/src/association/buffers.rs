@@ -163,7 +163,7 @@ impl Association {
 
     /// Bytes that wait or are in flight. What the peer has got already, behind a gap, is not there to be sent: it keeps
     /// nothing new from being taken.
-    fn unacknowledged(&self) -> usize {
+    pub(crate) fn unacknowledged(&self) -> usize {
         self.queue.bytes() + self.outstanding.total_flight()
     }
 }

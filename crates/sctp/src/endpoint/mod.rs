@@ -484,6 +484,11 @@ impl Endpoint {
         self.association(id).map_or(0, Association::send_capacity)
     }
 
+    /// Bytes of messages that wait or are in flight; 0 if there is no such association.
+    pub fn unacknowledged(&self, id: AssociationId) -> usize {
+        self.association(id).map_or(0, Association::unacknowledged)
+    }
+
     /// The next message received. Reading makes room, of which the peer is told.
     pub fn recv(&mut self, now: Time, id: AssociationId) -> Option<Message> {
         self.with(id, now, |a, ctx| a.recv(ctx.now)).flatten()

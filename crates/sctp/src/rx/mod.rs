@@ -393,7 +393,8 @@ impl Inbound {
         {
             self.ready = VecDeque::new();
         }
-        self.window.on_read(cost, now, rtt, self.pressure);
+        let least = if self.pressure >= Pressure::Full { self.payload.max(self.cost() / 2) } else { 0 };
+        self.window.on_read(cost, least, now, rtt, self.pressure);
         self.deliver_partially();
         Some(message)
     }
@@ -499,5 +500,48 @@ impl Inbound {
         );
         self.tracker.check_invariants();
         self.window.check_invariants();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Fsn, Ppid, StreamId};
+
+    const INITIAL: Tsn = Tsn(1);
+
+    fn take(inbound: &mut Inbound, n: u32) -> DataOutcome {
+        let chunk = Piece {
+            immediate: false,
+            unordered: false,
+            begin: true,
+            end: true,
+            tsn: INITIAL.plus(n),
+            stream: StreamId(0),
+            number: n,
+            fsn: Fsn(0),
+            ppid: Ppid(0),
+            payload: &[0; 64],
+        };
+        inbound.on_data(&chunk, Time::ZERO, &Timing::default())
+    }
+
+    #[test]
+    fn what_fills_a_gap_finds_room_however_short_memory_is_and_while_others_wait_to_be_read() {
+        const GAP: u32 = 2000;
+        for pressure in [Pressure::Calm, Pressure::Full, Pressure::Over] {
+            let mut inbound = Inbound::new(INITIAL, &AssociationConfig::default(), false, &Limits::default());
+            let held = (GAP..).take_while(|&n| take(&mut inbound, n) == DataOutcome::Taken).count();
+            assert!(held > 100, "{held}");
+            inbound.set_pressure(pressure);
+            for n in 0..GAP {
+                assert_eq!(take(&mut inbound, n), DataOutcome::Taken, "{pressure:?}: {n}");
+                if n + 1 < GAP {
+                    assert!(inbound.read(Time::ZERO, None).is_some());
+                }
+                inbound.check_invariants();
+            }
+            assert_eq!(std::iter::from_fn(|| inbound.read(Time::ZERO, None)).count(), held + 1);
+        }
     }
 }

@@ -47,11 +47,19 @@ impl Window {
         self.max
     }
 
-    /// The reader took `bytes`; `rtt` is the round trip to the sender, once known.
-    pub(super) fn on_read(&mut self, bytes: usize, now: Time, rtt: Option<Duration>, pressure: Pressure) {
+    /// The reader took `bytes`, and what is left needs a window of `least`; `rtt` is the round trip to the sender, once known.
+    pub(super) fn on_read(
+        &mut self,
+        bytes: usize,
+        least: usize,
+        now: Time,
+        rtt: Option<Duration>,
+        pressure: Pressure,
+    ) {
         if pressure >= Pressure::Full {
-            // What was read is not offered again: the right edge stands still.
-            self.limit = self.limit.saturating_sub(bytes).max(FLOOR.min(self.limit));
+            // What was read is not offered again: the right edge stands still. What is held needs its room, or the chunks that it
+            // waits for would find none.
+            self.limit = self.limit.saturating_sub(bytes).max(FLOOR.max(least).min(self.limit));
         }
         self.read += bytes;
         let Some(rtt) = rtt.filter(|rtt| now - self.round >= *rtt) else { return };
@@ -92,7 +100,7 @@ mod tests {
     fn read(window: &mut Window, bytes: usize, rounds: u32, pressure: Pressure) {
         let begin = window.round + Duration::from_secs(1);
         for n in 1..=10 * rounds {
-            window.on_read(bytes / 10, begin + n * Duration::from_millis(10), RTT, pressure);
+            window.on_read(bytes / 10, 0, begin + n * Duration::from_millis(10), RTT, pressure);
         }
     }
 
@@ -118,7 +126,7 @@ mod tests {
     fn without_a_measured_round_trip_and_under_pressure_it_stays() {
         let mut window = window();
         for n in 0..100 {
-            window.on_read(100_000, Time::from_millis(n), None, Pressure::Calm);
+            window.on_read(100_000, 0, Time::from_millis(n), None, Pressure::Calm);
         }
         read(&mut window, 500_000, 10, Pressure::Tight);
         assert!(!window.stretch(Pressure::Tight));
@@ -128,7 +136,7 @@ mod tests {
     #[test]
     fn when_memory_has_run_out_it_gives_back_what_is_read_down_to_a_floor() {
         let mut window = window();
-        window.on_read(1000, Time::ZERO, None, Pressure::Full);
+        window.on_read(1000, 0, Time::ZERO, None, Pressure::Full);
         assert_eq!(window.limit(), (64 << 10) - 1000);
         read(&mut window, 1 << 20, 1, Pressure::Full);
         assert_eq!(window.limit(), FLOOR);

@@ -18,6 +18,7 @@ mod disk;
 mod faults;
 mod firewall;
 mod forgery;
+mod framed;
 mod keys;
 mod learned;
 mod limits;
