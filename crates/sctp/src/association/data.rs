@@ -230,12 +230,15 @@ impl Association {
 /// Gap blocks as ranges of sequences, ends included, in order and apart. Blocks that are reversed, or that name the chunk that the SACK
 /// says is missing, are left out.
 fn gap_ranges(first: Seq, sack: &Sack<'_>) -> SmallVec<[(Seq, Seq); 8]> {
-    let is_possible = |gap: &GapBlock| (2..=gap.end).contains(&gap.start);
-    // Offsets count from the cumulative TSN, which is just before `first`.
-    let at = |offset: u16| Seq(first.0 + u64::from(offset) - 1);
-    let mut ranges: SmallVec<[(Seq, Seq); 8]> =
-        sack.gaps().filter(is_possible).map(|gap| (at(gap.start), at(gap.end))).collect();
-    if !ranges.is_sorted_by(|one, next| one.1 < next.0) {
+    let mut ranges = SmallVec::<[(Seq, Seq); 8]>::new();
+    let (mut least, mut in_order) = (2, true);
+    for GapBlock { start, end } in sack.gaps().filter(|gap| (2..=gap.end).contains(&gap.start)) {
+        // Offsets count from the cumulative TSN, which is just before `first`.
+        ranges.push((Seq(first.0 + u64::from(start) - 1), Seq(first.0 + u64::from(end) - 1)));
+        in_order &= start >= least;
+        least = end.saturating_add(1);
+    }
+    if !in_order {
         ranges.sort_unstable();
         ranges.dedup_by(|next, kept| {
             let overlaps = next.0 <= kept.1;
