@@ -44,7 +44,7 @@ pub(crate) const fn tree(entries: usize, bytes: usize) -> usize {
     if entries == 0 { 0 } else { node + entries * (node + links / 5) / 5 }
 }
 
-/// What is held costs no more than this many times its bytes, and the first nodes of maps.
+/// Bytes held cost no more than this many times themselves, and the first nodes of maps.
 pub(crate) const COST_MOST: usize = 8;
 pub(crate) const COST_BASE: usize = 4096;
 

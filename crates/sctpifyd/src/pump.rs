@@ -242,7 +242,7 @@ impl Turn<'_> {
                 break;
             }
             if received + sent == 0 && !acted {
-                // What was read may be less than a message of the framing, and its answer may wait to be written.
+                // The bytes read may be less than a message of the framing, and its answer may wait to be written.
                 let reads = flowing.readable && flowing.relay.wants_bytes();
                 outcome.more = flowing.broken || reads || flowing.writable && flowing.relay.has_unwritten();
                 break;
@@ -257,7 +257,7 @@ impl Turn<'_> {
 
     /// From the association to TCP; returns the bytes written.
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
-        // Otherwise they are better kept by the association, which counts them and tells the peer.
+        // While the program takes nothing, messages stay in the association, which counts them and tells the peer.
         while flowing.relay.wants_message() && (flowing.writable || !flowing.relay.has_unwritten()) {
             if !self.take_message(&mut flowing.relay) {
                 flowing.relay.on_no_message();

@@ -44,7 +44,7 @@ struct Entry {
     timeout: Time,
     ready: bool,
     memory: usize,
-    /// What the slot had buffered when that was counted.
+    /// Bytes that the slot had buffered when that was counted.
     buffered: usize,
     /// The slot's measure that the count covers: that of then, and what the count was raised for since; [`NOT_COUNTED`] if it was
     /// another slot.

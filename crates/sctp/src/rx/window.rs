@@ -57,8 +57,8 @@ impl Window {
         pressure: Pressure,
     ) {
         if pressure >= Pressure::Full {
-            // What was read is not offered again: the right edge stands still. What is held needs its room, or the chunks that it
-            // waits for would find none.
+            // Room that reading frees is not offered again: the right edge stands still. Messages that are held keep theirs, or the
+            // chunks that they wait for would find none.
             self.limit = self.limit.saturating_sub(bytes).max(FLOOR.max(least).min(self.limit));
         }
         self.read += bytes;
