@@ -30,4 +30,4 @@ pub mod trunk;
 pub use framing::{Framed, Framing, FramingError};
 pub use outgoing::{Outgoing, UNSENT_MAX};
 pub use peer::{ADAPTATION, PPID_DATA, PPID_END, PPID_NATIVE, Peer, TRUNK_ADAPTATION};
-pub use relay::{Action, Closed, Relay, Role, UNWRITTEN_MAX};
+pub use relay::{Action, Closed, Relay, Role, UNWRITTEN_LEAST, UNWRITTEN_MAX};

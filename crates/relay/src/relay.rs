@@ -9,10 +9,15 @@ use crate::framing::{Framed, Framing, FramingError};
 use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
 
-/// Bytes for TCP that may wait before no further message is asked for.
-pub const UNWRITTEN_MAX: usize = 64 * 1024;
+/// Bytes for TCP that may wait before no further message is asked for: in one batch, so many are taken from the association, and
+/// written, before packets are served again.
+pub const UNWRITTEN_MAX: usize = 256 * 1024;
+/// The same where memory is short.
+pub const UNWRITTEN_LEAST: usize = 16 * 1024;
 /// Pieces of them: each takes a place, and an allocation, however short it is.
 const PIECES_MAX: usize = 512;
+/// Bytes that a piece may take beside its own: its place, and its part of what it was cut from.
+const PIECE_COST: usize = 128;
 
 /// Which side began the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,12 +189,18 @@ impl Relay {
         self.fail();
     }
 
-    /// Whether the association should be asked for a message now.
-    pub fn wants_message(&self) -> bool {
+    /// Whether the association should be asked for a message now, if fewer than `most` bytes may wait for TCP:
+    /// [`UNWRITTEN_MAX`], or [`UNWRITTEN_LEAST`] where memory is short.
+    pub fn wants_message(&self, most: usize) -> bool {
         matches!(self.fate, Fate::Running | Fate::Lost)
             && self.incoming == Incoming::Open
-            && self.unwritten_bytes < UNWRITTEN_MAX
+            && self.unwritten_bytes < most
             && self.unwritten.len() < PIECES_MAX
+    }
+
+    /// Bytes of memory that it takes to keep what waits for TCP.
+    pub fn unwritten_memory(&self) -> usize {
+        self.unwritten_bytes + self.unwritten.len() * PIECE_COST
     }
 
     /// A message came, in `pieces`.

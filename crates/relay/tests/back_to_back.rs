@@ -7,7 +7,7 @@ use std::io::IoSlice;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use relay::{Action, Closed, Peer, Relay, Role};
+use relay::{Action, Closed, Peer, Relay, Role, UNWRITTEN_MAX};
 
 /// Messages that one direction of the association holds.
 const QUEUE_MAX: usize = 5;
@@ -102,7 +102,7 @@ impl World {
 
     fn queue_to_relay(&mut self, side: usize) {
         let relay = &mut self.hosts[side].relay;
-        if !relay.wants_message() {
+        if !relay.wants_message(UNWRITTEN_MAX) {
             return;
         }
         match self.queues[side].pop_front() {

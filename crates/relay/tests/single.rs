@@ -3,7 +3,9 @@
 use std::io::IoSlice;
 
 use bytes::Bytes;
-use relay::{Action, Closed, PPID_DATA, PPID_END, PPID_NATIVE, Peer, Relay, Role, UNWRITTEN_MAX};
+use relay::{
+    Action, Closed, PPID_DATA, PPID_END, PPID_NATIVE, Peer, Relay, Role, UNWRITTEN_LEAST, UNWRITTEN_MAX,
+};
 
 fn shim(role: Role) -> Relay {
     Relay::new(Peer::Shim, role)
@@ -88,13 +90,28 @@ fn a_slow_reader_stops_the_messages() {
     let mut relay = shim(Role::Initiator);
     let message = Bytes::from(vec![0; 1000]);
     let mut taken = 0;
-    while relay.wants_message() {
+    while relay.wants_message(UNWRITTEN_MAX) {
         relay.on_message(PPID_DATA, [message.clone()]);
         taken += message.len();
     }
     assert!((UNWRITTEN_MAX..UNWRITTEN_MAX + 1000).contains(&taken));
     relay.on_written(1000);
-    assert!(relay.wants_message());
+    assert!(relay.wants_message(UNWRITTEN_MAX));
+    relay.on_written(taken - 1000 - UNWRITTEN_LEAST);
+    assert!(!relay.wants_message(UNWRITTEN_LEAST), "memory has become short");
+    relay.on_written(1);
+    assert!(relay.wants_message(UNWRITTEN_LEAST));
+}
+
+#[test]
+fn a_slow_reader_of_tiny_pieces_stops_the_messages_too() {
+    let mut relay = shim(Role::Initiator);
+    let pieces = (1..).take_while(|_| {
+        relay.on_message(PPID_DATA, [Bytes::from_static(b".")]);
+        relay.wants_message(UNWRITTEN_MAX)
+    });
+    assert!(pieces.count() < 1000);
+    assert!((1000..100_000).contains(&relay.unwritten_memory()), "{} bytes", relay.unwritten_memory());
 }
 
 #[test]

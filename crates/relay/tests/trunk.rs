@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use proptest::prelude::*;
 use relay::trunk::{LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk, TrunkFault, WINDOW_START};
-use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role};
+use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role, UNWRITTEN_MAX};
 
 /// What happens next; `usize`s choose a side, a lane of it, a stream, or an amount.
 #[derive(Clone, Copy, Debug)]
@@ -240,7 +240,7 @@ impl World {
         let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
         let Host { trunk, ends, .. } = &mut self.hosts[side];
         let relay = &mut ends.get_mut(&lane).unwrap().relay;
-        if !relay.wants_message() {
+        if !relay.wants_message(UNWRITTEN_MAX) {
             return;
         }
         match trunk.recv(lane) {

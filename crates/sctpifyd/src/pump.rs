@@ -15,7 +15,9 @@ use intercept::disarm_linger;
 use mio::Interest;
 use mio::net::TcpStream;
 use relay::trunk::{LaneId, Received, Trunk};
-use relay::{Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSENT_MAX};
+use relay::{
+    Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSENT_MAX, UNWRITTEN_LEAST, UNWRITTEN_MAX,
+};
 use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 
 use crate::connection::{Connection, ConnectionId, Flowing, Stage};
@@ -157,7 +159,7 @@ impl Shard {
         match connection.lane {
             Some(lane) => self.release_lane(connection.association, lane),
             None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
-            None => {}
+            None => self.engine.set_user_memory(connection.association, 0),
         }
         self.release_addresses();
     }
@@ -257,8 +259,10 @@ impl Turn<'_> {
 
     /// From the association to TCP; returns the bytes written.
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
-        // While the program takes nothing, messages stay in the association, which counts them and tells the peer.
-        while flowing.relay.wants_message() && (flowing.writable || !flowing.relay.has_unwritten()) {
+        let is_short = self.engine.is_memory_short(self.association);
+        let most = if is_short { UNWRITTEN_LEAST } else { UNWRITTEN_MAX };
+        // While the program takes nothing, messages stay in the association, whose window tells the peer.
+        while flowing.relay.wants_message(most) && (flowing.writable || !flowing.relay.has_unwritten()) {
             if !self.take_message(&mut flowing.relay) {
                 flowing.relay.on_no_message();
                 break;
@@ -274,7 +278,16 @@ impl Turn<'_> {
         if !flowing.writable && flowing.relay.has_unwritten() {
             flowing.relay.on_tcp_full();
         }
+        self.engine.set_user_memory(self.association, self.waiting(&flowing.relay));
         written
+    }
+
+    /// Bytes received that wait for programs, beside the association.
+    fn waiting(&self, relay: &Relay) -> usize {
+        match &self.place {
+            Place::Association => relay.unwritten_memory(),
+            Place::Lane { trunk, .. } => trunk.waiting(),
+        }
     }
 
     /// Gives the relay the next message; false if there is none.

@@ -66,6 +66,11 @@ impl Lane {
         self.has_sent_end && self.has_got_end
     }
 
+    /// Bytes that wait for the program to take them.
+    pub(super) fn waiting(&self) -> usize {
+        if self.is_gone { 0 } else { self.inbox.unconsumed() as usize }
+    }
+
     /// Whether the peer is to hear of credit.
     pub(super) fn is_receiving(&self) -> bool {
         self.stage == Stage::Open && !self.has_got_end && !self.is_gone
@@ -153,7 +158,7 @@ impl Inbox {
     }
 
     /// Bytes that the program has not taken.
-    pub(super) fn unconsumed(&self) -> u64 {
+    fn unconsumed(&self) -> u64 {
         self.received - self.consumed
     }
 

@@ -166,6 +166,7 @@ pub struct Trunk {
     events: VecDeque<(LaneId, LaneEvent)>,
     windows: usize,
     spare: usize,
+    waiting: usize,
 }
 
 impl Trunk {
@@ -188,6 +189,7 @@ impl Trunk {
             events: VecDeque::new(),
             windows: 0,
             spare: WINDOW_MAX,
+            waiting: 0,
         }
     }
 
@@ -204,6 +206,11 @@ impl Trunk {
     /// Bytes that peers may have waiting here in all.
     pub fn windows(&self) -> usize {
         self.windows
+    }
+
+    /// Bytes that came and wait for programs to take them.
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Says how many bytes [`windows`](Self::windows) may still grow. Each lane gets [`WINDOW_LEAST`] in any case.
@@ -261,6 +268,7 @@ impl Trunk {
     /// Forgets a lane. One that is not over is reset.
     pub fn release(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
+        self.waiting -= lane.waiting();
         lane.is_gone = true;
         lane.inbox.clear();
         if lane.is_over() {
@@ -283,9 +291,11 @@ impl Trunk {
     /// The program took bytes that were read from the lane.
     pub fn on_consumed(&mut self, id: LaneId, bytes: usize) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let before = lane.waiting();
         if lane.inbox.consume(bytes) && lane.is_receiving() {
             self.credits.insert(id);
         }
+        self.waiting -= before - lane.waiting();
     }
 
     /// The stream on which a lane's bytes are sent.
@@ -492,12 +502,14 @@ impl Trunk {
         if bytes.is_empty() {
             return Ok(());
         }
+        let length = bytes.len();
         if !lane.inbox.push(bytes) {
             return Err(TrunkFault::Overrun { stream, granted: lane.inbox.granted });
         }
         if lane.is_gone {
             lane.inbox.clear();
         } else {
+            self.waiting += length;
             self.events.push_back((id, LaneEvent::Readable));
         }
         Ok(())
@@ -609,6 +621,7 @@ impl Trunk {
     fn remove(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.remove(&id) {
             self.windows -= lane.inbox.window;
+            self.waiting -= lane.waiting();
             self.credits.remove(&id);
             self.stopped.remove(&id);
         }
@@ -618,6 +631,8 @@ impl Trunk {
     pub fn check_invariants(&self) {
         let windows: usize = self.lanes.values().map(|lane| lane.inbox.window).sum();
         assert_eq!(windows, self.windows, "the sum of the windows");
+        let waiting: usize = self.lanes.values().map(Lane::waiting).sum();
+        assert_eq!(waiting, self.waiting, "bytes that wait");
         let running = |ours: bool| {
             let count =
                 self.slots.iter().filter(|(s, slot)| slot.lane.is_some() && self.is_ours(**s) == ours);

@@ -293,6 +293,12 @@ impl Endpoint {
             && self.pressure().max(self.slots.pressure_of_host(remote)) < Pressure::Full
     }
 
+    /// How short memory is for this association.
+    #[inline]
+    fn pressure_on(&self, id: AssociationId) -> Pressure {
+        self.pressure().max(self.slots.pressure_beside(id))
+    }
+
     fn pressure(&self) -> Pressure {
         Pressure::of(self.slots.memory(), self.config.limits.memory)
     }
@@ -494,6 +500,19 @@ impl Endpoint {
         self.with(id, now, |a, ctx| a.recv(ctx.now)).flatten()
     }
 
+    /// Says how many bytes the user holds for the association beside it: messages read from it and not let go, for one. They count
+    /// as its memory, within [`Limits::memory`](crate::Limits::memory) and
+    /// [`Limits::memory_of_host`](crate::Limits::memory_of_host), until another number is said or the association is released.
+    pub fn set_user_memory(&mut self, id: AssociationId, bytes: usize) {
+        self.slots.set_user_memory(id, bytes);
+    }
+
+    /// Whether the memory of all associations, or of those with the peer's host, is at three quarters of what it may be, or above. The
+    /// user should hold little then.
+    pub fn is_memory_short(&self, id: AssociationId) -> bool {
+        self.pressure_on(id) > Pressure::Calm
+    }
+
     /// User bytes that fit into one DATA chunk of a full packet: messages of just this length travel best.
     pub fn fragment_size(&self, id: AssociationId) -> usize {
         self.association(id).map_or(0, Association::fragment_size)
@@ -596,7 +615,7 @@ impl Endpoint {
         now: Time,
         work: impl FnOnce(&mut Association, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let (now, pressure) = (self.not_back(now), self.pressure().max(self.slots.pressure_beside(id)));
+        let (now, pressure) = (self.not_back(now), self.pressure_on(id));
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
         association.set_pressure(pressure);
         let traced = self.trace.is_on().then(|| association.begin_notes());

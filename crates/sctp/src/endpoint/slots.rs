@@ -44,6 +44,8 @@ struct Entry {
     timeout: Time,
     ready: bool,
     memory: usize,
+    /// Bytes of that which the user holds.
+    user_memory: usize,
     /// Bytes that the slot had buffered when that was counted.
     buffered: usize,
     /// The slot's measure that the count covers: that of then, and what the count was raised for since; [`NOT_COUNTED`] if it was
@@ -69,6 +71,11 @@ impl Entry {
             + 2 * (size_of::<HostUse>() + size_of::<(Host, usize)>());
         SLOT + heap(self.peers.capacity() * size_of::<Peer>())
             + self.peers.len() * 2 * size_of::<(Peer, AssociationId)>()
+    }
+
+    /// Bytes that the slot takes, what it takes to find it, and what the user holds for it.
+    fn whole_memory(&self) -> usize {
+        self.slot.memory() + self.names_memory() + self.user_memory
     }
 
     /// Whether the slot's measure is by so much more than what the count covers.
@@ -234,6 +241,7 @@ impl Slots {
             timeout: Time::NEVER,
             ready: false,
             memory: 0,
+            user_memory: 0,
             buffered: 0,
             measure: NOT_COUNTED,
             raised: 0,
@@ -428,7 +436,15 @@ impl Slots {
         let Some(entry) = self.entry_mut(id) else { return };
         (entry.buffered, entry.measure) = (entry.slot.buffered(), entry.slot.measure());
         (entry.raised, entry.turns) = (0, 0);
-        let memory = entry.slot.memory() + entry.names_memory();
+        let memory = entry.whole_memory();
+        self.count_memory(id, memory);
+    }
+
+    /// The user holds so many bytes for the slot.
+    pub(crate) fn set_user_memory(&mut self, id: AssociationId, bytes: usize) {
+        let Some(entry) = self.entry_mut(id).filter(|e| e.user_memory != bytes) else { return };
+        let before = std::mem::replace(&mut entry.user_memory, bytes);
+        let memory = entry.memory + bytes - before;
         self.count_memory(id, memory);
     }
 
@@ -517,7 +533,7 @@ impl Slots {
         let (mut all, mut hosts) = (0, HashMap::<usize, (usize, usize)>::new());
         for (_, entry) in &self.entries {
             let memory = entry.memory;
-            let recounted = entry.slot.memory() + entry.names_memory();
+            let recounted = entry.whole_memory();
             if entry.buffered != NOT_COUNTED {
                 let buffered = entry.slot.buffered();
                 assert!(

@@ -170,6 +170,30 @@ fn when_memory_is_short_nobody_new_is_served_and_later_everybody_again() {
 }
 
 #[test]
+fn what_the_user_holds_counts_until_it_is_let_go() {
+    let mut t = crowd();
+    t.world.host_mut(t.b).app.template.reading = Reading::AtOnce;
+    t.world.host_mut(t.b).app.conversations.values_mut().for_each(|c| c.reading = Reading::AtOnce);
+    t.world.run_for(seconds(30));
+    let (id, before) = (t.id(t.b), memory(&t));
+    let endpoint = &mut t.world.host_mut(t.b).endpoint;
+    assert!(!endpoint.is_memory_short(id));
+    endpoint.set_user_memory(id, BUDGET);
+    assert_eq!(endpoint.counters().memory, before + BUDGET);
+    assert!(endpoint.is_memory_short(id));
+    endpoint.set_user_memory(id, 1000);
+    endpoint.check_invariants();
+    assert!(!endpoint.is_memory_short(id));
+
+    t.world.run_for(seconds(10));
+    let endpoint = &mut t.world.host_mut(t.b).endpoint;
+    endpoint.release(Time::ZERO + seconds(40), id);
+    endpoint.set_user_memory(id, BUDGET);
+    endpoint.check_invariants();
+    assert!(endpoint.counters().memory <= before, "an association that is gone counts nothing");
+}
+
+#[test]
 fn a_slow_reader_is_paced_by_its_window_and_loses_nothing() {
     let mut t = two(1);
     t.world.host_mut(t.b).app.template.reading = Reading::Every(Duration::from_millis(20));
