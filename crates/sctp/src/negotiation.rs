@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use wire::{Cause, ChunkType, Init, Parameter, Tsn, UnrecognizedAction, VerificationTag};
+use wire::{Cause, ChunkType, Init, Parameter, ParameterError, Tsn, UnrecognizedAction, VerificationTag};
 
 use crate::config::{AssociationConfig, LEAST_WINDOW, Limits};
 use crate::extension::auth::{KeyVectors, PeerOffer};
@@ -64,13 +64,16 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
     };
     let mut reported = 0;
     for (parameter, raw) in init.parameters.iter().zip(init.parameters.tlvs()) {
-        let (Ok(parameter), Ok(raw)) = (parameter, raw) else {
-            return Err(Cause::ProtocolViolation(b"bad TLV"));
+        let is_known = match (&parameter, raw) {
+            (Ok(parameter), Ok(raw)) => {
+                peer.auth.take(parameter, raw.bytes);
+                peer.take(parameter, limits)?
+            }
+            // It holds an address of a kind that is not known.
+            (Err(ParameterError::Unexpected { .. }), Ok(_)) => false,
+            _ => return Err(Cause::ProtocolViolation(b"bad TLV")),
         };
-        peer.auth.take(&parameter, raw.bytes);
-        if peer.take(&parameter, limits)? {
-            continue;
-        }
+        let (false, Ok(raw)) = (is_known, raw) else { continue };
         let action = UnrecognizedAction::for_parameter(raw.kind);
         if action.reports() && reported + raw.bytes.len() <= limits.reported_bytes {
             reported += raw.bytes.len();

@@ -5,9 +5,9 @@ use wire::{ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, Verification
 /// A packet with these ports, tag and chunks, and a right checksum.
 ///
 /// # Panics
-/// If the chunks do not fit into 1,480 bytes.
+/// If the chunks do not fit into 9,000 bytes.
 pub fn packet(source_port: u16, destination_port: u16, tag: u32, chunks: &[Chunk<'_>]) -> Vec<u8> {
-    let mut bytes = vec![0; 1480];
+    let mut bytes = vec![0; 9000];
     let header = CommonHeader { source_port, destination_port, tag: VerificationTag(tag) };
     let mut writer = PacketWriter::new(&mut bytes, header);
     for chunk in chunks {

@@ -173,10 +173,8 @@ impl Association {
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
-        let path = self.paths.get_mut(pending.path);
-        path.back_off(&self.config.timing);
-        let transition = path.on_error(&self.config.timing);
-        self.report_transition(pending.path, transition);
+        self.paths.get_mut(pending.path).back_off(&self.config.timing);
+        self.count_error_on(pending.path);
         if !self.count_error() {
             return;
         }

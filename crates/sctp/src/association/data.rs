@@ -157,15 +157,17 @@ impl Association {
     }
 
     /// What a SACK means for a window probe that is out. If the window has opened, the probe was dropped or is about to
-    /// be acknowledged: sent again at once, it does not wait for a T3 that has been backed off.
+    /// be acknowledged: sent again at once, it does not wait for a T3 that has been backed off. A chunk that left while there was room,
+    /// and finds none, is a probe from then on.
     fn on_window(&mut self, acknowledged: bool, a_rwnd: usize) {
-        if self.window_probe == WindowProbe::No {
-            return;
-        }
         let Some((seq, length, path)) = self.outstanding.first_in_flight().filter(|_| !acknowledged) else {
             self.window_probe = WindowProbe::No;
             return;
         };
+        let finds_no_room = a_rwnd == 0 && self.outstanding.total_flight() == length;
+        if self.window_probe == WindowProbe::No && !finds_no_room {
+            return;
+        }
         if a_rwnd < length {
             self.window_probe = WindowProbe::Answered;
             return;

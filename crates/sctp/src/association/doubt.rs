@@ -117,10 +117,8 @@ impl Association {
         let from = self.paths.get(left).route;
         self.note(TraceEvent::PathDoubted { route: from });
         self.on_switch(from);
-        let silent = self.paths.get_mut(left);
-        let transition = silent.on_error(&self.config.timing);
-        silent.probe_now(ctx.now);
-        self.report_transition(left, transition);
+        self.paths.get_mut(left).probe_now(ctx.now);
+        self.count_error_on(left);
         self.mark_lost_on(left);
     }
 
@@ -131,11 +129,10 @@ impl Association {
             return;
         }
         let path = self.paths.get_mut(index);
-        let transition = path.on_error(&self.config.timing);
         path.probe_now(ctx.now);
         let route = path.route;
         self.note(TraceEvent::PathDoubted { route });
-        self.report_transition(index, transition);
+        self.count_error_on(index);
         if self.paths.get(index).state() != PathState::Active && self.paths.current() != index {
             self.mark_lost_on(index);
         }

@@ -9,11 +9,11 @@ use crate::config::AddressProof;
 use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
-/// Longest value of a HEARTBEAT that is echoed, in bytes; a longer one does not fit a packet with its header.
-const INFO_MAX: usize = 1400;
-
 /// HEARTBEAT ACKs that may wait at once.
 const MAX_WAITING: usize = 64;
+
+/// Bytes of them.
+const MAX_WAITING_BYTES: usize = 128 * 1024;
 
 /// Bytes of a HEARTBEAT chunk before the information: headers of chunk and parameter (RFC 9260 section 3.3.5).
 const HEARTBEAT_HEADER_LEN: usize = 8;
@@ -57,17 +57,31 @@ impl Association {
             | State::ShutdownReceived
             | State::ShutdownAckSent { .. } => true,
         };
-        if answers && heartbeat.info.len() <= INFO_MAX && self.answer_new_port(path, heartbeat.info, ctx) {
+        if !answers || value.len() > self.heartbeat_ack_room(path) {
             return;
         }
-        let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::HeartbeatAck(_))).count();
-        if answers && value.len() <= INFO_MAX && waiting < MAX_WAITING {
+        if self.answer_new_port(path, heartbeat.info, ctx) {
+            return;
+        }
+        let waiting = self.control.iter().filter_map(|(_, control)| match control {
+            Control::HeartbeatAck(value) => Some(value.len()),
+            _ => None,
+        });
+        let (count, bytes) = waiting.fold((0, 0), |(count, bytes), length| (count + 1, bytes + length));
+        if count < MAX_WAITING && bytes + value.len() <= MAX_WAITING_BYTES {
             //= rfc9260#3.3.6-2 8.3-8
             let value = Bytes::copy_from_slice(value);
             self.copy_answer(path, &value, ctx.now);
             //= rfc9260#6.4-2 8.3-2
             self.control.push_back((path, Control::HeartbeatAck(value)));
         }
+    }
+
+    /// Bytes of a HEARTBEAT ACK's value that fit into a packet to this path.
+    fn heartbeat_ack_room(&self, path: PathIndex) -> usize {
+        let auth = self.auth.as_ref().map_or(0, |auth| auth.overhead(ChunkType::HEARTBEAT_ACK));
+        let taken = wire::COMMON_HEADER_LEN + wire::CHUNK_HEADER_LEN + auth;
+        self.paths.get(path).packet_size().saturating_sub(taken)
     }
 
     pub(super) fn on_heartbeat_ack(&mut self, heartbeat: &Heartbeat<'_>, ctx: &mut Context<'_>) {

@@ -136,9 +136,7 @@ impl Association {
         }
         let index = self.paths.current();
         self.count_timeout(index);
-        let path = self.paths.get_mut(index);
-        let transition = path.on_error(&self.config.timing);
-        self.report_transition(index, transition);
+        self.count_error_on(index);
         self.count_error();
     }
 

@@ -10,6 +10,7 @@ use super::doubt::LEAST_PATIENCE;
 use super::heartbeat::info;
 use super::opening::INIT_PACKET_MAX;
 use super::{Association, CameBy, Context, State};
+use crate::config::Timing;
 use crate::event::Event;
 use crate::path::{Answer, Asks, Pace, Path, PathIndex};
 use crate::trace::TraceEvent;
@@ -39,7 +40,7 @@ impl Association {
             if port != known {
                 self.came_by = CameBy::of_other_port(index);
             }
-            let pace = pace_of(path);
+            let pace = pace_of(path, &self.config.timing);
             let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
             self.ask_ports(index, asks, ctx);
             // In states without heartbeats no timer looks after it.
@@ -74,7 +75,7 @@ impl Association {
     pub(super) fn on_rebinding_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return };
-        let pace = pace_of(path);
+        let pace = pace_of(path, &self.config.timing);
         let (asks, proven) = path.rebinding.on_timeout(known, pace, ctx.now);
         self.ask_ports(index, asks, ctx);
         if let Some(port) = proven {
@@ -144,11 +145,12 @@ impl Association {
 }
 
 /// How long the peer is waited for at a new port, and at the one that it had.
-fn pace_of(path: &Path) -> Pace {
+fn pace_of(path: &Path, timing: &Timing) -> Pace {
     let patience = match path.srtt() {
         Some(srtt) => srtt * 5 / 4 + LEAST_PATIENCE,
         None => path.rto(),
     };
-    let pause = path.srtt().unwrap_or_else(|| path.rto());
+    // Timeouts at the known port say nothing of the new one: the back-off would keep a third port waiting for an hour.
+    let pause = path.srtt().unwrap_or(timing.rto_initial);
     Pace { pause, patience: path.is_confirmed().then_some(patience) }
 }

@@ -58,12 +58,13 @@ impl Association {
     pub(crate) fn on_chunks<'a>(
         &mut self,
         path: PathIndex,
-        chunks: impl Iterator<Item = Result<RawChunk<'a>, ChunkError>>,
+        mut chunks: impl Iterator<Item = Result<RawChunk<'a>, ChunkError>>,
         mut screen: Screen,
         ctx: &mut Context<'_>,
     ) -> Verdict {
+        let mut is_first = true;
         //= rfc9260#6.10-6
-        for raw in chunks {
+        while let Some(raw) = chunks.next() {
             if matches!(self.state, State::Closed) {
                 break;
             }
@@ -74,6 +75,13 @@ impl Association {
                     Screened::Stop => break,
                 }
             }
+            let is_end = raw.as_ref().is_ok_and(|raw| raw.chunk_type == ChunkType::SHUTDOWN_COMPLETE);
+            // It travels alone.
+            //= rfc9260#3-1
+            if is_end && !(is_first && chunks.next().is_none()) {
+                break;
+            }
+            is_first = false;
             let chunk = match raw.and_then(|raw| raw.parse().map(|chunk| (raw, chunk))) {
                 Ok((raw, chunk)) => self.on_chunk(path, &raw, &chunk, ctx),
                 Err(error) => {

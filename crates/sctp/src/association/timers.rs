@@ -73,12 +73,10 @@ impl Association {
             return;
         }
         let current = self.paths.current();
-        let timing = &self.config.timing;
         let path = self.paths.get_mut(current);
-        path.back_off(timing);
+        path.back_off(&self.config.timing);
         let rto = path.rto();
-        let transition = path.on_error(timing);
-        self.report_transition(current, transition);
+        self.count_error_on(current);
         if let State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2, .. } = &mut self.state {
             t2.at = ctx.now + rto;
             t2.count = t2.count.saturating_add(1);
@@ -144,8 +142,7 @@ impl Association {
         self.outstanding.on_t3(index, now);
         let given_up = self.mark_lost_on(index);
         self.paths.get_mut(index).sending.on_timeout(given_up, now);
-        let transition = self.paths.get_mut(index).on_error(&self.config.timing);
-        self.report_transition(index, transition);
+        self.count_error_on(index);
         self.count_error();
     }
 
@@ -181,13 +178,22 @@ impl Association {
         let is_current = index == self.paths.current();
         //= rfc9260#8.3-5
         if self.paths.get(index).state() != PathState::Inactive {
-            let transition = self.paths.get_mut(index).on_error(&self.config.timing);
-            self.report_transition(index, transition);
+            self.count_error_on(index);
         }
         //= rfc9260#8.1-2
         if is_current {
             self.count_error();
         }
+    }
+
+    /// Counts a timeout against a path. While no path is active, data takes the one with the fewest errors.
+    //= rfc7829#3.2-9
+    pub(super) fn count_error_on(&mut self, index: PathIndex) {
+        let transition = self.paths.get_mut(index).on_error(&self.config.timing);
+        if transition.is_none() && self.paths.get(index).state() != PathState::Active {
+            self.choose_path();
+        }
+        self.report_transition(index, transition);
     }
 
     /// Counts a timeout against the association; returns whether it survives.

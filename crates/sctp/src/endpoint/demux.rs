@@ -174,15 +174,21 @@ impl Endpoint {
 
     /// A packet for an association in COOKIE-WAIT: INIT ACK, or ABORT; anything else is not for it.
     fn on_packet_for_opening(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
-        match packet.chunks().next() {
-            Some(Ok(Chunk::InitAck(init))) => self.on_init_ack(now, id, (route, packet.len()), &init),
-            Some(Ok(Chunk::Abort(_))) if self.leave_address(id, route.remote) => {}
-            Some(Ok(Chunk::Abort(abort))) => {
+        let mut chunks = packet.chunks();
+        match (chunks.next(), chunks.next().is_some()) {
+            // It travels alone.
+            //= rfc9260#3-1
+            (Some(Ok(Chunk::InitAck(_))), true) => {}
+            (Some(Ok(Chunk::InitAck(init))), false) => {
+                self.on_init_ack(now, id, (route, packet.len()), &init)
+            }
+            (Some(Ok(Chunk::Abort(_))), _) if self.leave_address(id, route.remote) => {}
+            (Some(Ok(Chunk::Abort(abort))), _) => {
                 let cause = abort.causes.iter().find_map(Result::ok);
                 let cause = cause.map(|c| crate::event::AbortCause::from_wire(&c)).unwrap_or_default();
                 self.close_opening(id, CloseReason::PeerAborted(cause));
             }
-            Some(Ok(Chunk::ShutdownAck)) => self.on_out_of_the_blue(now, route, packet),
+            (Some(Ok(Chunk::ShutdownAck)), _) => self.on_out_of_the_blue(now, route, packet),
             _ => {}
         }
     }

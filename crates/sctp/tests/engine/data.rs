@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use sctp::{AssociationConfig, CloseReason, Endpoint, EndpointConfig, LimitedBy, PathError, SendOptions};
+use sctp::{
+    AssociationConfig, CloseReason, Endpoint, EndpointConfig, LimitedBy, PathError, SendOptions, StateName,
+};
 use sim::{Conversation, Fate, LinkConfig, Loss, Outgoing, Reading, World, chunk_names};
-use wire::{ChecksumMode, Chunk, Data, GapBlock, Packet, Ppid, Sack, Ssn, StreamId, Tsn};
+use wire::{ChecksumMode, Chunk, Data, GapBlock, Heartbeat, Packet, Ppid, Sack, Ssn, StreamId, Tsn};
 
+use crate::states::Subject;
 use crate::support::{
     Two, a_route, at_seconds, content, describe, drop_all, messages, seconds, sends, sends_then_closes,
     sent_by, two, two_with,
@@ -205,6 +208,37 @@ fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
     // The next probe is due in 4.8 s; the window update makes it needless.
     t.world.run_for(seconds(2));
     assert_eq!(t.talk(t.b).received_bytes, 4_000_000, "{}", describe(&t.world));
+}
+
+#[test]
+//= rfc9260#6.1-5 6.1-6
+fn a_window_that_closes_before_the_first_chunk_arrives_is_probed_ever_more_seldom_and_fails_no_path() {
+    let mut subject = Subject::in_state(StateName::Established);
+    subject.send().unwrap();
+    let (tag, nothing) = (subject.own_tag, subject.own_tsn().prev());
+    let (gaps, duplicates) = ((&[][..]).into(), (&[][..]).into());
+    let sack = Chunk::Sack(Sack { cumulative_tsn: nothing, a_rwnd: 0, gaps, duplicates });
+    let (mut seen, mut probes) = (0, 0);
+    for _ in 0..3000 {
+        subject.world().world.run_for(Duration::from_millis(100));
+        let records = &subject.world().world.records;
+        let sent: Vec<_> = records[seen..].iter().map(|r| r.packet.clone()).collect();
+        seen = records.len();
+        for packet in sent {
+            let names = sim::chunk_names(&packet);
+            if names.contains("DATA") {
+                probes += 1;
+                subject.answer_to(tag, &sack);
+            } else if names == "HEARTBEAT" {
+                let info = packet[20..].to_vec();
+                subject.answer_to(tag, &Chunk::HeartbeatAck(Heartbeat { info: &info }));
+            }
+        }
+    }
+    let t = subject.world();
+    let changes = t.events(t.a).into_iter().filter(|e| matches!(e, sctp::Event::PathChanged { .. })).count();
+    assert_eq!(changes, 0, "{}", describe(&t.world));
+    assert!((10..80).contains(&probes), "{probes} probes in 300 s");
 }
 
 #[test]

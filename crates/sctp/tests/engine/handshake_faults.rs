@@ -3,8 +3,9 @@
 use sctp::{CloseReason, ConnectError, EndpointConfig, StateName};
 use sim::{Conversation, HostId};
 use wire::{
-    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, CookieEcho, Data, Init, Packet, PacketWriter,
-    Parameter, Parameters, Ppid, Ssn, StreamId, Tsn, UnknownChunk, VerificationTag,
+    Cause, Causes, ChecksumMode, Chunk, ChunkType, CommonHeader, CookieEcho, Data, ErrorChunk, Init, Packet,
+    PacketWriter, Parameter, Parameters, Ppid, ShutdownComplete, Ssn, StreamId, Tsn, UnknownChunk,
+    VerificationTag,
 };
 
 use crate::states::Subject;
@@ -160,9 +161,14 @@ fn supported_address_types_are_no_reason_to_refuse() {
 fn after_unknown_parameter(kind: u16) -> Vec<Vec<u8>> {
     let mut raw = vec![0, 0, 0, 77, 0, 1, 0, 0, 0, 10, 0, 10, 0, 0, 0, 1];
     raw.extend([kind.to_be_bytes(), [0, 5], [9, 0], [0, 0]].concat());
+    quoted_parameters(&raw)
+}
+
+/// The parameters that the answer to an INIT of this value quotes.
+fn quoted_parameters(value: &[u8]) -> Vec<Vec<u8>> {
     let mut t = two(1);
     t.world.recording = true;
-    t.inject_to_b(0, &[unknown(ChunkType::INIT.0, &raw)]);
+    t.inject_to_b(0, &[unknown(ChunkType::INIT.0, value)]);
     first_chunk(&t.world.records[0].packet, |_, chunk| match chunk {
         Chunk::InitAck(ack) => ack
             .parameters
@@ -207,6 +213,85 @@ fn init_in_company_is_dropped_and_so_is_anything_else_with_tag_zero() {
     t.inject_to_b(0, &[Chunk::ShutdownAck]);
     assert!(t.world.records.is_empty());
     assert_eq!(t.world.host(t.b).endpoint.counters().bad_tag, 3);
+}
+
+//= rfc9260#3-1
+#[test]
+fn an_init_ack_in_company_is_dropped_and_one_that_travels_alone_is_taken() {
+    let mut subject = Subject::in_state(StateName::CookieWait);
+    let (tag, parameters) = (subject.own_tag, [COOKIE]);
+    let init_ack = Chunk::InitAck(init(&parameters));
+    assert!(subject.answer_to_all(tag, &[init_ack, data(1)]).is_empty());
+    assert!(subject.answer_to_all(tag, &[data(1), init_ack]).is_empty());
+    assert_eq!(subject.state(), StateName::CookieWait);
+    assert_eq!(subject.answer_to(tag, &init_ack), ["COOKIE ECHO"]);
+}
+
+//= rfc9260#3-1
+#[test]
+fn a_shutdown_complete_in_company_ends_nothing_and_one_that_travels_alone_does() {
+    let mut subject = Subject::in_state(StateName::ShutdownAckSent);
+    let (tag, tsn) = (subject.own_tag, subject.peer_tsn().0);
+    let complete = Chunk::ShutdownComplete(ShutdownComplete { tag_reflected: false });
+    assert!(subject.answer_to_all(tag, &[complete, data(tsn)]).is_empty());
+    subject.answer_to_all(tag, &[data(tsn), complete]);
+    assert_eq!(subject.state(), StateName::ShutdownAckSent);
+    subject.answer_to(tag, &complete);
+    assert_eq!(subject.closed(), Some(CloseReason::Graceful));
+}
+
+#[test]
+fn data_beside_shutdown_ack_keeps_the_end_from_nothing() {
+    let mut subject = Subject::in_state(StateName::ShutdownSent);
+    let (tag, tsn) = (subject.own_tag, subject.peer_tsn().0);
+    assert_eq!(subject.answer_to_all(tag, &[Chunk::ShutdownAck, data(tsn)]), ["SHUTDOWN COMPLETE"]);
+    assert_eq!(subject.closed(), Some(CloseReason::Graceful));
+}
+
+/// A host that waits for the COOKIE ECHO of its INIT ACK: its tag, the cookie, and the first TSN of the opening host.
+fn awaiting_cookie() -> (Two, u32, Vec<u8>, u32) {
+    let mut t = two(1);
+    t.world.recording = true;
+    t.inject_to_b(0, &[Chunk::Init(init(&[]))]);
+    let (tag, cookie) = first_chunk(&t.world.records[0].packet, |_, chunk| match chunk {
+        Chunk::InitAck(ack) => {
+            let cookie = ack.parameters.iter().find_map(|p| match p {
+                Ok(Parameter::StateCookie(cookie)) => Some(cookie.to_vec()),
+                _ => None,
+            });
+            (ack.tag.0, cookie.unwrap())
+        }
+        other => panic!("an INIT ACK, not {other:?}"),
+    });
+    (t, tag, cookie, init(&[]).initial_tsn.0)
+}
+
+#[test]
+fn data_beside_cookie_echo_is_taken() {
+    let (mut t, tag, cookie, tsn) = awaiting_cookie();
+    t.inject_to_b(tag, &[Chunk::CookieEcho(CookieEcho { cookie: &cookie }), data(tsn)]);
+    assert_eq!(sent_by(&t.world, 1, "10.0.1.2"), ["COOKIE ACK SACK"]);
+    assert_eq!(t.talk(t.b).received.len(), 1);
+}
+
+#[test]
+fn an_error_beside_cookie_echo_does_not_keep_the_association_from_coming_up() {
+    let (mut t, tag, cookie, _) = awaiting_cookie();
+    let causes = [Cause::UnrecognizedParameters(&[0xff, 0xff, 0, 4])];
+    let error = Chunk::Error(ErrorChunk { causes: Causes::from(&causes[..]) });
+    t.inject_to_b(tag, &[Chunk::CookieEcho(CookieEcho { cookie: &cookie }), error]);
+    assert_eq!(sent_by(&t.world, 1, "10.0.1.2"), ["COOKIE ACK"]);
+    assert_eq!(t.talk(t.b).closed, None);
+}
+
+//= rfc9260#3.2.2-1
+#[test]
+fn a_primary_address_by_name_is_passed_over_and_reported() {
+    let primary =
+        [0xc0, 4, 0, 21, 0, 0, 0, 1, 0, 11, 0, 13, b'h', b'o', b's', b't', b'.', b't', b'e', b's', b't'];
+    let mut raw = vec![0, 0, 0, 77, 0, 1, 0, 0, 0, 10, 0, 10, 0, 0, 0, 1];
+    raw.extend(primary.iter().chain(&[0, 0, 0]));
+    assert_eq!(quoted_parameters(&raw), [primary]);
 }
 
 #[test]

@@ -7,8 +7,9 @@ use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, PathError, PathState, StateName, Unreachable,
 };
 use sim::{Change, Conversation, Direction, LinkConfig, World, packet};
-use wire::Chunk;
+use wire::{Chunk, Heartbeat};
 
+use crate::states::Subject;
 use crate::support::{
     Two, a_route, at_seconds, describe, drop_all, messages, route, seconds, sends, sends_then_closes, two,
 };
@@ -320,4 +321,16 @@ fn a_set_up_whose_first_path_dies_right_after_goes_on_over_the_second() {
     assert_eq!(t.run_to_end(seconds(100)), (CloseReason::Graceful, CloseReason::Graceful));
     assert_eq!(t.talk(t.b).received.len(), 2000);
     assert!(t.world.now() < at_seconds(30));
+}
+
+//= rfc9260#8.3-8
+#[test]
+fn a_heartbeat_is_answered_whole_if_the_answer_fits_a_packet_of_the_path() {
+    let mut subject = Subject::in_state(StateName::Established);
+    let tag = subject.own_tag;
+    let (fits, too_long) = (vec![7; 1500 - 20 - 12 - 8], vec![7; 1500 - 20 - 12 - 4]);
+    assert_eq!(subject.answer_to(tag, &Chunk::Heartbeat(Heartbeat { info: &fits })), ["HEARTBEAT ACK"]);
+    let answer = subject.last_packet();
+    assert!(answer.ends_with(&fits), "{} octets", answer.len());
+    assert!(subject.answer_to(tag, &Chunk::Heartbeat(Heartbeat { info: &too_long })).is_empty());
 }

@@ -32,6 +32,9 @@ const SCHEDULERS: [Scheduler; 6] = [
     Scheduler::WeightedFair,
 ];
 
+/// Worlds beyond the first hundreds that failed once, and are always played.
+const KEPT: [u64; 5] = [1_008_754, 3_013_617, 3_014_375, 3_031_556, 3_101_143];
+
 /// What must be true at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
@@ -56,11 +59,11 @@ struct Run {
 #[test]
 fn hundreds_of_seeds_deliver_everything_once_and_in_order() {
     let from_env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let seeds = match from_env("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..from_env("SIM_SEEDS").unwrap_or(500),
+    let seeds: Vec<u64> = match from_env("SIM_SEED") {
+        Some(first) => (first..first + from_env("SIM_SEEDS").unwrap_or(1)).collect(),
+        None => (0..from_env("SIM_SEEDS").unwrap_or(500)).chain(KEPT).collect(),
     };
-    let failed: Vec<u64> = seeds.filter(|&seed| !survives(seed)).collect();
+    let failed: Vec<u64> = seeds.into_iter().filter(|&seed| !survives(seed)).collect();
     assert!(failed.is_empty(), "seeds {failed:?} failed; see above");
 }
 
@@ -222,7 +225,10 @@ fn run(seed: u64, t: &mut Run) {
     let carrier = if r.random_bool(0.5) { UDP } else { Carrier::Ip };
     t.world.connect(t.a, t.b, carrier, t.config.clone(), conversation);
     let up = t.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, t.a) && is_up(w, t.b));
-    assert!(up, "seed {seed}: not up after 300 s\n{}", describe(&t.world));
+    if !up {
+        assert!(all_inits_were_lost(t), "seed {seed}: not up after 300 s\n{}", describe(&t.world));
+        return;
+    }
     let expected = plan_cuts(r, t);
     plan_more(r, t);
     plan_mtu(&mut random(seed.wrapping_add(2 << 32)), t);
@@ -235,6 +241,17 @@ fn run(seed: u64, t: &mut Run) {
     });
     assert!(over, "seed {seed}: not over after {LIMIT:?}, {expected:?}\n{}", describe(&t.world));
     judge(seed, t, expected);
+}
+
+/// Whether the opening host has given up, and chance has taken a packet for each INIT that it sent.
+fn all_inits_were_lost(t: &Run) -> bool {
+    let lost = |link: &LinkId| {
+        let counters = &t.world.link(*link).counters;
+        counters.lost_by_chance + counters.corrupted
+    };
+    let closed = t.world.host(t.a).app.conversations.values().map(|c| c.closed.clone());
+    let inits = 1 + u64::from(t.config.max_init_retransmits);
+    closed.eq([Some(CloseReason::NoAnswer)]) && t.links.iter().map(lost).sum::<u64>() >= inits
 }
 
 /// Paths are cut for a while, or some of them forever; sometimes all of them.
@@ -351,9 +368,10 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
         let closed = talk.closed.clone().unwrap();
         let whole = expected == Expected::Delivered || closed == CloseReason::Graceful;
         match expected {
-            // The last word, SHUTDOWN COMPLETE, may be lost, and whoever said it be gone when its port has changed.
+            // The last word, SHUTDOWN COMPLETE, may be lost, and whoever said it be gone when its port has changed: what his host
+            // says from the new one proves nothing.
             Expected::Delivered if t.rebinds && receiver == t.b => assert!(
-                matches!(closed, CloseReason::Graceful | CloseReason::Aborted(_)),
+                matches!(closed, CloseReason::Graceful | CloseReason::LostContact | CloseReason::Aborted(_)),
                 "seed {seed}: {closed:?}"
             ),
             Expected::Delivered => {

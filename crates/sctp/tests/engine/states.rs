@@ -67,6 +67,11 @@ impl Subject {
         self.peer_tsn
     }
 
+    /// The subject's initial TSN.
+    pub(crate) fn own_tsn(&self) -> Tsn {
+        self.own_tsn
+    }
+
     pub(crate) fn state(&self) -> StateName {
         let host = self.t.world.host(self.host);
         let id = host.endpoint.associations().next();

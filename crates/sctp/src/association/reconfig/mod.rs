@@ -222,11 +222,9 @@ impl Association {
         //= rfc6525#5.2.7-3
         if !std::mem::take(&mut pending.in_progress) {
             let failed = pending.path;
-            let path = self.paths.get_mut(failed);
             //= rfc6525#5.1.1-8 5.1.1-9
-            path.back_off(&self.config.timing);
-            let transition = path.on_error(&self.config.timing);
-            self.report_transition(failed, transition);
+            self.paths.get_mut(failed).back_off(&self.config.timing);
+            self.count_error_on(failed);
             if !self.count_error() {
                 return;
             }
