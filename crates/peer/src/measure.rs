@@ -4,7 +4,9 @@
 //! what it receives is counted and dropped, or sent back. Begin with [`receive`] and [`send`].
 
 use crate::host::{Host, association_config};
-use crate::modes::{Guest, Inbox, Whole, await_event, connect, connect_with, is_over, linger, offer};
+use crate::modes::{
+    Guest, Inbox, Whole, await_event, connect, connect_with, is_over, linger, offer, try_send,
+};
 use crate::options::Options;
 use anyhow::{Result, bail, ensure};
 use base::Time;
@@ -120,22 +122,22 @@ fn answer_all(mut host: Host) -> Result<()> {
                     talks.remove(&id);
                     host.engine.release(now, id);
                 }
-                Event::Readable | Event::Writable => answer(&mut host, id, talks.entry(id).or_default())?,
+                Event::Readable | Event::Writable => answer(&mut host, id, talks.entry(id).or_default()),
                 _ => {}
             }
         }
     }
 }
 
-/// Sends back what has come, as far as the send buffer takes it.
-fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) -> Result<()> {
+/// Sends back what has come, as far as the send buffer takes it. What cannot be sent is dropped: most often the peer has ended its
+/// association, and others go on.
+fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     while let Some(message) = talk.held.take().or_else(|| talk.inbox.next(host, id)) {
-        if !offer(host, id, &message)? {
+        if try_send(host, id, &message) == Err(SendError::WouldBlock) {
             talk.held = Some(message);
-            return Ok(());
+            return;
         }
     }
-    Ok(())
 }
 
 /// Sends a message and waits until it is back, again and again; prints each round trip in microseconds.

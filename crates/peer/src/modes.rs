@@ -81,13 +81,18 @@ impl Inbox {
 
 /// Whether the message was taken; false if it must be offered again.
 pub(crate) fn offer(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
-    let now = host.now();
-    let options = SendOptions { unordered: message.unordered, ..SendOptions::default() };
-    match host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options) {
+    match try_send(host, id, message) {
         Ok(()) => Ok(true),
         Err(SendError::WouldBlock) => Ok(false),
         Err(error) => Err(error).context("a message cannot be sent"),
     }
+}
+
+/// Hands the message to the association.
+pub(crate) fn try_send(host: &mut Host, id: AssociationId, message: &Whole) -> Result<(), SendError> {
+    let now = host.now();
+    let options = SendOptions { unordered: message.unordered, ..SendOptions::default() };
+    host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options)
 }
 
 /// True when the association ended well; an error when it ended otherwise.

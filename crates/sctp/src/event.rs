@@ -168,8 +168,9 @@ pub struct Message {
     pub ppid: Ppid,
     /// Whether it was sent without order.
     pub unordered: bool,
-    /// Whether this is the beginning of the message; false for the later parts of one that is longer than the receive
-    /// buffer and therefore comes in parts.
+    /// Whether this is the beginning of the message; false for the later parts of one that comes in parts (RFC 6458 section 6.1.7). One
+    /// does if it is longer than the receive window has room for: longer than the window itself, or while much else is held that
+    /// cannot be read yet, behind a gap or a reset of streams, or while memory is short.
     pub begin: bool,
     /// Whether this is the end of the message.
     pub end: bool,
