@@ -24,6 +24,7 @@
 mod framing;
 mod outgoing;
 mod peer;
+mod pieces;
 mod relay;
 pub mod trunk;
 

@@ -1,13 +1,13 @@
 //! The state of one connection: two directions, the association's end, and what remains to be done.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use crate::framing::{Framed, Framing, FramingError};
 use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
+use crate::pieces::Pieces;
 
 /// Bytes for TCP that may wait before no further message is asked for: in one batch, so many are taken from the association, and
 /// written, before packets are served again.
@@ -16,8 +16,6 @@ pub const UNWRITTEN_MAX: usize = 256 * 1024;
 pub const UNWRITTEN_LEAST: usize = 16 * 1024;
 /// Pieces of them: each takes a place, and an allocation, however short it is.
 const PIECES_MAX: usize = 512;
-/// Bytes that a piece may take beside its own: its place, and its part of what it was cut from.
-const PIECE_COST: usize = 128;
 
 /// Which side began the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,8 +87,7 @@ pub struct Relay {
     /// Of a native peer that expects its protocol's messages.
     framing: Option<Box<dyn Framing>>,
     incoming: Incoming,
-    unwritten: VecDeque<Bytes>,
-    unwritten_bytes: usize,
+    unwritten: Pieces,
     /// A native peer sent SHUTDOWN.
     peer_shutdown: bool,
     shutdown_asked: bool,
@@ -117,8 +114,7 @@ impl Relay {
             sender: Sender::new(peer, framing.is_some()),
             framing,
             incoming: Incoming::Open,
-            unwritten: VecDeque::new(),
-            unwritten_bytes: 0,
+            unwritten: Pieces::default(),
             peer_shutdown: false,
             shutdown_asked: false,
             closed: None,
@@ -127,9 +123,11 @@ impl Relay {
         }
     }
 
-    /// Whether TCP should be read now, at most [`UNSENT_MAX`](crate::UNSENT_MAX) bytes.
+    /// Whether TCP should be read now, at most [`UNSENT_MAX`](crate::UNSENT_MAX) bytes. An application that does not read what this end
+    /// answers is not read either.
     pub fn wants_bytes(&self) -> bool {
-        self.fate == Fate::Running && self.sender.wants_bytes()
+        let has_room = self.framing.is_none() || self.unwritten.bytes() < 2 * UNWRITTEN_MAX;
+        self.fate == Fate::Running && self.sender.wants_bytes() && has_room
     }
 
     /// Bytes were read from TCP, as [`wants_bytes`](Self::wants_bytes) asked.
@@ -194,13 +192,18 @@ impl Relay {
     pub fn wants_message(&self, most: usize) -> bool {
         matches!(self.fate, Fate::Running | Fate::Lost)
             && self.incoming == Incoming::Open
-            && self.unwritten_bytes < most
-            && self.unwritten.len() < PIECES_MAX
+            && self.unwritten.bytes() < most
+            && self.unwritten.count() < PIECES_MAX
     }
 
     /// Bytes of memory that it takes to keep what waits for TCP.
     pub fn unwritten_memory(&self) -> usize {
-        self.unwritten_bytes + self.unwritten.len() * PIECE_COST
+        self.unwritten.memory()
+    }
+
+    /// What waits for TCP will wait for long: it lets go of the memory that it shares with other messages.
+    pub fn keep_unwritten(&mut self) {
+        self.unwritten.keep();
     }
 
     /// A message came, in `pieces`.
@@ -261,26 +264,12 @@ impl Relay {
 
     /// The bytes to be written to TCP next, as many slices as `slices` holds; returns how many it filled.
     pub fn unwritten<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let mut filled = 0;
-        for (slot, piece) in slices.iter_mut().zip(&self.unwritten) {
-            *slot = IoSlice::new(piece);
-            filled += 1;
-        }
-        filled
+        self.unwritten.fill(slices)
     }
 
     /// TCP took `written` bytes.
-    pub fn on_written(&mut self, mut written: usize) {
-        self.unwritten_bytes = self.unwritten_bytes.saturating_sub(written);
-        while written > 0 {
-            let Some(front) = self.unwritten.front_mut() else { return };
-            let step = written.min(front.len());
-            front.advance(step);
-            written -= step;
-            if front.is_empty() {
-                self.unwritten.pop_front();
-            }
-        }
+    pub fn on_written(&mut self, written: usize) {
+        self.unwritten.advance(written);
     }
 
     /// TCP takes no more bytes for now.
@@ -365,12 +354,13 @@ impl Relay {
 
     /// Gives the sender the messages that have come whole, and the application what it asked of this end.
     fn find_messages(&mut self) {
+        let mut answers = BytesMut::new();
         // Ends: each round takes something out of what was pushed.
         while let Some(framing) = &mut self.framing {
             match framing.next() {
                 Ok(Some(Framed::Message(message))) => self.sender.take(message),
-                Ok(Some(Framed::Answer(answer))) => self.answer(answer),
-                Ok(None) => return,
+                Ok(Some(Framed::Answer(answer))) => answers.extend_from_slice(answer),
+                Ok(None) => return self.answer(answers.freeze()),
                 Err(error) => {
                     self.framing_error = Some(error);
                     return self.fail();
@@ -380,9 +370,9 @@ impl Relay {
     }
 
     /// The application hears this between the peer's messages, while it can hear anything.
-    fn answer(&mut self, answer: &'static [u8]) {
+    fn answer(&mut self, answers: Bytes) {
         if self.incoming == Incoming::Open {
-            self.queue([Bytes::from_static(answer)]);
+            self.unwritten.push(answers);
         }
     }
 
@@ -391,17 +381,13 @@ impl Relay {
             self.fail();
             return;
         }
-        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            self.unwritten_bytes += piece.len();
-            self.unwritten.push_back(piece);
-        }
+        pieces.into_iter().for_each(|piece| self.unwritten.push(piece));
     }
 
     fn fail(&mut self) {
         if self.fate != Fate::Finished {
             self.fate = if self.closed.is_some() { Fate::Resetting } else { Fate::Aborting };
             self.unwritten.clear();
-            self.unwritten_bytes = 0;
         }
     }
 

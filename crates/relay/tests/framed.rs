@@ -119,3 +119,20 @@ fn bytes_that_are_none_of_the_protocols_end_the_connection_and_say_why() {
     assert_eq!(relay.next_action(), Some(Action::AbortAssociation));
     assert_eq!(relay.take_framing_error(), Some(FramingError("a line without end".to_owned())));
 }
+
+#[test]
+fn an_application_that_reads_no_answer_is_read_no_more_until_it_does() {
+    let mut relay = relay();
+    let pings = Bytes::from(b"\n".repeat(60_000));
+    let read = (1..100).take_while(|_| {
+        relay.on_bytes(pings.clone());
+        relay.wants_bytes()
+    });
+    assert_eq!(read.count(), 1, "300,000 bytes answer one read");
+    assert!(relay.unwritten_memory() < 700_000, "{} bytes", relay.unwritten_memory());
+    let mut slices = [IoSlice::new(&[]); 4];
+    let filled = relay.unwritten(&mut slices);
+    let waiting: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+    relay.on_written(waiting);
+    assert!(relay.wants_bytes());
+}

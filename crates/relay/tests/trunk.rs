@@ -573,6 +573,41 @@ fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_be
     assert_eq!(room, [WINDOW_START, 2 * WINDOW_START, 2 * WINDOW_START + 100]);
 }
 
+#[test]
+fn a_peer_that_says_it_is_stopped_and_has_sent_little_gets_no_wider_window() {
+    let (mut a, lane, mut b, _) = open_lane();
+    let before = b.windows();
+    for _ in 0..10 {
+        let blocked = Message::Blocked { generation: relay::trunk::Generation(1), limit: u64::MAX }.write();
+        b.on_message(a.stream(lane).unwrap(), blocked.0, [blocked.1], true).unwrap();
+        send(&mut a, lane, &mut b, 1000).unwrap();
+        b.widen_windows();
+        assert_eq!(b.windows(), before);
+    }
+}
+
+#[test]
+fn what_waits_of_a_lane_keeps_none_of_the_memory_that_it_came_in() {
+    let (mut a, lane, mut b, theirs) = open_lane();
+    let stream = a.stream(lane).unwrap();
+    let blocks: Vec<Bytes> = (0..20).map(|_| Bytes::from(vec![0; 60_000])).collect();
+    let mut deliver = |b: &mut Trunk, block: &Bytes, length: usize| {
+        a.on_data_sent(lane, length);
+        b.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
+    };
+    // The program has taken nothing yet.
+    blocks[..10].iter().for_each(|block| deliver(&mut b, block, 1400));
+    assert!(blocks.iter().all(Bytes::is_unique));
+    // It takes all, and then no more.
+    while b.recv(theirs).is_some() {}
+    b.on_consumed(theirs, 14_000);
+    blocks[10..].iter().for_each(|block| deliver(&mut b, block, 1400));
+    assert!(!blocks[10].is_unique(), "a program that keeps up costs no copy");
+    b.keep(theirs);
+    assert!(blocks.iter().all(Bytes::is_unique));
+    assert_eq!(b.waiting(), 14_000);
+}
+
 proptest! {
     /// `reads`: what part of a window is read at once, in 16ths, and whether the peer's word of being stopped is looked at
     /// then.

@@ -41,7 +41,11 @@ impl Shard {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
-        let lane = match state.trunk.open(local, remote) {
+        let lent = self.trunks.lend_windows(association);
+        let Some(state) = self.trunks.get_mut(association) else { return false };
+        let opened = state.trunk.open(local, remote);
+        self.trunks.settle_windows(association, lent);
+        let lane = match opened {
             Ok(lane) => lane,
             Err(error) => {
                 tracing::debug!(%error, %remote, "not on the trunk");
@@ -49,7 +53,9 @@ impl Shard {
             }
         };
         let id = self.connections.reserve();
-        state.owners.insert(lane, id);
+        if let Some(state) = self.trunks.get_mut(association) {
+            state.owners.insert(lane, id);
+        }
         let stage = Stage::Asking(*syn);
         let mut connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
         connection.lane = Some(lane);
@@ -240,6 +246,10 @@ impl Shard {
         };
         if !state.has_key(&auth) {
             return Err(Refusal::OwnAssociation);
+        }
+        // As much is granted to the host as may be: an association of its own promises less.
+        if self.trunks.has_granted_all(state.handshake().remote) {
+            return Err(Refusal::Busy);
         }
         // An INIT from the client would have to reach the server's address, too.
         let Some(carrier) = state.carrier_between(Ends::new(server.ip(), client.ip())) else {

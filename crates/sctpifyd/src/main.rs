@@ -48,6 +48,7 @@ mod timers;
 mod timing;
 mod trunks;
 mod uplinks;
+mod windows;
 mod worker;
 
 use std::process::ExitCode;

@@ -277,6 +277,10 @@ impl Turn<'_> {
         }
         if !flowing.writable && flowing.relay.has_unwritten() {
             flowing.relay.on_tcp_full();
+            if let Place::Lane { trunk, id } = &mut self.place {
+                flowing.relay.keep_unwritten();
+                trunk.keep(*id);
+            }
         }
         self.engine.set_user_memory(self.association, self.waiting(&flowing.relay));
         written
@@ -373,9 +377,12 @@ impl Turn<'_> {
         }
         let limit = fragment.min(room);
         let free = self.engine.send_capacity(self.association);
+        let unacknowledged = self.engine.unacknowledged(self.association);
+        // Of a buffer that has shrunk for want of memory only a part.
+        let reserve = RESERVE.min((free + unacknowledged) / 4);
         let is_bulk = unsent > SHORT || has_more;
         // With nothing on its way no acknowledgement would make room.
-        if is_bulk && free < RESERVE + limit && self.engine.unacknowledged(self.association) > 0 {
+        if is_bulk && free < reserve + limit && unacknowledged > 0 {
             self.engine.notify_when_writable(self.now, self.association);
             self.is_full = true;
             return None;

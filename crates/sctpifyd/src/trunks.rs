@@ -30,6 +30,7 @@ use crate::connection::ConnectionId;
 use crate::probes::random_port_of;
 use crate::shard::{Shard, Timer};
 use crate::timing;
+use crate::windows::Windows;
 
 /// The SCTP port of trunks, at the end that takes them. Programs are reached by the ports of their TCP listeners; the
 /// Adaptation Layer Indication tells a trunk from a connection to a program that has this one.
@@ -55,8 +56,6 @@ const IDLE_LOOK: Duration = Duration::from_secs(5);
 const MESSAGES_PER_TURN: usize = 1024;
 /// Destinations remembered at most that need associations of their own.
 const ALONE_MAX: usize = 1024;
-/// The part of `memory_mib` that may wait for slow programs, as a divisor.
-const WINDOWS_PART: usize = 4;
 
 /// One trunk.
 pub(crate) struct TrunkState {
@@ -123,6 +122,7 @@ pub(crate) struct Trunks {
     refused: BTreeMap<IpAddr, Time>,
     /// Those that may have messages to be taken.
     readable: BTreeSet<AssociationId>,
+    windows: Windows,
 }
 
 impl Trunks {
@@ -196,15 +196,36 @@ impl Trunks {
         self.refused.insert(opening.ends.remote, now + REFUSED_PAUSE);
     }
 
-    /// Divides what may wait for slow programs among all trunks.
-    fn share_windows(&mut self, budget: usize) {
-        let used: usize = self.all.values().map(|state| state.trunk.windows()).sum();
-        let spare = budget.saturating_sub(used);
-        for state in self.all.values_mut() {
-            state.trunk.set_spare(spare);
-        }
+    /// Counts what may wait for slow programs.
+    fn count_windows(&mut self, memory: usize) {
+        let each = self.all.values().map(|state| (state.handshake.remote, state.trunk.windows()));
+        self.windows = Windows::new(memory, each);
+    }
+
+    /// Lets the trunk's windows grow by all that is to spare until [`settle_windows`](Self::settle_windows) is called with what this
+    /// returns.
+    pub(crate) fn lend_windows(&mut self, association: AssociationId) -> Lent {
+        let Some(state) = self.all.get_mut(&association) else { return Lent::default() };
+        state.trunk.set_spare(self.windows.spare(state.handshake.remote));
+        Lent(Some((state.handshake.remote, state.trunk.windows())))
+    }
+
+    /// Whether this host has been granted so much that it gets no further connection on a trunk.
+    pub(crate) fn has_granted_all(&self, remote: IpAddr) -> bool {
+        self.windows.is_full(remote)
+    }
+
+    /// The trunk's windows have grown, or shrunk, or the trunk is gone.
+    pub(crate) fn settle_windows(&mut self, association: AssociationId, lent: Lent) {
+        let Lent(Some((remote, before))) = lent else { return };
+        let after = self.all.get(&association).map_or(0, |state| state.trunk.windows());
+        self.windows.count(remote, before, after);
     }
 }
+
+/// What a trunk's windows were before they may have grown.
+#[derive(Default)]
+pub(crate) struct Lent(Option<(IpAddr, usize)>);
 
 impl TrunkState {
     /// Which end is here.
@@ -443,10 +464,11 @@ impl Shard {
         if self.trunks.readable.is_empty() {
             return false;
         }
-        let budget = ((self.rules.settings().memory_mib as usize) << 20) / WINDOWS_PART;
-        self.trunks.share_windows(budget);
+        self.trunks.count_windows((self.rules.settings().memory_mib as usize) << 20);
         for association in std::mem::take(&mut self.trunks.readable) {
+            let lent = self.trunks.lend_windows(association);
             self.serve_trunk(association);
+            self.trunks.settle_windows(association, lent);
         }
         !self.trunks.readable.is_empty()
     }
@@ -487,9 +509,11 @@ impl Shard {
         let is_due = |state: &TrunkState| state.trunk.has_stopped() || state.trunk.has_out();
         let due = self.trunks.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
         for association in due.collect::<Vec<_>>() {
+            let lent = self.trunks.lend_windows(association);
             if let Some(state) = self.trunks.all.get_mut(&association) {
                 state.trunk.widen_windows();
             }
+            self.trunks.settle_windows(association, lent);
             self.flush_trunk(association);
         }
     }

@@ -2,11 +2,10 @@
 //!
 //! Begin at [`Lane`].
 
-use std::collections::VecDeque;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::message::Generation;
+use crate::pieces::Pieces;
 
 /// Bytes that the peer may send at first on one connection.
 pub const WINDOW_START: usize = 256 * 1024;
@@ -14,7 +13,7 @@ pub const WINDOW_START: usize = 256 * 1024;
 pub const WINDOW_LEAST: usize = 16 * 1024;
 /// Bytes that may wait to be read of one connection at most: a gigabit over 100 ms.
 pub const WINDOW_MAX: usize = 16 << 20;
-/// Pieces up to this length are copied together while they wait: each would hold on to memory it shares with others.
+/// A piece up to this length is copied at once if others wait before it.
 const COPIED_MAX: usize = 1024;
 
 /// How far a connection has come.
@@ -97,9 +96,9 @@ impl Sending {
 /// Invariant: the peer is never granted more than what was consumed and the window.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    pieces: VecDeque<Bytes>,
-    /// Short pieces that came last, together.
-    tail: BytesMut,
+    pieces: Pieces,
+    /// The program has not kept up, or is not there yet: what comes will wait.
+    is_slow: bool,
     /// The peer's end came, and was not read.
     pub(super) has_unread_end: bool,
     pub(super) received: u64,
@@ -107,18 +106,21 @@ pub(super) struct Inbox {
     /// What the peer was told, or is about to be.
     pub(super) granted: u64,
     pub(super) window: usize,
+    /// What had been received when the window was last widened.
+    widened_at: u64,
 }
 
 impl Inbox {
     fn new(window: usize) -> Inbox {
         Inbox {
-            pieces: VecDeque::new(),
-            tail: BytesMut::new(),
+            pieces: Pieces::default(),
+            is_slow: true,
             has_unread_end: false,
             received: 0,
             consumed: 0,
             granted: window as u64,
             window,
+            widened_at: 0,
         }
     }
 
@@ -129,31 +131,26 @@ impl Inbox {
             return false;
         }
         self.received = received;
-        if piece.len() <= COPIED_MAX && !(self.pieces.is_empty() && self.tail.is_empty()) {
-            self.tail.extend_from_slice(&piece);
+        if self.is_slow || piece.len() <= COPIED_MAX && !self.pieces.is_empty() {
+            self.pieces.push_kept(&piece);
         } else {
-            self.flush_tail();
-            self.pieces.push_back(piece);
+            self.pieces.push(piece);
         }
         true
     }
 
-    fn flush_tail(&mut self) {
-        if !self.tail.is_empty() {
-            self.pieces.push_back(self.tail.split().freeze());
-        }
+    /// The program does not take what came.
+    pub(super) fn keep(&mut self) {
+        self.is_slow = true;
+        self.pieces.keep();
     }
 
     pub(super) fn pop(&mut self) -> Option<Bytes> {
-        if self.pieces.is_empty() {
-            self.flush_tail();
-        }
-        self.pieces.pop_front()
+        self.pieces.pop()
     }
 
     pub(super) fn clear(&mut self) {
-        self.pieces = VecDeque::new();
-        self.tail = BytesMut::new();
+        self.pieces.clear();
         self.has_unread_end = false;
     }
 
@@ -165,6 +162,7 @@ impl Inbox {
     /// The program took bytes; whether the peer is to be granted more, which is when half of the window is used up.
     pub(super) fn consume(&mut self, bytes: usize) -> bool {
         self.consumed = (self.consumed + bytes as u64).min(self.received);
+        self.is_slow &= self.consumed < self.received;
         let due = self.consumed + self.window as u64;
         let is_worth_telling = due.saturating_sub(self.granted) >= self.window as u64 / 2;
         if is_worth_telling {
@@ -173,16 +171,18 @@ impl Inbox {
         is_worth_telling
     }
 
-    /// The peer has more than it may send. The window doubles if the program keeps up with it, by at most `spare` bytes;
-    /// returns by how many it grew.
+    /// The peer has more than it may send. The window doubles if the peer has used it and the program keeps up with it, by at most
+    /// `spare` bytes; returns by how many it grew.
     pub(super) fn widen(&mut self, spare: usize) -> usize {
-        if self.unconsumed() > self.window as u64 / 2 {
+        let half = self.window as u64 / 2;
+        if self.unconsumed() > half || self.received - self.widened_at < half {
             return 0;
         }
         let more = self.window.min(WINDOW_MAX - self.window).min(spare);
         // A window that stays is granted as it is read: what the peer does not hear of must not count as granted.
         if more > 0 {
             self.window += more;
+            self.widened_at = self.received;
             self.granted = self.granted.max(self.consumed + self.window as u64);
         }
         more

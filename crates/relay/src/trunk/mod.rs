@@ -288,6 +288,13 @@ impl Trunk {
         std::mem::take(&mut inbox.has_unread_end).then_some(Received::End)
     }
 
+    /// The program of the lane does not take what came: that lets go of the memory that it shares with other messages.
+    pub fn keep(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.inbox.keep();
+        }
+    }
+
     /// The program took bytes that were read from the lane.
     pub fn on_consumed(&mut self, id: LaneId, bytes: usize) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };

@@ -115,9 +115,10 @@ impl Association {
         let path = self.paths.get(self.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
         // A peer that has reset streams and whose answer is on its way would take old numbers for new ones: beyond what was
-        // sent before the request nothing is told until then.
+        // sent before the request nothing is told until then, or until all of that is acknowledged.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
         let end = reset.and_then(|last_tsn| self.sequence_after(last_tsn));
+        let end = end.filter(|end| *end > self.outstanding.first());
         self.forward.follow(&self.outstanding, end, now, round_trip);
     }
 

@@ -11,9 +11,9 @@ use sctp::{
     Reliability, SendOptions, StreamDirection,
 };
 use sim::{Conversation, LinkConfig, Loss};
-use wire::{Ppid, StreamId};
+use wire::{ChunkType, Ppid, StreamId};
 
-use crate::support::{Two, content, describe, seconds, two_with};
+use crate::support::{Two, content, describe, seconds, two_with, without};
 
 const BOTH: Extensions =
     Extensions::NONE.with(Extension::StreamReconfiguration).with(Extension::PartialReliability);
@@ -112,4 +112,36 @@ fn messages_given_up_between_resets_of_their_streams_hold_up_and_skip_no_others(
     let played: Vec<_> = all.filter(|_| only.is_none()).chain(only).map(play).collect();
     let (resets, given_up) = played.iter().fold((0, 0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
     assert!(only.is_some() || resets > 100 && given_up > 200, "{resets} resets, {given_up} given up");
+}
+
+#[test]
+fn a_reset_that_is_never_answered_stops_no_other_stream() {
+    let reconfig = ReconfigPolicy::default().everything();
+    let config = AssociationConfig { extensions: BOTH, reconfig, ..AssociationConfig::default() };
+    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+    let mut t = two_with(1, LinkConfig::default(), endpoint);
+    t.connect_with(config, Conversation::default());
+    t.run_to_established();
+    let is_free_of = |chunk| move |packet: &[u8]| without(chunk, packet);
+    let (no_answers, no_data) = (is_free_of(ChunkType::RE_CONFIG), is_free_of(ChunkType::DATA));
+    t.world.set_filter(move |r| no_answers(&r.packet));
+    let (id, now) = (t.id(t.a), t.world.now());
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    endpoint.reset_streams(now, id, StreamDirection::Outgoing, &[StreamId(0)]).unwrap();
+    t.world.run_for(Duration::from_millis(10));
+    // One message of another stream is lost, and given up.
+    t.world.set_filter(move |r| no_data(&r.packet));
+    let send = |t: &mut Two, stream, length, reliability| {
+        let (now, options) = (t.world.now(), SendOptions { reliability, ..SendOptions::default() });
+        let endpoint = &mut t.world.host_mut(t.a).endpoint;
+        endpoint.send(now, id, StreamId(stream), Ppid(0), content(0, length), options).is_ok()
+    };
+    assert!(send(&mut t, 1, 500, Reliability::Retransmissions(0)));
+    t.world.run_for(Duration::from_millis(10));
+    t.world.set_filter(move |r| no_answers(&r.packet));
+    for _ in 0..2000 {
+        assert!(send(&mut t, 1, 1000, Reliability::Full), "{}", describe(&t.world));
+        t.world.run_for(seconds(1));
+    }
+    assert_eq!(t.talk(t.b).received.len(), 2000, "{}", describe(&t.world));
 }
