@@ -41,21 +41,22 @@ impl Shard {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
-        let lent = self.trunks.lend_windows(association);
-        let Some(state) = self.trunks.get_mut(association) else { return false };
-        let opened = state.trunk.open(local, remote);
-        self.trunks.settle_windows(association, lent);
+        let id = self.connections.reserve();
+        let opened = self.trunks.grow(association, |state| {
+            let opened = state.trunk.open(local, remote);
+            if let Ok(lane) = &opened {
+                state.owners.insert(*lane, id);
+            }
+            opened
+        });
         let lane = match opened {
-            Ok(lane) => lane,
-            Err(error) => {
+            Some(Ok(lane)) => lane,
+            Some(Err(error)) => {
                 tracing::debug!(%error, %remote, "not on the trunk");
                 return false;
             }
+            None => return false,
         };
-        let id = self.connections.reserve();
-        if let Some(state) = self.trunks.get_mut(association) {
-            state.owners.insert(lane, id);
-        }
         let stage = Stage::Asking(*syn);
         let mut connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
         connection.lane = Some(lane);

@@ -202,9 +202,21 @@ impl Trunks {
         self.windows = Windows::new(memory, each);
     }
 
+    /// Does what may make the trunk's windows grow, within what is to spare; None if there is no such trunk.
+    pub(crate) fn grow<R>(
+        &mut self,
+        association: AssociationId,
+        work: impl FnOnce(&mut TrunkState) -> R,
+    ) -> Option<R> {
+        let lent = self.lend_windows(association);
+        let result = self.all.get_mut(&association).map(work);
+        self.settle_windows(association, lent);
+        result
+    }
+
     /// Lets the trunk's windows grow by all that is to spare until [`settle_windows`](Self::settle_windows) is called with what this
     /// returns.
-    pub(crate) fn lend_windows(&mut self, association: AssociationId) -> Lent {
+    fn lend_windows(&mut self, association: AssociationId) -> Lent {
         let Some(state) = self.all.get_mut(&association) else { return Lent::default() };
         state.trunk.set_spare(self.windows.spare(state.handshake.remote));
         Lent(Some((state.handshake.remote, state.trunk.windows())))
@@ -216,7 +228,7 @@ impl Trunks {
     }
 
     /// The trunk's windows have grown, or shrunk, or the trunk is gone.
-    pub(crate) fn settle_windows(&mut self, association: AssociationId, lent: Lent) {
+    fn settle_windows(&mut self, association: AssociationId, lent: Lent) {
         let Lent(Some((remote, before))) = lent else { return };
         let after = self.all.get(&association).map_or(0, |state| state.trunk.windows());
         self.windows.count(remote, before, after);
@@ -225,7 +237,7 @@ impl Trunks {
 
 /// What a trunk's windows were before they may have grown.
 #[derive(Default)]
-pub(crate) struct Lent(Option<(IpAddr, usize)>);
+struct Lent(Option<(IpAddr, usize)>);
 
 impl TrunkState {
     /// Which end is here.
@@ -509,11 +521,7 @@ impl Shard {
         let is_due = |state: &TrunkState| state.trunk.has_stopped() || state.trunk.has_out();
         let due = self.trunks.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
         for association in due.collect::<Vec<_>>() {
-            let lent = self.trunks.lend_windows(association);
-            if let Some(state) = self.trunks.all.get_mut(&association) {
-                state.trunk.widen_windows();
-            }
-            self.trunks.settle_windows(association, lent);
+            self.trunks.grow(association, |state| state.trunk.widen_windows());
             self.flush_trunk(association);
         }
     }
