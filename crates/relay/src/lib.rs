@@ -12,7 +12,8 @@
 //! association that closes before both ends were announced. Nothing is read after the end.
 //!
 //! Invariants: bytes leave in the order they came; at most [`UNSENT_MAX`] bytes wait for the association, and
-//! at most [`UNWRITTEN_MAX`] bytes plus one message for the TCP socket; the application sees a clean end of stream only
+//! at most [`UNWRITTEN_MAX`] bytes plus one message for the TCP socket, with a framing as many again of its answers plus those to
+//! one read; the application sees a clean end of stream only
 //! if the peer's application (or a native peer's SHUTDOWN) ended it; everything else is a reset.
 //!
 //! Many connections may share one association: [`trunk`].

@@ -201,7 +201,7 @@ impl Relay {
         self.unwritten.memory()
     }
 
-    /// What waits for TCP will wait for long: it lets go of the memory that it shares with other messages.
+    /// The bytes for TCP will wait for long: they let go of the memory that they share with other messages.
     pub fn keep_unwritten(&mut self) {
         self.unwritten.keep();
     }

@@ -379,12 +379,8 @@ impl Turn<'_> {
         }
         let limit = fragment.min(room);
         let free = self.engine.send_capacity(self.association);
-        let unacknowledged = self.engine.unacknowledged(self.association);
-        // Of a buffer that has shrunk for want of memory only a part.
-        let reserve = RESERVE.min((free + unacknowledged) / 4);
         let is_bulk = unsent > SHORT || has_more;
-        // With nothing on its way no acknowledgement would make room.
-        if is_bulk && free < reserve + limit && unacknowledged > 0 {
+        if is_bulk && touches_reserve(limit, free, self.engine.unacknowledged(self.association)) {
             self.engine.notify_when_writable(self.now, self.association);
             self.is_full = true;
             return None;
@@ -422,6 +418,13 @@ impl Turn<'_> {
         }
         acted
     }
+}
+
+/// Whether a message of a bulk transfer would take what a trunk's send buffer keeps for short ones: [`RESERVE`], and of a buffer that has
+/// shrunk for want of memory a quarter. With nothing on its way no acknowledgement would make room.
+fn touches_reserve(length: usize, free: usize, unacknowledged: usize) -> bool {
+    let reserve = RESERVE.min((free + unacknowledged) / 4);
+    free < reserve + length && unacknowledged > 0
 }
 
 fn write_some(flowing: &mut Flowing) -> u64 {
@@ -471,4 +474,19 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
 /// Whether the connection is over, rather than only not ready.
 fn is_failure(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {
+        assert!(touches_reserve(1400, RESERVE + 1399, 100_000));
+        assert!(!touches_reserve(1400, RESERVE + 1400, 100_000));
+        // What an association keeps without memory: 8 KiB.
+        assert!(!touches_reserve(1400, 8192 - 100, 100), "short messages are on their way");
+        assert!(touches_reserve(1400, 2048 + 1399, 8192 - 2048 - 1399));
+        assert!(!touches_reserve(60_000, 8192, 0), "nothing would make room");
+    }
 }

@@ -235,7 +235,7 @@ impl Trunks {
     }
 }
 
-/// What a trunk's windows were before they may have grown.
+/// Host and windows of a trunk before these may have grown.
 #[derive(Default)]
 struct Lent(Option<(IpAddr, usize)>);
 

@@ -41,15 +41,17 @@ impl Windows {
 
     /// Bytes by which the windows of this host may grow.
     pub(crate) fn spare(&self, remote: IpAddr) -> usize {
-        let of_host = self.by_host.get(&host_part(remote)).copied().unwrap_or_default();
         let spare = |part: usize, used: usize| (self.memory / part).saturating_sub(used);
-        spare(ALL_PART, self.used).min(spare(HOST_PART, of_host))
+        spare(ALL_PART, self.used).min(spare(HOST_PART, self.of_host(remote)))
     }
 
     /// Whether not even the least window is left for another connection of this host: twice as much is granted as may grow.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
-        let of_host = self.by_host.get(&host_part(remote)).copied().unwrap_or_default();
-        self.used >= self.memory / ALL_PART * 2 || of_host >= self.memory / HOST_PART * 2
+        self.used >= self.memory / ALL_PART * 2 || self.of_host(remote) >= self.memory / HOST_PART * 2
+    }
+
+    fn of_host(&self, remote: IpAddr) -> usize {
+        self.by_host.get(&host_part(remote)).copied().unwrap_or_default()
     }
 }
 

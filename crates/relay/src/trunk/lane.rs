@@ -106,7 +106,7 @@ pub(super) struct Inbox {
     /// What the peer was told, or is about to be.
     pub(super) granted: u64,
     pub(super) window: usize,
-    /// What had been received when the window was last widened.
+    /// The value of `received` when the window was last widened.
     widened_at: u64,
 }
 

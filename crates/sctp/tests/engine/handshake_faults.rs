@@ -248,12 +248,9 @@ fn data_beside_shutdown_ack_keeps_the_end_from_nothing() {
     assert_eq!(subject.closed(), Some(CloseReason::Graceful));
 }
 
-/// A host that waits for the COOKIE ECHO of its INIT ACK: its tag, the cookie, and the first TSN of the opening host.
-fn awaiting_cookie() -> (Two, u32, Vec<u8>, u32) {
-    let mut t = two(1);
-    t.world.recording = true;
-    t.inject_to_b(0, &[Chunk::Init(init(&[]))]);
-    let (tag, cookie) = first_chunk(&t.world.records[0].packet, |_, chunk| match chunk {
+/// The tag and the cookie of an INIT ACK.
+fn tag_and_cookie(init_ack: &[u8]) -> (u32, Vec<u8>) {
+    first_chunk(init_ack, |_, chunk| match chunk {
         Chunk::InitAck(ack) => {
             let cookie = ack.parameters.iter().find_map(|p| match p {
                 Ok(Parameter::StateCookie(cookie)) => Some(cookie.to_vec()),
@@ -262,13 +259,22 @@ fn awaiting_cookie() -> (Two, u32, Vec<u8>, u32) {
             (ack.tag.0, cookie.unwrap())
         }
         other => panic!("an INIT ACK, not {other:?}"),
-    });
-    (t, tag, cookie, init(&[]).initial_tsn.0)
+    })
+}
+
+/// A host that waits for the COOKIE ECHO of its INIT ACK, its tag, and the cookie.
+fn awaiting_cookie() -> (Two, u32, Vec<u8>) {
+    let mut t = two(1);
+    t.world.recording = true;
+    t.inject_to_b(0, &[Chunk::Init(init(&[]))]);
+    let (tag, cookie) = tag_and_cookie(&t.world.records[0].packet);
+    (t, tag, cookie)
 }
 
 #[test]
 fn data_beside_cookie_echo_is_taken() {
-    let (mut t, tag, cookie, tsn) = awaiting_cookie();
+    let (mut t, tag, cookie) = awaiting_cookie();
+    let tsn = init(&[]).initial_tsn.0;
     t.inject_to_b(tag, &[Chunk::CookieEcho(CookieEcho { cookie: &cookie }), data(tsn)]);
     assert_eq!(sent_by(&t.world, 1, "10.0.1.2"), ["COOKIE ACK SACK"]);
     assert_eq!(t.talk(t.b).received.len(), 1);
@@ -276,7 +282,7 @@ fn data_beside_cookie_echo_is_taken() {
 
 #[test]
 fn an_error_beside_cookie_echo_does_not_keep_the_association_from_coming_up() {
-    let (mut t, tag, cookie, _) = awaiting_cookie();
+    let (mut t, tag, cookie) = awaiting_cookie();
     let causes = [Cause::UnrecognizedParameters(&[0xff, 0xff, 0, 4])];
     let error = Chunk::Error(ErrorChunk { causes: Causes::from(&causes[..]) });
     t.inject_to_b(tag, &[Chunk::CookieEcho(CookieEcho { cookie: &cookie }), error]);
@@ -492,17 +498,7 @@ fn a_peer_that_restarts_while_the_end_is_under_way_gets_shutdown_ack_and_an_erro
     let mut t = Two::established(1);
     let b_tag = t.info(t.b).local_tag;
     t.inject_to_b(0, &[Chunk::Init(init(&[]))]);
-    let packet = t.world.records.last().unwrap().packet.clone();
-    let (tag, cookie) = first_chunk(&packet, |_, chunk| match chunk {
-        Chunk::InitAck(ack) => {
-            let cookie = ack.parameters.iter().find_map(|p| match p {
-                Ok(Parameter::StateCookie(cookie)) => Some(cookie.to_vec()),
-                _ => None,
-            });
-            (ack.tag.0, cookie.unwrap())
-        }
-        other => panic!("an INIT ACK, not {other:?}"),
-    });
+    let (tag, cookie) = tag_and_cookie(&t.world.records.last().unwrap().packet);
     drop_all(&mut t.world, |_, _| true);
     let nothing = t.info(t.b);
     assert_eq!(nothing.state, StateName::Established);
