@@ -28,6 +28,7 @@ mod control_group;
 mod control_server;
 mod framing;
 mod history;
+mod lane_windows;
 mod lanes;
 mod learned_store;
 mod listeners;
@@ -48,7 +49,6 @@ mod timers;
 mod timing;
 mod trunks;
 mod uplinks;
-mod windows;
 mod worker;
 
 use std::process::ExitCode;

@@ -27,10 +27,10 @@ use sctp::{SendOptions, StateName, StreamId};
 
 use crate::addresses::host_part;
 use crate::connection::ConnectionId;
+use crate::lane_windows::LaneWindows;
 use crate::probes::random_port_of;
 use crate::shard::{Shard, Timer};
 use crate::timing;
-use crate::windows::Windows;
 
 /// The SCTP port of trunks, at the end that takes them. Programs are reached by the ports of their TCP listeners; the
 /// Adaptation Layer Indication tells a trunk from a connection to a program that has this one.
@@ -122,7 +122,7 @@ pub(crate) struct Trunks {
     refused: BTreeMap<IpAddr, Time>,
     /// Those that may have messages to be taken.
     readable: BTreeSet<AssociationId>,
-    windows: Windows,
+    windows: LaneWindows,
 }
 
 impl Trunks {
@@ -199,7 +199,7 @@ impl Trunks {
     /// Counts what may wait for slow programs.
     fn count_windows(&mut self, memory: usize) {
         let each = self.all.values().map(|state| (state.handshake.remote, state.trunk.windows()));
-        self.windows = Windows::new(memory, each);
+        self.windows = LaneWindows::new(memory, each);
     }
 
     /// Does what may make the trunk's windows grow, within what is to spare; None if there is no such trunk.

@@ -3,7 +3,7 @@
 //! A window is a promise: what was granted may come, whatever becomes of memory meanwhile. So windows grow while all together are
 //! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. Beyond that new connections get the least
 //! window, and from twice as much on none: what waits here never fills `memory_mib`. Counts are kept while trunks are served.
-//! Begin at [`Windows::spare`].
+//! Begin at [`LaneWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,16 +17,16 @@ const HOST_PART: usize = 8;
 
 /// Bytes of windows.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct LaneWindows {
     memory: usize,
     used: usize,
     by_host: BTreeMap<IpAddr, usize>,
 }
 
-impl Windows {
+impl LaneWindows {
     /// The windows of trunks with these hosts; `memory` is `memory_mib` in bytes.
-    pub(crate) fn new(memory: usize, trunks: impl Iterator<Item = (IpAddr, usize)>) -> Windows {
-        let mut windows = Windows { memory, ..Windows::default() };
+    pub(crate) fn new(memory: usize, trunks: impl Iterator<Item = (IpAddr, usize)>) -> LaneWindows {
+        let mut windows = LaneWindows { memory, ..LaneWindows::default() };
         trunks.for_each(|(remote, bytes)| windows.count(remote, 0, bytes));
         windows
     }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn one_host_gets_half_of_what_all_get() {
         let [a, b, c]: [IpAddr; 3] = ["2001:db8::1", "2001:db8::2", "10.0.0.1"].map(|ip| ip.parse().unwrap());
-        let mut windows = Windows::new(512 * MIB, [(a, 40 * MIB)].into_iter());
+        let mut windows = LaneWindows::new(512 * MIB, [(a, 40 * MIB)].into_iter());
         assert_eq!((windows.spare(b), windows.spare(c)), (24 * MIB, 64 * MIB), "one network is one host");
         windows.count(b, 0, 24 * MIB);
         assert_eq!((windows.spare(a), windows.spare(c)), (0, 64 * MIB));
