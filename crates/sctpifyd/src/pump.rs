@@ -322,9 +322,7 @@ impl Turn<'_> {
             read_some(flowing, &mut self.scratch[..length]);
         }
         let mut sent = 0;
-        // Of a socket that may have ended no read tells whether there is more.
-        let has_more = flowing.readable && !flowing.hung_up;
-        while let Some((stream, limit)) = self.permission(&flowing.relay, has_more, fragment)
+        while let Some((stream, limit)) = self.permission(&flowing.relay, flowing.readable, fragment)
             && let Some(message) = flowing.relay.next_message(limit)
         {
             let length = message.bytes.len();
