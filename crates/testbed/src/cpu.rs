@@ -44,16 +44,30 @@ pub fn of_processes(host: &Host, name: &str) -> Result<Duration> {
 /// # Errors
 /// When the host is gone.
 pub fn memory_kib(host: &Host, name: &str) -> Result<u64> {
+    of_rollups(host, name, "Pss:")
+}
+
+/// The same without what they share with processes that run the same program elsewhere: when one of those ends, the part of the others
+/// grows. It is the measure of how much processes have grown while others come and go.
+///
+/// # Errors
+/// When the host is gone.
+pub fn anonymous_memory_kib(host: &Host, name: &str) -> Result<u64> {
+    of_rollups(host, name, "Pss_Anon:")
+}
+
+/// The sum of this line of their /proc/PID/smaps_rollup.
+fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     let rollups = processes(host, name)?
         .into_iter()
         .filter_map(|id| std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok());
-    Ok(rollups.filter_map(|rollup| pss_kib(&rollup)).sum())
+    Ok(rollups.filter_map(|rollup| kib_in(&rollup, line)).sum())
 }
 
-/// The number of the line `Pss:` of /proc/PID/smaps_rollup.
-fn pss_kib(rollup: &str) -> Option<u64> {
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.split_whitespace().next()?.parse().ok()
+/// The number of the line that begins so.
+fn kib_in(rollup: &str, line: &str) -> Option<u64> {
+    let rest = rollup.lines().find_map(|found| found.strip_prefix(line))?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 /// The ids of the living processes called `name` in a host, in order.
@@ -92,13 +106,13 @@ fn ticks(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{comm, pss_kib, ticks};
+    use super::{comm, kib_in, ticks};
 
     #[test]
     fn memory_is_what_a_process_has_to_itself_and_its_part_of_the_rest() {
         let rollup = "5500-7ffd [rollup]\nRss:    9000 kB\nPss:            5321 kB\nPss_Dirty:  12 kB\n";
-        assert_eq!(pss_kib(rollup), Some(5321));
-        assert_eq!(pss_kib("Rss: 1 kB\n"), None);
+        assert_eq!(kib_in(rollup, "Pss:"), Some(5321));
+        assert_eq!(kib_in("Rss: 1 kB\n", "Pss:"), None);
     }
 
     #[test]

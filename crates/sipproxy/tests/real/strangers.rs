@@ -43,13 +43,13 @@ fn a_flood_of_long_requests_leaves_memory_within_the_budget_and_an_honest_call_s
     silent.wait_until("bound", LIMIT, |process| process.stdout().contains("bound")).unwrap();
     site.register_at("silent", "udp", "5071");
     site.call("bob", site.domain, "udp", 5);
-    let before = cpu::memory_kib(&site.host, "sctpify-sip").unwrap();
+    let before = cpu::anonymous_memory_kib(&site.host, "sctpify-sip").unwrap();
     let mut flood = outside.command("python3");
     flood.args(["-c", FLOOD, "10.77.1.2", "silent@example.com", REQUESTS]);
     let mut flooding = outside.spawn("flood", flood).unwrap();
     flooding.wait_until("sent", LIMIT, |process| process.stdout().contains("sent")).unwrap();
     site.call("bob", site.domain, "udp", 20);
-    let grown = (cpu::memory_kib(&site.host, "sctpify-sip").unwrap() - before) / 1024;
+    let grown = (cpu::anonymous_memory_kib(&site.host, "sctpify-sip").unwrap() - before) / 1024;
     assert!(grown > BUDGET_MIB / 8, "the flood came through: {grown} MiB");
     assert!(grown < BUDGET_MIB * 3 / 2, "memory grew by {grown} MiB");
     assert!(proxy.is_running() && !proxy.stderr().contains("panicked"), "{}", proxy.stderr());

@@ -81,7 +81,7 @@ fn fill(payload: &str) -> (u64, String) {
     // A round trip of a connection that is spoken on takes a fraction of a millisecond.
     let ping =
         world.alpha.spawn("ping", world.client(BULK, &["ping", &world.target(), "20000", "100"])).unwrap();
-    let memory = || cpu::memory_kib(&world.beta, "sctpifyd").unwrap();
+    let memory = || cpu::anonymous_memory_kib(&world.beta, "sctpifyd").unwrap();
     let before = memory();
     let (own, daemon) = (side.left_v4().to_string(), side.right_v4().to_string());
     let mut command = filler.command("python3");

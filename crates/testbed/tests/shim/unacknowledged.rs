@@ -54,7 +54,7 @@ fn sent(port: u16) -> (u64, u64) {
     reader.wait_until("connected", LIMIT, |process| process.stdout().contains("connected")).unwrap();
     let expected = if port == PORT { CONNECTIONS as u64 } else { 0 };
     assert_eq!(world.connects_sctp(), expected, "{}", world.fallbacks());
-    let memory = || cpu::memory_kib(&world.beta, "sctpifyd").unwrap();
+    let memory = || cpu::anonymous_memory_kib(&world.beta, "sctpifyd").unwrap();
     let before = memory();
     if port == PORT {
         world.alphas.signal(Signal::SIGSTOP).unwrap();
