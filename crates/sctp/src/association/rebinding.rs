@@ -89,10 +89,22 @@ impl Association {
         self.came_by == CameBy::of_other_port(index)
     }
 
-    /// Answers a HEARTBEAT from a port that is not proven; returns whether it did.
-    pub(super) fn answer_new_port(&self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
-        let path = self.paths.get(index);
+    /// Answers a HEARTBEAT from a port that is not proven; returns whether it came from there. The port may be somebody else's, at whom
+    /// many short HEARTBEATs in one packet, or the first to an address that is claimed only, would aim more than they are.
+    pub(super) fn answer_new_port(&mut self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
+        let length = self.heartbeat_packet_len() + info.len();
+        let path = self.paths.get_mut(index);
         let Some(port) = path.rebinding.source() else { return false };
+        if !path.rebinding.takes_answer() {
+            return true;
+        }
+        let path = self.paths.get(index);
+        if !path.is_confirmed() {
+            match self.unproven_credit.checked_sub(length) {
+                Some(rest) => self.unproven_credit = rest,
+                None => return true,
+            }
+        }
         let chunk = Chunk::HeartbeatAck(Heartbeat { info });
         ctx.replies.push_signed(with_port(path.route, port), self.header(), &chunk, self.auth.as_deref());
         true

@@ -50,6 +50,8 @@ struct Candidate {
     retry_at: Time,
     /// The packet that is being handled came from this port.
     is_source: bool,
+    /// It has had an answer to this packet's HEARTBEAT.
+    is_answered: bool,
     proof: Proof,
     /// What the known port is asked.
     known_nonce: u64,
@@ -149,6 +151,12 @@ impl Rebinding {
         self.candidate().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
     }
 
+    /// Whether the new port gets an answer to a HEARTBEAT of the packet that is being handled: to the first.
+    pub(crate) fn takes_answer(&mut self) -> bool {
+        let candidate = self.0.as_mut().and_then(|ports| ports.candidate.as_mut());
+        candidate.is_some_and(|c| c.is_source && !std::mem::replace(&mut c.is_answered, true))
+    }
+
     /// Bytes that it takes beside itself.
     pub(crate) fn memory(&self) -> usize {
         if self.0.is_some() { heap(size_of::<Ports>()) } else { 0 }
@@ -178,7 +186,7 @@ impl Ports {
         let left = self.left;
         let may_return = |port| left.is_some_and(|(left, until)| left == port && now < until);
         if let Some(candidate) = &mut self.candidate {
-            candidate.is_source = candidate.port == port;
+            (candidate.is_source, candidate.is_answered) = (candidate.port == port, false);
             if port == known && pace.patience.is_some() && !may_return(candidate.port) {
                 candidate.proof = Proof::Denied;
             }
@@ -200,6 +208,7 @@ impl Ports {
                 sent_at: now,
                 retry_at: now,
                 is_source: true,
+                is_answered: false,
                 proof: Proof::Asked,
                 known_nonce: random.u64(),
                 known_repeats: 0,

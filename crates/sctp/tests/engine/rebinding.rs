@@ -173,6 +173,21 @@ fn a_heartbeat_from_a_new_port_is_answered_there() {
 }
 
 #[test]
+fn many_heartbeats_in_a_packet_from_a_new_port_get_one_answer() {
+    let mut t = by_udp(&AssociationConfig::default(), counted(), counted());
+    t.world.run_for(seconds(1));
+    t.world.recording = true;
+    let tag = t.info(t.b).local_tag;
+    let asked = packet(40_000, 7, tag, &[Chunk::Heartbeat(Heartbeat { info: &[1; 4] }); 100]);
+    t.world.inject(t.b, from_port(5000), &asked);
+    t.world.run_for(MS(1));
+    assert_eq!(sent_to(&t, 5000), ["HEARTBEAT", "HEARTBEAT ACK"]);
+    t.world.inject(t.b, from_port(5000), &asked);
+    t.world.run_for(MS(1));
+    assert_eq!(sent_to(&t, 5000)[2..], ["HEARTBEAT ACK"], "the next packet gets its own");
+}
+
+#[test]
 fn a_lost_heartbeat_to_the_new_port_is_sent_again() {
     let mut t = by_udp(&AssociationConfig::default(), counted(), counted());
     t.world.run_for(seconds(1));
