@@ -44,7 +44,9 @@ impl Pieces {
 
     /// Bytes of memory that they take beside what they share.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.count() * PIECE_COST + self.list.capacity() * size_of::<Bytes>()
+        self.bytes + self.tail.capacity() - self.tail.len()
+            + self.count() * PIECE_COST
+            + self.list.capacity() * size_of::<Bytes>()
     }
 
     /// Adds a piece as it is.
@@ -115,6 +117,10 @@ impl Pieces {
     }
 
     fn copy(&mut self, mut piece: &[u8]) {
+        // Where much waits, copies are of this length, and need not grow to it.
+        if self.tail.is_empty() && self.bytes > COPY_MAX {
+            self.tail.reserve(COPY_MAX);
+        }
         while !piece.is_empty() {
             let (now, later) = piece.split_at(piece.len().min(COPY_MAX - self.tail.len()));
             self.tail.extend_from_slice(now);

@@ -608,6 +608,37 @@ fn what_waits_of_a_lane_keeps_none_of_the_memory_that_it_came_in() {
     assert_eq!(b.waiting(), 14_000);
 }
 
+#[test]
+fn a_lane_that_was_let_go_of_promises_nothing_however_late_the_peer_answers() {
+    let (mut a, lane, mut b, theirs) = open_lane();
+    let room = a.send_room(lane);
+    send(&mut a, lane, &mut b, 1000).unwrap();
+    b.release(theirs);
+    b.release(theirs);
+    assert_eq!((b.windows(), b.waiting()), (0, 0));
+    // What was granted may still come, and is thrown away.
+    b.on_consumed(theirs, 1000);
+    send(&mut a, lane, &mut b, room - 1000).unwrap();
+    assert_eq!((b.windows(), b.waiting()), (0, 0));
+    b.check_invariants();
+    let mut resets = 0;
+    while b.next_out().is_some_and(|(_, ppid, bytes)| {
+        resets += usize::from(matches!(Message::parse(ppid, bytes), Ok(Message::Reset { .. })));
+        true
+    }) {
+        b.on_out_sent();
+    }
+    assert_eq!(resets, 1);
+}
+
+#[test]
+fn messages_that_the_peer_does_not_take_count_as_memory() {
+    let (_, _, mut b, theirs) = open_lane();
+    let before = b.memory();
+    b.release(theirs);
+    assert!(b.memory() >= before + size_of::<Message>());
+}
+
 proptest! {
     /// `reads`: what part of a window is read at once, in 16ths, and whether the peer's word of being stopped is looked at
     /// then.

@@ -9,6 +9,7 @@ use base::Route;
 use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState, Switch};
 
 use crate::clock::unix_ms;
+use crate::log_rate::LogRate;
 
 /// Attempts remembered at most.
 const KEPT: usize = 512;
@@ -23,6 +24,8 @@ pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     switches: VecDeque<Switch>,
     pub(crate) counters: Counters,
+    /// Log lines about connections of peers that were refused.
+    pub(crate) refusal_lines: LogRate,
 }
 
 impl History {

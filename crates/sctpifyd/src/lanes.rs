@@ -214,14 +214,18 @@ impl Shard {
             self.give_way(server, client, |_, old| old == association);
             let opened = Opened { peer: Peer::Shim, lane: Some(lane), offer, uplink };
             self.open_local(association, server, client, opened).map_err(|error| {
-                tracing::info!(%client, %server, %error, "refused: no local connection");
+                if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+                    tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
+                }
                 Refusal::NotTaken
             })
         });
         match outcome {
             Ok(id) => self.await_listener(id),
             Err(reason) => {
-                tracing::info!(%client, %server, ?reason, "refused");
+                if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+                    tracing::info!(%client, %server, ?reason, left_out, "refused");
+                }
                 self.history.counters.accepts_refused += 1;
                 if let Some(state) = self.trunks.get_mut(association) {
                     state.trunk.refuse(lane, reason);

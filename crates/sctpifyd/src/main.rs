@@ -32,6 +32,7 @@ mod lane_windows;
 mod lanes;
 mod learned_store;
 mod listeners;
+mod log_rate;
 mod outside;
 mod page;
 mod peer_keys;

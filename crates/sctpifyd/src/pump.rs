@@ -290,7 +290,7 @@ impl Turn<'_> {
     fn waiting(&self, relay: &Relay) -> usize {
         match &self.place {
             Place::Association => relay.unwritten_memory(),
-            Place::Lane { trunk, .. } => trunk.waiting(),
+            Place::Lane { trunk, .. } => trunk.memory(),
         }
     }
 

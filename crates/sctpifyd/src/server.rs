@@ -260,7 +260,9 @@ impl Shard {
         match opened {
             Ok(id) => self.await_listener(id),
             Err(error) => {
-                tracing::info!(%client, %server, %error, "refused: no local connection");
+                if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+                    tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
+                }
                 self.refuse(association, &error.to_string());
             }
         }
@@ -408,7 +410,9 @@ impl Shard {
 
     fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.get(id) else { return };
-        tracing::info!(flow = %connection.flow, why, "refused");
+        if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+            tracing::info!(flow = %connection.flow, why, left_out, "refused");
+        }
         match connection.lane {
             None => self.refuse(connection.association, why),
             Some(lane) => {

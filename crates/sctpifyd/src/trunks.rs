@@ -530,7 +530,7 @@ impl Shard {
         if let Some(state) = self.trunks.all.get_mut(&association) {
             // What does not go now goes when there is room.
             flush(self.now, &mut self.engine, association, &mut state.trunk);
-            self.engine.set_user_memory(association, state.trunk.waiting());
+            self.engine.set_user_memory(association, state.trunk.memory());
         }
     }
 

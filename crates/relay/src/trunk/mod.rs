@@ -213,6 +213,11 @@ impl Trunk {
         self.waiting
     }
 
+    /// Bytes of memory that the peer makes this end keep: [`waiting`](Self::waiting), and messages that it does not take.
+    pub fn memory(&self) -> usize {
+        self.waiting + self.outbox.len() * size_of::<(u16, Message)>()
+    }
+
     /// Says how many bytes [`windows`](Self::windows) may still grow. Each lane gets [`WINDOW_LEAST`] in any case.
     pub fn set_spare(&mut self, bytes: usize) {
         self.spare = bytes;
@@ -265,12 +270,14 @@ impl Trunk {
         self.release(id);
     }
 
-    /// Forgets a lane. One that is not over is reset.
+    /// Forgets a lane. One that is not over is reset. What still comes is thrown away: its window counts no more, however late the peer
+    /// answers.
     pub fn release(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
         self.waiting -= lane.waiting();
         lane.is_gone = true;
         lane.inbox.clear();
+        self.windows -= std::mem::take(&mut lane.inbox.window);
         if lane.is_over() {
             return self.remove(id);
         }
@@ -297,7 +304,7 @@ impl Trunk {
 
     /// The program took bytes that were read from the lane.
     pub fn on_consumed(&mut self, id: LaneId, bytes: usize) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
         let before = lane.waiting();
         if lane.inbox.consume(bytes) && lane.is_receiving() {
             self.credits.insert(id);
@@ -359,10 +366,12 @@ impl Trunk {
     /// [`on_out_sent`](Self::on_out_sent). Ordered, and before any bytes of lanes.
     pub fn next_out(&mut self) -> Option<(u16, u32, Bytes)> {
         if self.outbox.is_empty() {
-            let id = self.credits.pop_first()?;
             // A lane that has ended meanwhile needs none.
-            let Some(lane) = self.lanes.get(&id).filter(|lane| lane.is_receiving()) else {
-                return self.next_out();
+            let lane = loop {
+                let id = self.credits.pop_first()?;
+                if let Some(lane) = self.lanes.get(&id).filter(|lane| lane.is_receiving()) {
+                    break lane;
+                }
             };
             let (generation, limit) = (lane.generation, lane.inbox.granted);
             self.outbox.push_back((lane.stream, Message::Credit { generation, limit }));
@@ -655,7 +664,8 @@ impl Trunk {
         for lane in self.lanes.values() {
             let inbox = &lane.inbox;
             assert!(inbox.consumed <= inbox.received && inbox.received <= inbox.granted, "{inbox:?}");
-            assert!(inbox.granted <= inbox.consumed + inbox.window as u64, "{inbox:?}");
+            assert!(lane.is_gone || inbox.granted <= inbox.consumed + inbox.window as u64, "{inbox:?}");
+            assert!(!lane.is_gone || inbox.window == 0, "{inbox:?}");
             assert!(lane.sending.sent <= lane.sending.limit, "{:?}", lane.sending);
         }
     }

@@ -1,0 +1,51 @@
+//! A rate limit for log lines that peers can cause as often as they like.
+//!
+//! Begin at [`LogRate::admit`].
+
+use std::time::Duration;
+
+use base::Time;
+
+/// Lines in one [`PERIOD`] at most.
+const LINES: u32 = 20;
+/// How long the lines are counted together.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Lines of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct LogRate {
+    /// When the period began.
+    since: Time,
+    lines: u32,
+    left_out: u64,
+}
+
+impl LogRate {
+    /// Whether a line may be logged now; if so, how many were left out since the last one.
+    pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
+        if now >= self.since + PERIOD {
+            (self.since, self.lines) = (now, 0);
+        }
+        if self.lines == LINES {
+            self.left_out += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_beyond_the_limit_are_counted_and_told_with_the_next() {
+        let mut rate = LogRate::default();
+        let begin = Time::default() + PERIOD;
+        let admitted = (0..1000).filter_map(|_| rate.admit(begin)).collect::<Vec<_>>();
+        assert_eq!(admitted, [0; LINES as usize]);
+        assert_eq!(rate.admit(begin + PERIOD), Some(1000 - u64::from(LINES)));
+        assert_eq!(rate.admit(begin + PERIOD), Some(0));
+    }
+}
