@@ -117,10 +117,6 @@ impl Pieces {
     }
 
     fn copy(&mut self, mut piece: &[u8]) {
-        // Where much waits, copies are of this length, and need not grow to it.
-        if self.tail.is_empty() && self.bytes > COPY_MAX {
-            self.tail.reserve(COPY_MAX);
-        }
         while !piece.is_empty() {
             let (now, later) = piece.split_at(piece.len().min(COPY_MAX - self.tail.len()));
             self.tail.extend_from_slice(now);

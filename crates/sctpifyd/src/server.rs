@@ -21,6 +21,7 @@ use sctp::{
 
 use crate::addresses::{AddressBook, Asker};
 use crate::connection::{Connection, ConnectionId, Connections, Stage};
+use crate::log_rate::LogRate;
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
@@ -52,6 +53,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) interceptor: &'a mut Interceptor,
     pub(crate) refused: &'a mut u64,
     pub(crate) wrong_keys: &'a mut u64,
+    pub(crate) wrong_key_lines: &'a mut LogRate,
     pub(crate) connections: &'a Connections,
     pub(crate) trunks: &'a Trunks,
     pub(crate) stopping: bool,
@@ -74,8 +76,9 @@ impl Listener for Doorman<'_> {
 
     fn on_unauthenticated(&mut self, route: &Route) {
         *self.wrong_keys += 1;
+        let Some(left_out) = self.wrong_key_lines.admit(self.now) else { return };
         let whose = self.rules.keys().whose(route.remote).unwrap_or_default();
-        tracing::warn!(peer = %route.remote, key_for = whose, "refused: the peer has another key, or none (peer_keys)");
+        tracing::warn!(peer = %route.remote, key_for = whose, left_out, "refused: the peer has another key, or none (peer_keys)");
     }
 }
 

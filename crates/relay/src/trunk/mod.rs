@@ -37,6 +37,8 @@ pub const TRUNK_STREAMS: u16 = 2 * LANES_MAX + 1;
 /// Messages that may wait to be sent: each lane has at most an opening, a word of credit and a last word at once, and what
 /// came before may still wait.
 const OUTBOX_MAX: usize = 8 * LANES_MAX as usize;
+/// Places that an outbox keeps once it is empty.
+const OUTBOX_KEPT: usize = 64;
 
 /// The stream of the greetings.
 const GREETING: u16 = 0;
@@ -215,7 +217,7 @@ impl Trunk {
 
     /// Bytes of memory that the peer makes this end keep: [`waiting`](Self::waiting), and messages that it does not take.
     pub fn memory(&self) -> usize {
-        self.waiting + self.outbox.len() * size_of::<(u16, Message)>()
+        self.waiting + self.outbox.capacity() * size_of::<(u16, Message)>()
     }
 
     /// Says how many bytes [`windows`](Self::windows) may still grow. Each lane gets [`WINDOW_LEAST`] in any case.
@@ -384,6 +386,9 @@ impl Trunk {
     /// The association took what [`next_out`](Self::next_out) gave.
     pub fn on_out_sent(&mut self) {
         self.outbox.pop_front();
+        if self.outbox.is_empty() {
+            self.outbox.shrink_to(OUTBOX_KEPT);
+        }
     }
 
     /// Whether anything is to be sent.

@@ -214,14 +214,20 @@ impl Association {
         while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {
             let Some(index) = self.paths.next_to_prove(ctx.now) else { return };
             let length = self.heartbeat_packet_len();
-            if self.unproven_credit < length {
+            if !self.spend_credit(length) {
                 self.paths.put_off_proofs(ctx.now + self.config.timing.heartbeat_interval);
                 return;
             }
-            self.unproven_credit -= length;
             self.queue_heartbeat(index, ctx);
         }
         self.paths.put_off_proofs(Time::NEVER);
+    }
+
+    /// Takes `length` bytes of what may go to addresses that nobody has proven; false, and nothing taken, if less is left.
+    pub(super) fn spend_credit(&mut self, length: usize) -> bool {
+        let rest = self.unproven_credit.checked_sub(length);
+        self.unproven_credit = rest.unwrap_or(self.unproven_credit);
+        rest.is_some()
     }
 
     /// Bytes of a packet with one of our heartbeats.

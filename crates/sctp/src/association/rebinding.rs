@@ -58,12 +58,8 @@ impl Association {
         }
         let (known, length) = (self.paths.get(index).route, self.heartbeat_packet_len());
         let mut new = asks.new.map(|(port, nonce)| (with_port(known, port), nonce));
-        // The address may be somebody else's, who has sent nothing.
-        if new.is_some() && !self.paths.get(index).is_confirmed() {
-            match self.unproven_credit.checked_sub(length) {
-                Some(rest) => self.unproven_credit = rest,
-                None => new = None,
-            }
+        if new.is_some() && !self.may_send_to_new_port(index, length) {
+            new = None;
         }
         for (route, nonce) in new.into_iter().chain(asks.known.map(|nonce| (known, nonce))) {
             let chunk = Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) });
@@ -89,25 +85,24 @@ impl Association {
         self.came_by == CameBy::of_other_port(index)
     }
 
-    /// Answers a HEARTBEAT from a port that is not proven; returns whether it came from there. The port may be somebody else's, at whom
-    /// many short HEARTBEATs in one packet, or the first to an address that is claimed only, would aim more than they are.
+    /// Answers the first HEARTBEAT of a packet from a port that is not proven; returns whether it came from there. With an answer for each,
+    /// many short ones would send a host at that port more than they are.
     pub(super) fn answer_new_port(&mut self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
         let length = self.heartbeat_packet_len() + info.len();
         let path = self.paths.get_mut(index);
         let Some(port) = path.rebinding.source() else { return false };
-        if !path.rebinding.takes_answer() {
-            return true;
+        let route = with_port(path.route, port);
+        if path.rebinding.takes_answer() && self.may_send_to_new_port(index, length) {
+            let chunk = Chunk::HeartbeatAck(Heartbeat { info });
+            ctx.replies.push_signed(route, self.header(), &chunk, self.auth.as_deref());
         }
-        let path = self.paths.get(index);
-        if !path.is_confirmed() {
-            match self.unproven_credit.checked_sub(length) {
-                Some(rest) => self.unproven_credit = rest,
-                None => return true,
-            }
-        }
-        let chunk = Chunk::HeartbeatAck(Heartbeat { info });
-        ctx.replies.push_signed(with_port(path.route, port), self.header(), &chunk, self.auth.as_deref());
         true
+    }
+
+    /// Whether a packet of this length may go to a port that is not proven. An address that is not confirmed may be somebody else's, who has
+    /// sent nothing: it gets some times what the peer sent.
+    fn may_send_to_new_port(&mut self, index: PathIndex, length: usize) -> bool {
+        self.paths.get(index).is_confirmed() || self.spend_credit(length)
     }
 
     /// A SACK has left for `path`: it goes to the port that is to be proven, too, if the last packet came from there. At the old port nobody

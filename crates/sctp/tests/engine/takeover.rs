@@ -652,6 +652,27 @@ fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_kn
     }
 }
 
+#[test]
+fn heartbeats_from_a_new_port_of_an_address_that_the_peer_only_lists_are_answered_on_credit() {
+    let mut t = world_with(1, LinkConfig::default(), &strict(), &strict());
+    t.world.host_mut(t.a).addresses.push(ip(EVIL));
+    t.world.connect(t.a, t.b, UDP, strict(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(2));
+    assert_eq!(seen_by_b(&t, EVIL), Some(PathState::Unconfirmed));
+    let info = t.info(t.b);
+    let heartbeats = [Chunk::Heartbeat(Heartbeat { info: &[1; 4] }); 100];
+    let bytes = packet(info.remote_port, info.local_port, info.local_tag, &heartbeats);
+    t.world.recording = true;
+    for _ in 0..1000 {
+        t.world.inject(t.b, by_udp("10.0.1.2", EVIL, 5000), &bytes);
+    }
+    t.world.run_for(MS(1));
+    let to = by_udp("10.0.1.2", EVIL, 5000);
+    let got: usize = t.world.records.iter().filter(|r| r.route == to).map(|r| r.packet.len()).sum();
+    assert!(got > 0 && got <= 4096, "{got} bytes to who has sent nothing");
+}
+
 fn opening() -> Two {
     let mut t = two(1);
     t.world.recording = true;
