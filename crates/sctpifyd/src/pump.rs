@@ -93,6 +93,13 @@ impl Shard {
         }
     }
 
+    /// What waits for a program on a trunk lets go of the packets that it came in.
+    pub(crate) fn keep_unwritten(&mut self, id: ConnectionId) {
+        if let Some(Stage::Relaying(flowing)) = self.connections.get_mut(id).map(|c| &mut c.stage) {
+            flowing.relay.keep_unwritten();
+        }
+    }
+
     /// Serves one connection; returns the bytes that moved.
     fn pump(&mut self, id: ConnectionId) -> u64 {
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
@@ -277,7 +284,7 @@ impl Turn<'_> {
         }
         if !flowing.writable && flowing.relay.has_unwritten() {
             flowing.relay.on_tcp_full();
-            if let Place::Lane { trunk, id } = &mut self.place {
+            if is_short && let Place::Lane { trunk, id } = &mut self.place {
                 flowing.relay.keep_unwritten();
                 trunk.keep(*id);
             }

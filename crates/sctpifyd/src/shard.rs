@@ -398,6 +398,7 @@ impl Shard {
         }
         self.divert_asked();
         self.pump_all();
+        self.keep_what_waits();
         self.flush_trunks();
         self.take_engine_events();
         more |= self.transmit();

@@ -54,6 +54,8 @@ const REFUSED_MAX: usize = 4096;
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Messages taken off one trunk in one turn at most.
 const MESSAGES_PER_TURN: usize = 1024;
+/// How long what came may keep the packets that it came in, or twice as long: what comes in this time is the most that they are.
+const KEEP_AFTER: Duration = Duration::from_millis(10);
 /// Destinations remembered at most that need associations of their own.
 const ALONE_MAX: usize = 1024;
 
@@ -123,6 +125,8 @@ pub(crate) struct Trunks {
     /// Those that may have messages to be taken.
     readable: BTreeSet<AssociationId>,
     windows: LaneWindows,
+    /// When was last looked for what waits.
+    kept_at: Time,
 }
 
 impl Trunks {
@@ -524,6 +528,20 @@ impl Shard {
             self.trunks.grow(association, |state| state.trunk.widen_windows());
             self.flush_trunk(association);
         }
+    }
+
+    /// What has waited for programs is copied: while it is young, that would cost more than the packets it keeps.
+    pub(crate) fn keep_what_waits(&mut self) {
+        if self.now < self.trunks.kept_at + KEEP_AFTER {
+            return;
+        }
+        self.trunks.kept_at = self.now;
+        let mut owners = Vec::new();
+        for state in self.trunks.all.values_mut() {
+            let kept = state.trunk.keep_what_waits();
+            owners.extend(kept.iter().filter_map(|lane| state.owners.get(lane)));
+        }
+        owners.into_iter().for_each(|id| self.keep_unwritten(id));
     }
 
     pub(crate) fn flush_trunk(&mut self, association: AssociationId) {

@@ -13,8 +13,6 @@ pub const WINDOW_START: usize = 256 * 1024;
 pub const WINDOW_LEAST: usize = 16 * 1024;
 /// Bytes that may wait to be read of one connection at most: a gigabit over 100 ms.
 pub const WINDOW_MAX: usize = 16 << 20;
-/// A piece up to this length is copied at once if others wait before it.
-const COPIED_MAX: usize = 1024;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,14 +89,27 @@ impl Sending {
     }
 }
 
+/// What was seen of bytes that share memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    /// None wait.
+    Nothing,
+    /// Those that waited at the last look were taken; others wait.
+    Again,
+    /// Some have waited since the last look. They were copied.
+    Kept,
+}
+
 /// What came and was not read, and what more may come.
 ///
 /// Invariant: the peer is never granted more than what was consumed and the window.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pieces: Pieces,
-    /// The program has not kept up, or is not there yet: what comes will wait.
-    is_slow: bool,
+    /// The value of `received` when the program was last seen not to keep up: until it has taken so much, what comes will wait.
+    slow_until: u64,
+    /// The value of `received` at the last look at bytes that share memory, 0 before the first; none while no look is due.
+    seen: Option<u64>,
     /// The peer's end came, and was not read.
     pub(super) has_unread_end: bool,
     pub(super) received: u64,
@@ -114,7 +125,8 @@ impl Inbox {
     fn new(window: usize) -> Inbox {
         Inbox {
             pieces: Pieces::default(),
-            is_slow: true,
+            slow_until: 0,
+            seen: None,
             has_unread_end: false,
             received: 0,
             consumed: 0,
@@ -131,7 +143,7 @@ impl Inbox {
             return false;
         }
         self.received = received;
-        if self.is_slow || piece.len() <= COPIED_MAX && !self.pieces.is_empty() {
+        if self.consumed < self.slow_until {
             self.pieces.push_kept(&piece);
         } else {
             self.pieces.push(piece);
@@ -139,9 +151,32 @@ impl Inbox {
         true
     }
 
+    /// Whether bytes share memory from now on, and are to be [looked at](Self::look).
+    pub(super) fn begins_to_share(&mut self) -> bool {
+        let begins = self.seen.is_none() && self.consumed >= self.slow_until;
+        if begins {
+            self.seen = Some(0);
+        }
+        begins
+    }
+
+    /// Sees whether bytes have waited since the last look.
+    pub(super) fn look(&mut self) -> Look {
+        let Some(seen) = self.seen.take() else { return Look::Nothing };
+        if self.consumed == self.received {
+            return Look::Nothing;
+        }
+        if self.consumed < seen {
+            self.keep();
+            return Look::Kept;
+        }
+        self.seen = Some(self.received);
+        Look::Again
+    }
+
     /// The program does not take what came.
     pub(super) fn keep(&mut self) {
-        self.is_slow = true;
+        self.slow_until = self.received;
         self.pieces.keep();
     }
 
@@ -162,7 +197,6 @@ impl Inbox {
     /// The program took bytes; whether the peer is to be granted more, which is when half of the window is used up.
     pub(super) fn consume(&mut self, bytes: usize) -> bool {
         self.consumed = (self.consumed + bytes as u64).min(self.received);
-        self.is_slow &= self.consumed < self.received;
         let due = self.consumed + self.window as u64;
         let is_worth_telling = due.saturating_sub(self.granted) >= self.window as u64 / 2;
         if is_worth_telling {

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 
-use lane::{Lane, Stage};
+use lane::{Lane, Look, Stage};
 pub use lane::{WINDOW_LEAST, WINDOW_MAX, WINDOW_START};
 pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION};
 
@@ -165,6 +165,8 @@ pub struct Trunk {
     credits: BTreeSet<LaneId>,
     /// Lanes whose peer has more to send than it may.
     stopped: BTreeSet<LaneId>,
+    /// Lanes with bytes that share memory with other messages.
+    sharing: Vec<LaneId>,
     events: VecDeque<(LaneId, LaneEvent)>,
     windows: usize,
     spare: usize,
@@ -188,6 +190,7 @@ impl Trunk {
             outbox: VecDeque::from([(GREETING, hello)]),
             credits: BTreeSet::new(),
             stopped: BTreeSet::new(),
+            sharing: Vec::new(),
             events: VecDeque::new(),
             windows: 0,
             spare: WINDOW_MAX,
@@ -302,6 +305,20 @@ impl Trunk {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.inbox.keep();
         }
+    }
+
+    /// Does so for lanes whose bytes have waited since the last call, and names them: the driver may hold some of these bytes. To be
+    /// called from time to time. What comes between two calls is the most that bytes can keep from others' memory.
+    pub fn keep_what_waits(&mut self) -> Vec<LaneId> {
+        let mut kept = Vec::new();
+        self.sharing.retain(|id| {
+            let look = self.lanes.get_mut(id).map_or(Look::Nothing, |lane| lane.inbox.look());
+            if look == Look::Kept {
+                kept.push(*id);
+            }
+            look == Look::Again
+        });
+        kept
     }
 
     /// The program took bytes that were read from the lane.
@@ -530,6 +547,9 @@ impl Trunk {
         if lane.is_gone {
             lane.inbox.clear();
         } else {
+            if lane.inbox.begins_to_share() {
+                self.sharing.push(id);
+            }
             self.waiting += length;
             self.events.push_back((id, LaneEvent::Readable));
         }
