@@ -17,9 +17,13 @@ use crate::flow::FourTuple;
 
 /// How many accepted connections may wait for us.
 const BACKLOG: i32 = 4096;
-/// TCP's maximum segment size on Ethernet: 1500 bytes without the headers of IPv4 or IPv6, and TCP.
-const MSS_V4: u32 = 1460;
-const MSS_V6: u32 = 1440;
+/// TCP's maximum segment size towards local programs. The kernel sizes a program's send buffer by segments: it begins with 20, each of
+/// which counts as a power of two. With what the private links could carry these are megabytes; up to this size they are 4 KiB each, as
+/// those of Ethernet are.
+const MSS: u32 = 3 * 1024;
+
+/// The way to a local program has no queue to share. Reno does not pace, as a host's default may (BBR), and every kernel has it.
+const CONGESTION_CONTROL: &[u8] = b"reno";
 
 /// Takes the arming away, so that closing the socket sends FIN after what is unsent. For the orderly close only.
 pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
@@ -140,8 +144,7 @@ pub(crate) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     address.ok_or_else(|| io::Error::other("a socket of another family"))
 }
 
-/// A non-blocking TCP socket of `address`'s family that may use addresses of others. It announces the MSS of Ethernet: the kernel sizes
-/// the local program's send buffer by segments, and with those that the private links could carry it begins with megabytes.
+/// A non-blocking TCP socket of `address`'s family that may use addresses of others.
 fn transparent_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if address.is_ipv4() {
@@ -150,7 +153,8 @@ fn transparent_socket(address: SocketAddr) -> io::Result<Socket> {
         set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT)?;
     }
     socket.set_reuse_address(true)?;
-    socket.set_tcp_mss(if address.is_ipv4() { MSS_V4 } else { MSS_V6 })?;
+    socket.set_tcp_mss(MSS)?;
+    socket.set_tcp_congestion(CONGESTION_CONTROL)?;
     Ok(socket)
 }
 
