@@ -1,9 +1,10 @@
 //! How much may wait for slow programs on shared associations: the windows of all connections together, and of each host's.
 //!
 //! A window is a promise: what was granted may come, whatever becomes of memory meanwhile. So windows grow while all together are
-//! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. Beyond that new connections get the least
-//! window, and from twice as much on none: what waits here never fills `memory_mib`. Counts are kept while trunks are served.
-//! Begin at [`LaneWindows::spare`].
+//! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. A little grows for each host in any case:
+//! idle connections of a few hosts are not to slow those of all others down. Beyond that new connections get the least window. From
+//! half of `memory_mib` on, or three quarters of the host's share, there are none: what waits here never fills either. Counts are kept
+//! while trunks are served. Begin at [`LaneWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,9 +15,11 @@ use crate::addresses::host_part;
 const ALL_PART: usize = 4;
 /// The part that those of one host may be.
 const HOST_PART: usize = 8;
+/// The part up to which those of one host grow whatever others hold: 2 MiB by default, a gigabit over 16 ms.
+const SURE_PART: usize = 256;
 
 /// Bytes of windows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LaneWindows {
     memory: usize,
     used: usize,
@@ -24,11 +27,15 @@ pub(crate) struct LaneWindows {
 }
 
 impl LaneWindows {
-    /// The windows of trunks with these hosts; `memory` is `memory_mib` in bytes.
-    pub(crate) fn new(memory: usize, trunks: impl Iterator<Item = (IpAddr, usize)>) -> LaneWindows {
-        let mut windows = LaneWindows { memory, ..LaneWindows::default() };
-        trunks.for_each(|(remote, bytes)| windows.count(remote, 0, bytes));
-        windows
+    /// No windows; `memory` is `memory_mib` in bytes.
+    pub(crate) fn new(memory: usize) -> LaneWindows {
+        LaneWindows { memory, used: 0, by_host: BTreeMap::new() }
+    }
+
+    /// There are the windows of trunks with these hosts, and no others.
+    pub(crate) fn recount(&mut self, trunks: impl Iterator<Item = (IpAddr, usize)>) {
+        (self.used, self.by_host) = (0, BTreeMap::new());
+        trunks.for_each(|(remote, bytes)| self.count(remote, 0, bytes));
     }
 
     /// The windows of a trunk with this host were `before`, and are `after`.
@@ -41,13 +48,18 @@ impl LaneWindows {
 
     /// Bytes by which the windows of this host may grow.
     pub(crate) fn spare(&self, remote: IpAddr) -> usize {
+        if self.is_full(remote) {
+            return 0;
+        }
+        let of_host = self.of_host(remote);
         let spare = |part: usize, used: usize| (self.memory / part).saturating_sub(used);
-        spare(ALL_PART, self.used).min(spare(HOST_PART, self.of_host(remote)))
+        spare(ALL_PART, self.used).min(spare(HOST_PART, of_host)).max(spare(SURE_PART, of_host))
     }
 
-    /// Whether not even the least window is left for another connection of this host: twice as much is granted as may grow.
+    /// Whether not even the least window is left for another connection of this host. Its share is a quarter of the memory; what is
+    /// left of that is more than the openings of one turn add.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
-        self.used >= self.memory / ALL_PART * 2 || self.of_host(remote) >= self.memory / HOST_PART * 2
+        self.used >= self.memory / 2 || self.of_host(remote) >= self.memory / 16 * 3
     }
 
     fn of_host(&self, remote: IpAddr) -> usize {
@@ -61,24 +73,48 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
+    fn with(used: &[(IpAddr, usize)]) -> LaneWindows {
+        let mut windows = LaneWindows::new(512 * MIB);
+        windows.recount(used.iter().copied());
+        windows
+    }
+
+    fn hosts() -> [IpAddr; 4] {
+        ["2001:db8::1", "2001:db8::2", "10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap())
+    }
+
     #[test]
     fn one_host_gets_half_of_what_all_get() {
-        let [a, b, c]: [IpAddr; 3] = ["2001:db8::1", "2001:db8::2", "10.0.0.1"].map(|ip| ip.parse().unwrap());
-        let mut windows = LaneWindows::new(512 * MIB, [(a, 40 * MIB)].into_iter());
+        let [a, b, c, d] = hosts();
+        let mut windows = with(&[(a, 40 * MIB)]);
         assert_eq!((windows.spare(b), windows.spare(c)), (24 * MIB, 64 * MIB), "one network is one host");
         windows.count(b, 0, 24 * MIB);
         assert_eq!((windows.spare(a), windows.spare(c)), (0, 64 * MIB));
         windows.count(c, 0, 60 * MIB);
-        let d = "10.0.0.2".parse().unwrap();
         assert_eq!((windows.spare(c), windows.spare(d)), (4 * MIB, 4 * MIB));
-        assert!(!windows.is_full(a) && !windows.is_full(d));
-        windows.count(b, 24 * MIB, 88 * MIB);
-        assert!(windows.is_full(a) && !windows.is_full(d));
-        windows.count(c, 60 * MIB, 128 * MIB);
-        assert!(windows.is_full(d), "all have half of the memory");
-        windows.count(c, 128 * MIB, 60 * MIB);
-        windows.count(b, 88 * MIB, 24 * MIB);
+        windows.count(b, 24 * MIB, 20 * MIB);
         windows.count(a, 40 * MIB, 30 * MIB);
-        assert_eq!((windows.spare(a), windows.spare(d)), (10 * MIB, 14 * MIB));
+        assert_eq!((windows.spare(a), windows.spare(d)), (14 * MIB, 18 * MIB));
+    }
+
+    #[test]
+    fn a_little_is_left_for_each_host_however_much_others_hold() {
+        let [a, _, c, d] = hosts();
+        let mut windows = with(&[(a, 64 * MIB), (c, 64 * MIB)]);
+        assert_eq!([a, c, d].map(|host| windows.spare(host)), [0, 0, 2 * MIB]);
+        windows.count(d, 0, MIB);
+        assert_eq!(windows.spare(d), MIB);
+    }
+
+    #[test]
+    fn connections_end_at_three_quarters_of_a_hosts_share_and_at_half_of_the_memory() {
+        let [a, _, c, d] = hosts();
+        let mut windows = with(&[(a, 95 * MIB)]);
+        assert!(!windows.is_full(a));
+        windows.count(a, 95 * MIB, 96 * MIB);
+        assert!(windows.is_full(a) && !windows.is_full(d));
+        windows.count(c, 0, 160 * MIB);
+        assert!(windows.is_full(d));
+        assert_eq!(windows.spare(d), 0);
     }
 }

@@ -221,6 +221,7 @@ impl Shard {
         let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
         addresses.register(poll.registry(), ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
+        let trunks = Trunks::new(config.limits.memory);
         let mut engine = Endpoint::new(clock.now(), config, seed);
         engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
         let (sender, commands) = channel();
@@ -236,7 +237,7 @@ impl Shard {
             probes: Probes::default(),
             addresses,
             connections: Connections::default(),
-            trunks: Trunks::default(),
+            trunks,
             history: History::default(),
             timers: Timers::new(),
             verdicts: Verdicts::default(),

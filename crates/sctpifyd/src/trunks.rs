@@ -114,7 +114,6 @@ struct Opening {
 }
 
 /// All trunks.
-#[derive(Default)]
 pub(crate) struct Trunks {
     all: BTreeMap<AssociationId, TrunkState>,
     /// Those whose handshake is under way.
@@ -130,6 +129,19 @@ pub(crate) struct Trunks {
 }
 
 impl Trunks {
+    /// None; `memory` is what all associations may hold.
+    pub(crate) fn new(memory: usize) -> Trunks {
+        Trunks {
+            all: BTreeMap::new(),
+            opening: BTreeMap::new(),
+            by_ends: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            readable: BTreeSet::new(),
+            windows: LaneWindows::new(memory),
+            kept_at: Time::ZERO,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.all.len() + self.opening.len()
     }
@@ -201,9 +213,8 @@ impl Trunks {
     }
 
     /// Counts what may wait for slow programs.
-    fn count_windows(&mut self, memory: usize) {
-        let each = self.all.values().map(|state| (state.handshake.remote, state.trunk.windows()));
-        self.windows = LaneWindows::new(memory, each);
+    fn count_windows(&mut self) {
+        self.windows.recount(self.all.values().map(|state| (state.handshake.remote, state.trunk.windows())));
     }
 
     /// Does what may make the trunk's windows grow, within what is to spare; None if there is no such trunk.
@@ -480,7 +491,7 @@ impl Shard {
         if self.trunks.readable.is_empty() {
             return false;
         }
-        self.trunks.count_windows((self.rules.settings().memory_mib as usize) << 20);
+        self.trunks.count_windows();
         for association in std::mem::take(&mut self.trunks.readable) {
             let lent = self.trunks.lend_windows(association);
             self.serve_trunk(association);

@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::pieces::COPY_MAX;
 use lane::{Lane, Look, Stage};
 pub use lane::{WINDOW_LEAST, WINDOW_MAX, WINDOW_START};
 pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION};
@@ -170,7 +171,23 @@ pub struct Trunk {
     events: VecDeque<(LaneId, LaneEvent)>,
     windows: usize,
     spare: usize,
-    waiting: usize,
+    waiting: Waiting,
+}
+
+/// What came and was not taken.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Waiting {
+    bytes: usize,
+    /// Lanes that have any.
+    lanes: usize,
+}
+
+impl Waiting {
+    /// So many bytes wait on a lane where it were `before`.
+    fn change(&mut self, before: usize, after: usize) {
+        self.bytes = self.bytes + after - before;
+        self.lanes = self.lanes + usize::from(after > 0) - usize::from(before > 0);
+    }
 }
 
 impl Trunk {
@@ -194,7 +211,7 @@ impl Trunk {
             events: VecDeque::new(),
             windows: 0,
             spare: WINDOW_MAX,
-            waiting: 0,
+            waiting: Waiting::default(),
         }
     }
 
@@ -215,12 +232,15 @@ impl Trunk {
 
     /// Bytes that came and wait for programs to take them.
     pub fn waiting(&self) -> usize {
-        self.waiting
+        self.waiting.bytes
     }
 
-    /// Bytes of memory that the peer makes this end keep: [`waiting`](Self::waiting), and messages that it does not take.
+    /// Bytes of memory that the peer makes this end keep: [`waiting`](Self::waiting), what is left of copies that were read in part,
+    /// here and at the driver, and messages that it does not take.
     pub fn memory(&self) -> usize {
-        self.waiting + self.outbox.capacity() * size_of::<(u16, Message)>()
+        self.waiting.bytes
+            + self.waiting.lanes * 2 * COPY_MAX
+            + self.outbox.capacity() * size_of::<(u16, Message)>()
     }
 
     /// Says how many bytes [`windows`](Self::windows) may still grow. Each lane gets [`WINDOW_LEAST`] in any case.
@@ -279,7 +299,7 @@ impl Trunk {
     /// answers.
     pub fn release(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
-        self.waiting -= lane.waiting();
+        self.waiting.change(lane.waiting(), 0);
         lane.is_gone = true;
         lane.inbox.clear();
         self.windows -= std::mem::take(&mut lane.inbox.window);
@@ -328,7 +348,7 @@ impl Trunk {
         if lane.inbox.consume(bytes) && lane.is_receiving() {
             self.credits.insert(id);
         }
-        self.waiting -= before - lane.waiting();
+        self.waiting.change(before, lane.waiting());
     }
 
     /// The stream on which a lane's bytes are sent.
@@ -540,7 +560,7 @@ impl Trunk {
         if bytes.is_empty() {
             return Ok(());
         }
-        let length = bytes.len();
+        let before = lane.waiting();
         if !lane.inbox.push(bytes) {
             return Err(TrunkFault::Overrun { stream, granted: lane.inbox.granted });
         }
@@ -550,7 +570,7 @@ impl Trunk {
             if lane.inbox.begins_to_share() {
                 self.sharing.push(id);
             }
-            self.waiting += length;
+            self.waiting.change(before, lane.waiting());
             self.events.push_back((id, LaneEvent::Readable));
         }
         Ok(())
@@ -662,7 +682,7 @@ impl Trunk {
     fn remove(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.remove(&id) {
             self.windows -= lane.inbox.window;
-            self.waiting -= lane.waiting();
+            self.waiting.change(lane.waiting(), 0);
             self.credits.remove(&id);
             self.stopped.remove(&id);
         }
@@ -672,7 +692,8 @@ impl Trunk {
     pub fn check_invariants(&self) {
         let windows: usize = self.lanes.values().map(|lane| lane.inbox.window).sum();
         assert_eq!(windows, self.windows, "the sum of the windows");
-        let waiting: usize = self.lanes.values().map(Lane::waiting).sum();
+        let mut waiting = Waiting::default();
+        self.lanes.values().for_each(|lane| waiting.change(0, lane.waiting()));
         assert_eq!(waiting, self.waiting, "bytes that wait");
         let running = |ours: bool| {
             let count =
