@@ -1,8 +1,7 @@
 //! Bytes that came in pieces and wait to be taken: cheap while they pass, small while they stay.
 //!
 //! A piece is cut from a block that it shares with others received around the same time, perhaps of other connections. While its
-//! reader keeps up that saves a copy; a piece that waits would keep the whole block. Invariant: pieces that share follow those that
-//! do not. Begin at [`Pieces::push`] and [`Pieces::keep`].
+//! reader keeps up that saves a copy; a piece that waits would keep the whole block. Begin at [`Pieces::push`] and [`Pieces::keep`].
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,18 +11,23 @@ use bytes::{Buf, Bytes, BytesMut};
 /// Bytes that are copied together: what is left of a copy keeps all of it.
 pub(crate) const COPY_MAX: usize = 4 * 1024;
 /// Places that an empty list keeps for later.
-const PLACES_KEPT: usize = 64;
+const PLACES_KEPT: usize = 32;
+/// So many pieces are many, where each takes a place, however short it is.
+const MANY: usize = 128;
+/// What counts as short in the mean, in bytes.
+const SHORT: usize = 512;
 /// Bytes that a piece may take beside its own and its place: an allocation, and a count of who shares it.
 const PIECE_COST: usize = 96;
 
-/// Pieces in the order of their arrival.
+/// Pieces in the order of their arrival: first those that were copied, then those that share memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    list: VecDeque<Bytes>,
-    /// How many of the first share their memory with nobody.
-    own: usize,
-    /// The last bytes, copied together; empty while the last piece shares.
+    copied: VecDeque<Bytes>,
+    /// The last copy, which may be added to.
     tail: BytesMut,
+    shared: VecDeque<Bytes>,
+    shared_bytes: usize,
+    /// Bytes of all.
     bytes: usize,
 }
 
@@ -35,7 +39,7 @@ impl Pieces {
 
     /// How many they are.
     pub(crate) fn count(&self) -> usize {
-        self.list.len() + usize::from(!self.tail.is_empty())
+        self.copied.len() + usize::from(!self.tail.is_empty()) + self.shared.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -44,17 +48,27 @@ impl Pieces {
 
     /// Bytes of memory that they take beside what they share.
     pub(crate) fn memory(&self) -> usize {
+        let places = self.copied.capacity() + self.shared.capacity();
         self.bytes + self.tail.capacity() - self.tail.len()
             + self.count() * PIECE_COST
-            + self.list.capacity() * size_of::<Bytes>()
+            + places * size_of::<Bytes>()
     }
 
     /// Adds a piece as it is.
     pub(crate) fn push(&mut self, piece: Bytes) {
-        if !piece.is_empty() {
-            self.flush_tail();
-            self.bytes += piece.len();
-            self.list.push_back(piece);
+        if piece.is_empty() {
+            return;
+        }
+        self.bytes += piece.len();
+        self.shared_bytes += piece.len();
+        self.shared.push_back(piece);
+    }
+
+    /// Adds a piece as it is, unless there are many and short ones: then they are copied together.
+    pub(crate) fn push_or_keep(&mut self, piece: Bytes) {
+        self.push(piece);
+        if self.shared.len() >= MANY && self.shared_bytes < SHORT * self.shared.len() {
+            self.keep();
         }
     }
 
@@ -67,20 +81,21 @@ impl Pieces {
 
     /// They wait: those that share memory are copied, and let go of it.
     pub(crate) fn keep(&mut self) {
-        if self.own < self.list.len() {
-            let shared = self.list.split_off(self.own);
-            shared.iter().for_each(|piece| self.copy(piece));
-        }
+        self.shared_bytes = 0;
+        std::mem::take(&mut self.shared).iter().for_each(|piece| self.copy(piece));
     }
 
     /// The first piece.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
-        if self.list.is_empty() {
+        if self.copied.is_empty() {
             self.flush_tail();
         }
-        let piece = self.list.pop_front()?;
+        let piece = self.copied.pop_front().or_else(|| {
+            let piece = self.shared.pop_front()?;
+            self.shared_bytes -= piece.len();
+            Some(piece)
+        })?;
         self.bytes -= piece.len();
-        self.own = self.own.saturating_sub(1);
         self.shrink();
         Some(piece)
     }
@@ -88,27 +103,20 @@ impl Pieces {
     /// As many as `slices` holds; returns how many it filled.
     pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let tail = Some(&self.tail[..]).filter(|tail| !tail.is_empty());
-        let pieces = self.list.iter().map(|piece| &piece[..]).chain(tail);
+        let [copied, shared] = [&self.copied, &self.shared].map(|list| list.iter().map(|piece| &piece[..]));
+        let pieces = copied.chain(tail).chain(shared);
         slices.iter_mut().zip(pieces).map(|(slot, piece)| *slot = IoSlice::new(piece)).count()
     }
 
     /// The first `taken` bytes are taken.
     pub(crate) fn advance(&mut self, taken: usize) {
-        let mut left = taken.min(self.bytes);
-        self.bytes -= left;
-        while left > 0 {
-            let Some(front) = self.list.front_mut() else {
-                self.tail.advance(left);
-                break;
-            };
-            let step = left.min(front.len());
-            front.advance(step);
-            left -= step;
-            if front.is_empty() {
-                self.list.pop_front();
-                self.own = self.own.saturating_sub(1);
-            }
-        }
+        let taken = taken.min(self.bytes);
+        self.bytes -= taken;
+        let left = advance_list(&mut self.copied, taken);
+        let of_tail = left.min(self.tail.len());
+        self.tail.advance(of_tail);
+        self.shared_bytes -= left - of_tail;
+        advance_list(&mut self.shared, left - of_tail);
         self.shrink();
     }
 
@@ -119,6 +127,7 @@ impl Pieces {
     fn copy(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             let (now, later) = piece.split_at(piece.len().min(COPY_MAX - self.tail.len()));
+            self.grow_tail(now.len());
             self.tail.extend_from_slice(now);
             if self.tail.len() == COPY_MAX {
                 self.flush_tail();
@@ -127,21 +136,45 @@ impl Pieces {
         }
     }
 
+    /// Makes room in the last copy: one that is added to will likely be filled, but never takes more than [`COPY_MAX`].
+    fn grow_tail(&mut self, bytes: usize) {
+        if self.tail.capacity() - self.tail.len() < bytes {
+            let size = if self.tail.is_empty() { bytes } else { COPY_MAX };
+            let begun = std::mem::replace(&mut self.tail, BytesMut::with_capacity(size));
+            self.tail.extend_from_slice(&begun);
+        }
+    }
+
     fn flush_tail(&mut self) {
         if !self.tail.is_empty() {
-            self.list.push_back(std::mem::take(&mut self.tail).freeze());
-            self.own = self.list.len();
+            self.copied.push_back(std::mem::take(&mut self.tail).freeze());
         }
     }
 
     fn shrink(&mut self) {
         if self.bytes == 0 {
             self.tail = BytesMut::new();
-            if self.list.capacity() > PLACES_KEPT {
-                self.list = VecDeque::new();
+            for list in [&mut self.copied, &mut self.shared] {
+                if list.capacity() > PLACES_KEPT {
+                    *list = VecDeque::new();
+                }
             }
         }
     }
+}
+
+/// Takes up to `bytes` off the front; returns how many of these the list did not have.
+fn advance_list(list: &mut VecDeque<Bytes>, mut bytes: usize) -> usize {
+    while bytes > 0 {
+        let Some(front) = list.front_mut() else { break };
+        let step = bytes.min(front.len());
+        front.advance(step);
+        bytes -= step;
+        if front.is_empty() {
+            list.pop_front();
+        }
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -168,8 +201,8 @@ mod tests {
         assert_eq!(contents(&pieces), block[..50]);
         pieces.advance(15);
         assert_eq!(contents(&pieces), block[15..50]);
-        assert_eq!(pieces.pop().unwrap(), block[15..20]);
-        pieces.advance(25);
+        assert_eq!(pieces.pop().unwrap(), block[15..40]);
+        pieces.advance(5);
         assert_eq!((pieces.bytes(), contents(&pieces)), (5, block[45..50].to_vec()));
         pieces.keep();
         assert_eq!(pieces.pop().unwrap(), block[45..50]);
@@ -193,9 +226,28 @@ mod tests {
     #[test]
     fn an_empty_list_gives_its_places_back() {
         let mut pieces = Pieces::default();
-        (0..2000).for_each(|_| pieces.push(Bytes::from_static(b".")));
+        let piece = Bytes::from(vec![0; SHORT]);
+        (0..2000).for_each(|_| pieces.push(piece.clone()));
         assert!(pieces.memory() > 2000 * size_of::<Bytes>());
-        pieces.advance(2000);
-        assert!(pieces.memory() <= PLACES_KEPT * size_of::<Bytes>());
+        pieces.advance(2000 * SHORT);
+        assert!(pieces.memory() <= 2 * PLACES_KEPT * size_of::<Bytes>());
+    }
+
+    #[test]
+    fn many_short_pieces_are_copied_together() {
+        let mut pieces = Pieces::default();
+        let block = Bytes::from((0..10_000).map(|n| n as u8).collect::<Vec<_>>());
+        (0..block.len()).for_each(|at| pieces.push_or_keep(block.slice(at..at + 1)));
+        assert!(pieces.count() < MANY + 10, "{}", pieces.count());
+        assert!(
+            pieces.memory() < 2 * block.len() + MANY * (PIECE_COST + 2 * size_of::<Bytes>()),
+            "{}",
+            pieces.memory()
+        );
+        for byte in &block {
+            let mut slices = [IoSlice::new(&[])];
+            assert_eq!((pieces.fill(&mut slices), slices[0][0]), (1, *byte));
+            pieces.advance(1);
+        }
     }
 }

@@ -27,6 +27,8 @@ enum Step {
     LaneToRelay(usize, usize),
     RelayToApp(usize, usize, usize),
     AppResets(usize, usize),
+    /// Time passes: what waits is copied.
+    Keep(usize),
     TrunkDies,
 }
 
@@ -115,6 +117,7 @@ impl World {
             Step::LaneToRelay(side, n) => self.lane_to_relay(side, n),
             Step::RelayToApp(side, n, amount) => self.relay_to_app(side, n, amount),
             Step::AppResets(side, n) => self.on_end(side, n, End::app_resets),
+            Step::Keep(side) => self.keep(side),
             Step::TrunkDies => self.die(),
         }
         for side in 0..2 {
@@ -255,6 +258,13 @@ impl World {
         let Host { trunk, ends, .. } = &mut self.hosts[side];
         let taken = ends.get_mut(&lane).unwrap().relay_to_app(amount);
         trunk.on_consumed(lane, taken);
+    }
+
+    fn keep(&mut self, side: usize) {
+        let Host { trunk, ends, .. } = &mut self.hosts[side];
+        for lane in trunk.keep_what_waits() {
+            ends.get_mut(&lane).into_iter().for_each(|end| end.relay.keep_unwritten());
+        }
     }
 
     fn die(&mut self) {
@@ -419,7 +429,8 @@ fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
         30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::RelayToLane(s, n)),
         30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::LaneToRelay(s, n)),
         30 => (side.clone(), n.clone(), 0..5000usize).prop_map(|(s, n, a)| Step::RelayToApp(s, n, a)),
-        3 * weight => (side, n).prop_map(|(s, n)| Step::AppResets(s, n)),
+        3 * weight => (side.clone(), n).prop_map(|(s, n)| Step::AppResets(s, n)),
+        5 => side.prop_map(Step::Keep),
         u32::from(weight > 0) => Just(Step::TrunkDies),
     ];
     proptest::collection::vec(step, 0..400)

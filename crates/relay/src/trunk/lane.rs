@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::message::Generation;
-use crate::pieces::Pieces;
+use crate::pieces::{COPY_MAX, Pieces};
 
 /// Bytes that the peer may send at first on one connection.
 pub const WINDOW_START: usize = 256 * 1024;
@@ -63,14 +63,31 @@ impl Lane {
         self.has_sent_end && self.has_got_end
     }
 
-    /// Bytes that wait for the program to take them.
-    pub(super) fn waiting(&self) -> usize {
-        if self.is_gone { 0 } else { self.inbox.unconsumed() as usize }
+    /// What waits for the program to take it.
+    pub(super) fn held(&self) -> Held {
+        if self.is_gone { Held::default() } else { self.inbox.held() }
     }
 
     /// Whether the peer is to hear of credit.
     pub(super) fn is_receiving(&self) -> bool {
         self.stage == Stage::Open && !self.has_got_end && !self.is_gone
+    }
+}
+
+/// What came of lanes, and was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Held {
+    /// Bytes of the programs'.
+    pub(super) bytes: usize,
+    /// Bytes of memory that they take, as far as they share none.
+    pub(super) memory: usize,
+}
+
+impl Held {
+    /// A lane of these holds `after` instead of `before`.
+    pub(super) fn change(&mut self, before: Held, after: Held) {
+        self.bytes = self.bytes + after.bytes - before.bytes;
+        self.memory = self.memory + after.memory - before.memory;
     }
 }
 
@@ -146,7 +163,7 @@ impl Inbox {
         if self.consumed < self.slow_until {
             self.pieces.push_kept(&piece);
         } else {
-            self.pieces.push(piece);
+            self.pieces.push_or_keep(piece);
         }
         true
     }
@@ -187,6 +204,14 @@ impl Inbox {
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.has_unread_end = false;
+    }
+
+    /// Some may be at the driver: it has at most what is left of one copy, and a list of its own.
+    fn held(&self) -> Held {
+        let bytes = self.unconsumed() as usize;
+        let at_driver = bytes.saturating_sub(self.pieces.bytes());
+        let beside = if bytes > 0 { 2 * COPY_MAX } else { 0 };
+        Held { bytes, memory: self.pieces.memory() + at_driver + beside }
     }
 
     /// Bytes that the program has not taken.

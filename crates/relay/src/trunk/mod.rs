@@ -26,8 +26,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::pieces::COPY_MAX;
-use lane::{Lane, Look, Stage};
+use lane::{Held, Lane, Look, Stage};
 pub use lane::{WINDOW_LEAST, WINDOW_MAX, WINDOW_START};
 pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION};
 
@@ -171,23 +170,7 @@ pub struct Trunk {
     events: VecDeque<(LaneId, LaneEvent)>,
     windows: usize,
     spare: usize,
-    waiting: Waiting,
-}
-
-/// What came and was not taken.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Waiting {
-    bytes: usize,
-    /// Lanes that have any.
-    lanes: usize,
-}
-
-impl Waiting {
-    /// So many bytes wait on a lane where it were `before`.
-    fn change(&mut self, before: usize, after: usize) {
-        self.bytes = self.bytes + after - before;
-        self.lanes = self.lanes + usize::from(after > 0) - usize::from(before > 0);
-    }
+    held: Held,
 }
 
 impl Trunk {
@@ -211,7 +194,7 @@ impl Trunk {
             events: VecDeque::new(),
             windows: 0,
             spare: WINDOW_MAX,
-            waiting: Waiting::default(),
+            held: Held::default(),
         }
     }
 
@@ -232,15 +215,13 @@ impl Trunk {
 
     /// Bytes that came and wait for programs to take them.
     pub fn waiting(&self) -> usize {
-        self.waiting.bytes
+        self.held.bytes
     }
 
-    /// Bytes of memory that the peer makes this end keep: [`waiting`](Self::waiting), what is left of copies that were read in part,
-    /// here and at the driver, and messages that it does not take.
+    /// Bytes of memory that the peer makes this end keep: what [waits](Self::waiting), here and at the driver, and messages that the peer
+    /// does not take.
     pub fn memory(&self) -> usize {
-        self.waiting.bytes
-            + self.waiting.lanes * 2 * COPY_MAX
-            + self.outbox.capacity() * size_of::<(u16, Message)>()
+        self.held.memory + self.outbox.capacity() * size_of::<(u16, Message)>()
     }
 
     /// Says how many bytes [`windows`](Self::windows) may still grow. Each lane gets [`WINDOW_LEAST`] in any case.
@@ -299,7 +280,7 @@ impl Trunk {
     /// answers.
     pub fn release(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
-        self.waiting.change(lane.waiting(), 0);
+        self.held.change(lane.held(), Held::default());
         lane.is_gone = true;
         lane.inbox.clear();
         self.windows -= std::mem::take(&mut lane.inbox.window);
@@ -313,17 +294,21 @@ impl Trunk {
 
     /// The next thing read from a lane.
     pub fn recv(&mut self, id: LaneId) -> Option<Received> {
-        let inbox = &mut self.lanes.get_mut(&id)?.inbox;
-        if let Some(bytes) = inbox.pop() {
+        let lane = self.lanes.get_mut(&id)?;
+        let before = lane.held();
+        if let Some(bytes) = lane.inbox.pop() {
+            self.held.change(before, lane.held());
             return Some(Received::Data(bytes));
         }
-        std::mem::take(&mut inbox.has_unread_end).then_some(Received::End)
+        std::mem::take(&mut lane.inbox.has_unread_end).then_some(Received::End)
     }
 
     /// The program of the lane does not take what came: that lets go of the memory that it shares with other messages.
     pub fn keep(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
+            let before = lane.held();
             lane.inbox.keep();
+            self.held.change(before, lane.held());
         }
     }
 
@@ -332,7 +317,10 @@ impl Trunk {
     pub fn keep_what_waits(&mut self) -> Vec<LaneId> {
         let mut kept = Vec::new();
         self.sharing.retain(|id| {
-            let look = self.lanes.get_mut(id).map_or(Look::Nothing, |lane| lane.inbox.look());
+            let Some(lane) = self.lanes.get_mut(id) else { return false };
+            let before = lane.held();
+            let look = lane.inbox.look();
+            self.held.change(before, lane.held());
             if look == Look::Kept {
                 kept.push(*id);
             }
@@ -344,11 +332,11 @@ impl Trunk {
     /// The program took bytes that were read from the lane.
     pub fn on_consumed(&mut self, id: LaneId, bytes: usize) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
-        let before = lane.waiting();
+        let before = lane.held();
         if lane.inbox.consume(bytes) && lane.is_receiving() {
             self.credits.insert(id);
         }
-        self.waiting.change(before, lane.waiting());
+        self.held.change(before, lane.held());
     }
 
     /// The stream on which a lane's bytes are sent.
@@ -560,7 +548,7 @@ impl Trunk {
         if bytes.is_empty() {
             return Ok(());
         }
-        let before = lane.waiting();
+        let before = lane.held();
         if !lane.inbox.push(bytes) {
             return Err(TrunkFault::Overrun { stream, granted: lane.inbox.granted });
         }
@@ -570,7 +558,7 @@ impl Trunk {
             if lane.inbox.begins_to_share() {
                 self.sharing.push(id);
             }
-            self.waiting.change(before, lane.waiting());
+            self.held.change(before, lane.held());
             self.events.push_back((id, LaneEvent::Readable));
         }
         Ok(())
@@ -682,7 +670,7 @@ impl Trunk {
     fn remove(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.remove(&id) {
             self.windows -= lane.inbox.window;
-            self.waiting.change(lane.waiting(), 0);
+            self.held.change(lane.held(), Held::default());
             self.credits.remove(&id);
             self.stopped.remove(&id);
         }
@@ -692,9 +680,9 @@ impl Trunk {
     pub fn check_invariants(&self) {
         let windows: usize = self.lanes.values().map(|lane| lane.inbox.window).sum();
         assert_eq!(windows, self.windows, "the sum of the windows");
-        let mut waiting = Waiting::default();
-        self.lanes.values().for_each(|lane| waiting.change(0, lane.waiting()));
-        assert_eq!(waiting, self.waiting, "bytes that wait");
+        let mut held = Held::default();
+        self.lanes.values().for_each(|lane| held.change(Held::default(), lane.held()));
+        assert_eq!(held, self.held, "what waits");
         let running = |ours: bool| {
             let count =
                 self.slots.iter().filter(|(s, slot)| slot.lane.is_some() && self.is_ours(**s) == ours);
