@@ -1,10 +1,10 @@
 //! How much may wait for slow programs on shared associations: the windows of all connections together, and of each host's.
 //!
 //! A window is a promise: what was granted may come, whatever becomes of memory meanwhile. So windows grow while all together are
-//! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. A little grows for each host in any case:
-//! idle connections of a few hosts are not to slow those of all others down. Beyond that new connections get the least window. From
-//! half of `memory_mib` on, or three quarters of the host's share, there are none: what waits here never fills either. Counts are kept
-//! while trunks are served. Begin at [`LaneWindows::spare`].
+//! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. Beyond a quarter a host that has little
+//! gets a little, the less the more is granted: idle connections of a few hosts are not to slow those of all others down. Otherwise new
+//! connections get the least window. From half of `memory_mib` on, or three quarters of the host's share, there are none: what waits
+//! here never fills either. Counts are kept while trunks are served. Begin at [`LaneWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,10 +13,14 @@ use crate::addresses::host_part;
 
 /// The part of `memory_mib` that all windows may be, as a divisor.
 const ALL_PART: usize = 4;
+/// The part from which there are no more connections.
+const FULL_PART: usize = 2;
 /// The part that those of one host may be.
 const HOST_PART: usize = 8;
-/// The part up to which those of one host grow whatever others hold: 2 MiB by default, a gigabit over 16 ms.
-const SURE_PART: usize = 256;
+/// The part up to which those of a host that has little grow beyond that: 2 MiB by default, a gigabit over 16 ms.
+const LITTLE_PART: usize = 256;
+/// The part of what is left until there are no more connections that one host's windows may take of it.
+const LEFT_PART: usize = 16;
 
 /// Bytes of windows.
 #[derive(Debug)]
@@ -48,18 +52,15 @@ impl LaneWindows {
 
     /// Bytes by which the windows of this host may grow.
     pub(crate) fn spare(&self, remote: IpAddr) -> usize {
-        if self.is_full(remote) {
-            return 0;
-        }
         let of_host = self.of_host(remote);
         let spare = |part: usize, used: usize| (self.memory / part).saturating_sub(used);
-        spare(ALL_PART, self.used).min(spare(HOST_PART, of_host)).max(spare(SURE_PART, of_host))
+        let usual = spare(ALL_PART, self.used).min(spare(HOST_PART, of_host));
+        usual.max(spare(LITTLE_PART, of_host).min(spare(FULL_PART, self.used) / LEFT_PART))
     }
 
-    /// Whether not even the least window is left for another connection of this host. Its share is a quarter of the memory; what is
-    /// left of that is more than the openings of one turn add.
+    /// Whether not even the least window is left for another connection of this host, whose share of the memory is a quarter.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
-        self.used >= self.memory / 2 || self.of_host(remote) >= self.memory / 16 * 3
+        self.used >= self.memory / FULL_PART || self.of_host(remote) >= self.memory / 16 * 3
     }
 
     fn of_host(&self, remote: IpAddr) -> usize {
@@ -104,6 +105,16 @@ mod tests {
         assert_eq!([a, c, d].map(|host| windows.spare(host)), [0, 0, 2 * MIB]);
         windows.count(d, 0, MIB);
         assert_eq!(windows.spare(d), MIB);
+    }
+
+    #[test]
+    fn windows_that_grow_leave_room_for_connections_however_many_hosts_there_are() {
+        let mut windows = with(&[]);
+        for n in 0..10_000_u32 {
+            let host = std::net::Ipv4Addr::from(0x0a00_0000 + n).into();
+            windows.count(host, 0, windows.spare(host));
+        }
+        assert!(windows.used > 200 * MIB && !windows.is_full("192.0.2.1".parse().unwrap()), "{windows:?}");
     }
 
     #[test]

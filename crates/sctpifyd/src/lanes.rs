@@ -41,8 +41,12 @@ impl Shard {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
+        // An association of its own promises less.
+        if self.trunks.has_granted_all(association) {
+            return false;
+        }
         let id = self.connections.reserve();
-        let opened = self.trunks.grow(association, |state| {
+        let opened = self.trunks.with_windows(association, |state| {
             let opened = state.trunk.open(local, remote);
             if let Ok(lane) = &opened {
                 state.owners.insert(*lane, id);
@@ -227,9 +231,7 @@ impl Shard {
                     tracing::info!(%client, %server, ?reason, left_out, "refused");
                 }
                 self.history.counters.accepts_refused += 1;
-                if let Some(state) = self.trunks.get_mut(association) {
-                    state.trunk.refuse(lane, reason);
-                }
+                self.trunks.with_windows(association, |state| state.trunk.refuse(lane, reason));
             }
         }
     }
@@ -253,7 +255,7 @@ impl Shard {
             return Err(Refusal::OwnAssociation);
         }
         // As much is granted to the host as may be: an association of its own promises less.
-        if self.trunks.has_granted_all(state.handshake().remote) {
+        if self.trunks.has_granted_all(association) {
             return Err(Refusal::Busy);
         }
         // An INIT from the client would have to reach the server's address, too.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use control::Role;
-use relay::trunk::{LaneId, Side, TRUNK_STREAMS, Trunk};
+use relay::trunk::{LaneId, Side, TRUNK_STREAMS, Trunk, TrunkFault};
 use relay::{Closed, TRUNK_ADAPTATION};
 use rules::Settings;
 use sctp::{AbortCause, AssociationId, AuthConfig, Connect, Endpoint, Event, PathState, Ppid};
@@ -101,7 +101,7 @@ impl Ends {
         Ends { local, remote }
     }
 
-    const fn of(route: &Route) -> Ends {
+    pub(crate) const fn of(route: &Route) -> Ends {
         Ends::new(route.local, route.remote)
     }
 }
@@ -217,44 +217,43 @@ impl Trunks {
         self.windows.recount(self.all.values().map(|state| (state.handshake.remote, state.trunk.windows())));
     }
 
-    /// Does what may make the trunk's windows grow, within what is to spare; None if there is no such trunk.
-    pub(crate) fn grow<R>(
+    /// Does what may change the trunk's windows, which grow by no more than is to spare, and counts them; None if there is no such trunk.
+    pub(crate) fn with_windows<R>(
         &mut self,
         association: AssociationId,
         work: impl FnOnce(&mut TrunkState) -> R,
     ) -> Option<R> {
-        let lent = self.lend_windows(association);
-        let result = self.all.get_mut(&association).map(work);
-        self.settle_windows(association, lent);
-        result
+        let state = self.all.get_mut(&association)?;
+        let (remote, before) = (state.handshake.remote, state.trunk.windows());
+        state.trunk.set_spare(self.windows.spare(remote));
+        let result = work(state);
+        self.windows.count(remote, before, state.trunk.windows());
+        Some(result)
     }
 
-    /// Lets the trunk's windows grow by all that is to spare until [`settle_windows`](Self::settle_windows) is called with what this
-    /// returns.
-    fn lend_windows(&mut self, association: AssociationId) -> Lent {
-        let Some(state) = self.all.get_mut(&association) else { return Lent::default() };
-        state.trunk.set_spare(self.windows.spare(state.handshake.remote));
-        Lent(Some((state.handshake.remote, state.trunk.windows())))
-    }
-
-    /// Whether this host has been granted so much that it gets no further connection on a trunk.
-    pub(crate) fn has_granted_all(&self, remote: IpAddr) -> bool {
-        self.windows.is_full(remote)
-    }
-
-    /// The trunk's windows have grown, or shrunk, or the trunk is gone.
-    fn settle_windows(&mut self, association: AssociationId, lent: Lent) {
-        let Lent(Some((remote, before))) = lent else { return };
-        let after = self.all.get(&association).map_or(0, |state| state.trunk.windows());
-        self.windows.count(remote, before, after);
+    /// Whether so much is granted to the trunk's host that it gets no further connection on one.
+    pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
+        self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake.remote))
     }
 }
 
-/// Host and windows of a trunk before these may have grown.
-#[derive(Default)]
-struct Lent(Option<(IpAddr, usize)>);
-
 impl TrunkState {
+    /// Takes what came, but not more than one turn may; whether there may be more.
+    fn take_messages(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        association: AssociationId,
+    ) -> Result<bool, TrunkFault> {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(message) = engine.recv(now, association) else { return Ok(false) };
+            self.is_silent = false;
+            let is_whole = message.begin && message.end && !message.aborted;
+            self.trunk.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole)?;
+        }
+        Ok(true)
+    }
+
     /// Which end is here.
     pub(crate) const fn role(&self) -> Role {
         match self.side {
@@ -435,7 +434,9 @@ impl Shard {
             self.trunks.on_failed(Opening { ends, side }, self.now);
             return self.engine.abort(self.now, association, AbortCause::user("too few streams for a trunk"));
         }
-        tracing::info!(%remote, ?side, "connections may share an association");
+        if let Some(left_out) = self.history.trunk_lines.admit(self.now) {
+            tracing::info!(%remote, ?side, left_out, "connections may share an association");
+        }
         self.history.counters.trunks += 1;
         let timing = timing::timing(relay::Peer::Shim, self.trunks.len());
         self.engine.set_timing(self.now, association, timing);
@@ -493,33 +494,32 @@ impl Shard {
         }
         self.trunks.count_windows();
         for association in std::mem::take(&mut self.trunks.readable) {
-            let lent = self.trunks.lend_windows(association);
             self.serve_trunk(association);
-            self.trunks.settle_windows(association, lent);
         }
         !self.trunks.readable.is_empty()
     }
 
     fn serve_trunk(&mut self, association: AssociationId) {
-        for _ in 0..MESSAGES_PER_TURN {
-            let Some(state) = self.trunks.all.get_mut(&association) else { return };
-            let Some(message) = self.engine.recv(self.now, association) else {
-                return self.take_lane_events(association);
-            };
-            state.is_silent = false;
-            let is_whole = message.begin && message.end && !message.aborted;
-            let taken = state.trunk.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole);
-            if let Err(fault) = taken {
-                tracing::warn!(%fault, "a trunk is given up");
-                let opening = Opening { ends: state.handshake, side: state.side };
-                self.trunks.on_failed(opening, self.now);
-                self.take_lane_events(association);
-                let cause = AbortCause::user(fault.to_string());
-                return self.engine.abort(self.now, association, cause);
-            }
+        let (now, engine) = (self.now, &mut self.engine);
+        match self.trunks.with_windows(association, |state| state.take_messages(now, engine, association)) {
+            None => return,
+            Some(Err(fault)) => return self.give_trunk_up(association, &fault),
+            Some(Ok(false)) => {}
+            Some(Ok(true)) => drop(self.trunks.readable.insert(association)),
         }
-        self.trunks.readable.insert(association);
         self.take_lane_events(association);
+    }
+
+    /// The peer has sent what none of this version sends.
+    fn give_trunk_up(&mut self, association: AssociationId, fault: &TrunkFault) {
+        let Some(state) = self.trunks.get(association) else { return };
+        let opening = Opening { ends: state.handshake, side: state.side };
+        if let Some(left_out) = self.history.trunk_lines.admit(self.now) {
+            tracing::warn!(peer = %opening.ends.remote, %fault, left_out, "an association to be shared is given up");
+        }
+        self.trunks.on_failed(opening, self.now);
+        self.take_lane_events(association);
+        self.engine.abort(self.now, association, AbortCause::user(fault.to_string()));
     }
 
     fn take_lane_events(&mut self, association: AssociationId) {
@@ -536,7 +536,7 @@ impl Shard {
         let is_due = |state: &TrunkState| state.trunk.has_stopped() || state.trunk.has_out();
         let due = self.trunks.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
         for association in due.collect::<Vec<_>>() {
-            self.trunks.grow(association, |state| state.trunk.widen_windows());
+            self.trunks.with_windows(association, |state| state.trunk.widen_windows());
             self.flush_trunk(association);
         }
     }
@@ -636,7 +636,13 @@ impl Shard {
         }
         self.close_trunk(association);
         let Some(state) = self.trunks.all.get(&association) else { return };
-        tracing::info!(connections = state.owners.len(), "an association that was shared is over");
+        if let Some(left_out) = self.history.trunk_lines.admit(self.now) {
+            tracing::info!(
+                connections = state.owners.len(),
+                left_out,
+                "an association that was shared is over"
+            );
+        }
         for id in state.owners.values().copied().collect::<Vec<_>>() {
             self.on_association_closed(id, Closed::Lost);
         }
