@@ -31,15 +31,15 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
         [flag, dir] if flag == "--bins" => PathBuf::from(dir),
         _ => bail!("usage: ./x deb [--static | --bins DIR]"),
     };
-    let version = env!("CARGO_PKG_VERSION");
+    let version = version_of(&bins.join("sctpify"))?;
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let out = target_dir().join("deb");
     let tree = out.join("tree");
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
     }
-    fill(&tree, &bins)?;
-    control_files(&tree, version, &architecture, is_static(&bins.join("sctpifyd"))?)?;
+    fill(&tree, &bins, &version)?;
+    control_files(&tree, &version, &architecture, is_static(&bins.join("sctpifyd"))?)?;
     let package = out.join(format!("sctpify_{version}_{architecture}.deb"));
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
@@ -67,13 +67,19 @@ fn build(is_static: bool) -> Result<PathBuf> {
     Ok(dir.join("release"))
 }
 
+/// As the program tells it: a package is as new as what is in it.
+fn version_of(program: &Path) -> Result<String> {
+    let told = output(Command::new(program).arg("--version"))?;
+    Ok(told.split_whitespace().nth(1).context("the program tells no version")?.to_owned())
+}
+
 /// Whether the program needs no library.
 fn is_static(program: &Path) -> Result<bool> {
     let told = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     Ok(!String::from_utf8_lossy(&told.stdout).contains("libc.so"))
 }
 
-fn fill(tree: &Path, bins: &Path) -> Result<()> {
+fn fill(tree: &Path, bins: &Path, version: &str) -> Result<()> {
     for name in PROGRAMS.into_iter().chain(SIP_PROGRAMS) {
         let to = tree.join("usr/sbin").join(name);
         copy(&bins.join(name), &to, 0o755)?;
@@ -85,7 +91,7 @@ fn fill(tree: &Path, bins: &Path) -> Result<()> {
     }
     copy(&packaging.join("sctpify.sysusers"), &tree.join("usr/lib/sysusers.d/sctpify.conf"), 0o644)?;
     copy(&packaging.join("lintian-overrides"), &tree.join("usr/share/lintian/overrides/sctpify"), 0o644)?;
-    documents(&tree.join("usr/share/doc/sctpify"))?;
+    documents(&tree.join("usr/share/doc/sctpify"), version)?;
     let (sctpify, sip) = (bins.join("sctpify"), bins.join("sctpify-sip"));
     manual_pages(tree, &sctpify, &sip)?;
     completions(tree, &sctpify, "completions", &PROGRAMS)?;
@@ -93,12 +99,11 @@ fn fill(tree: &Path, bins: &Path) -> Result<()> {
 }
 
 /// What every package has, in Debian's forms, beside our own.
-fn documents(dir: &Path) -> Result<()> {
+fn documents(dir: &Path, version: &str) -> Result<()> {
     for name in ["CHANGELOG.md", "README.md"] {
         copy(&root().join(name), &dir.join(name), 0o644)?;
     }
     let changelog = dir.join("changelog");
-    let version = env!("CARGO_PKG_VERSION");
     let date = output(Command::new("git").args(["log", "-1", "--format=%cD"]).current_dir(root()))?;
     let text = format!(
         "sctpify ({version}) unstable; urgency=medium\n\n  * What a user notices is in CHANGELOG.md, beside this file.\n\n \

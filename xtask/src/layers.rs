@@ -11,6 +11,7 @@ use serde_json::Value;
 /// Every crate of the workspace and its layer.
 const LAYERS: &[(&str, u8)] = &[
     ("base", 0),
+    ("version", 0),
     ("wire", 0),
     ("sctp", 1),
     ("netem", 1),

@@ -13,7 +13,7 @@ use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Way};
 ///
 /// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
 #[derive(Parser, Debug)]
-#[command(name = "sctpify", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "sctpify", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Sctpify {
     /// Control socket of the daemon
     #[arg(long, global = true, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]

@@ -29,7 +29,7 @@ use crate::{CliError, show};
 #[derive(Parser, Debug)]
 #[command(
     name = "shimrules",
-    version,
+    version = version::FULL,
     max_term_width = 100,
     disable_help_flag = true,
     override_usage = USAGE,

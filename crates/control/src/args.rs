@@ -20,7 +20,7 @@ pub const LEARNED_FILE_NAME: &str = "learned";
 /// Usually started by `sctpify up`. Stops on SIGTERM or `sctpify down`, and then leaves no rule, namespace or
 /// interface behind; connections that ride SCTP get an error, new ones are plain TCP.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
-#[command(name = "sctpifyd", version, max_term_width = 100)]
+#[command(name = "sctpifyd", version = version::FULL, max_term_width = 100)]
 pub struct DaemonArgs {
     /// Configuration file; a missing file means the defaults
     #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]

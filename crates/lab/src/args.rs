@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Exit status: 0 all expectations are met, 1 something could not be measured or a negative control failed, 2 wrong usage,
 /// 3 an expectation is missed.
 #[derive(Parser, Debug)]
-#[command(name = "sctpify-lab", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "sctpify-lab", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Lab {
     /// Directory of results and reports
     #[arg(long, global = true, value_name = "DIR", env = "SCTPIFY_LAB_DIR", default_value = "target/lab")]

@@ -18,7 +18,7 @@ pub const DEFAULT_DIR: &str = "/run/linkemu";
 ///
 /// Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 #[derive(Parser, Debug)]
-#[command(name = "linkemu", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "linkemu", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Linkemu {
     /// Directory of the links' control sockets
     #[arg(long, global = true, value_name = "DIR", env = "LINKEMU_DIR", default_value = DEFAULT_DIR)]

@@ -14,7 +14,7 @@ use crate::policy::PolicyName;
 ///
 /// Exit status: 0 done, 1 refused, failed or different, 2 wrong usage.
 #[derive(Parser, Debug)]
-#[command(name = "sctpify-router", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "sctpify-router", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Router {
     /// Print JSON
     #[arg(long, global = true)]

@@ -50,7 +50,7 @@ impl Shard {
             counters.bytes_received += connection.bytes_received;
         }
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: version::FULL.to_owned(),
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
             enabled: self.rules.settings().enable,

@@ -16,7 +16,7 @@ use clap_complete::Shell;
 ///
 /// Exit status: 0 stopped, 1 refused or failed, 2 wrong usage.
 #[derive(Parser, Debug)]
-#[command(name = "sctpify-sip", version, max_term_width = 100)]
+#[command(name = "sctpify-sip", version = version::FULL, max_term_width = 100)]
 pub struct SipArgs {
     /// Configuration file; docs/sip.md has all keys
     #[arg(

@@ -69,7 +69,7 @@ fn status(
     let (counters, transactions) = (proxy.counters(), proxy.transactions());
     let listeners = config.proxy.listeners.iter();
     Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: version::FULL.to_owned(),
         uptime_s: now.as_millis() / 1000,
         state: stage.as_str().to_owned(),
         transactions_left: proxy.transactions_left(),

@@ -18,7 +18,7 @@ use stores::USUAL_ROOTS;
 ///
 /// Exit status: 0 all calls and registrations succeeded, 1 not all did, 2 wrong usage.
 #[derive(Parser, Debug)]
-#[command(name = "sctpify-ua", version, max_term_width = 100)]
+#[command(name = "sctpify-ua", version = version::FULL, max_term_width = 100)]
 pub struct UaArgs {
     /// Where it is: one of this host's addresses, and a port
     #[arg(long, value_name = "ADDRESS:PORT")]

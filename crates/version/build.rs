@@ -1,0 +1,30 @@
+//! Asks git for the commit. Builds for development do not: each commit would build every program anew.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let is_optimised = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let commit = is_optimised.then(commit).flatten();
+    let full = commit.map_or_else(|| version.clone(), |commit| format!("{version}+git{commit}"));
+    println!("cargo::rustc-env=SCTPIFY_FULL_VERSION={full}");
+}
+
+/// Time and hash of the commit that is checked out; None without git or a repository.
+fn commit() -> Option<String> {
+    // What says when another commit is checked out.
+    println!(
+        "cargo::rerun-if-changed={}",
+        git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"])?
+    );
+    git(&["log", "-1", "--abbrev=10", "--date=format-local:%Y%m%d.%H%M", "--format=%cd.%h"])
+}
+
+fn git(words: &[&str]) -> Option<String> {
+    // The repository may belong to another user than the one who builds, often root. It is only read.
+    let output =
+        Command::new("git").args(["-c", "safe.directory=*"]).args(words).env("TZ", "UTC").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
