@@ -26,6 +26,8 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_REST: &str = "\x1b[J";
+/// What a line begins with that goes on.
+const CONTINUED: &str = "    ";
 /// A terminal that does not tell its size.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
@@ -78,7 +80,7 @@ pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> 
     let screen = io::stdout().is_terminal().then(Screen::enter).transpose()?;
     for done in 1.. {
         let now = status(session)?;
-        draw(screen.is_some(), &lines(&before, &now, rhythm))?;
+        draw(screen.is_some(), lines(&before, &now, rhythm))?;
         before = now;
         if rhythm.is_over(done) || waited(rhythm.pause(), &stop) {
             break;
@@ -118,7 +120,7 @@ impl Drop for Screen {
     }
 }
 
-fn draw(on_screen: bool, lines: &[String]) -> io::Result<()> {
+fn draw(on_screen: bool, lines: Vec<String>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if !on_screen {
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
@@ -126,14 +128,32 @@ fn draw(on_screen: bool, lines: &[String]) -> io::Result<()> {
     }
     let (width, height) = size();
     let mut text = String::from(HOME);
-    for line in lines.iter().take(height.saturating_sub(1)) {
-        text.extend(line.chars().take(width));
+    let lines = lines.iter().flat_map(|line| wrapped(line, width));
+    for line in lines.take(height.saturating_sub(1)) {
+        text.push_str(&line);
         text.push_str(CLEAR_LINE);
         text.push_str("\r\n");
     }
     text.push_str(CLEAR_REST);
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// The line in as many as it needs, broken where words end; what is longer than a line is cut.
+fn wrapped(line: &str, width: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    if length(line) <= width {
+        return vec![line.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let is_full = lines.last().is_some_and(|last| length(last) + length(word.trim_end()) > width);
+        if is_full {
+            lines.push(CONTINUED.to_owned());
+        }
+        lines.last_mut().into_iter().for_each(|last| last.push_str(word));
+    }
+    lines.iter().map(|line| line.trim_end().chars().take(width).collect()).collect()
 }
 
 /// Columns and rows of the terminal.
@@ -156,16 +176,20 @@ fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
     let heads = [
         format!("sctpifyd {}, up {}, {state}", now.version, seconds(now.uptime_s)),
         format!(
-            "{} connections, {} associations; {} sent, {} received; {} path switches",
+            "{} connections, {} associations, {} accepted; {} path switches",
             now.connections.len(),
             now.associations.len(),
-            rate(c.bytes_sent, before.counters.bytes_sent),
-            rate(c.bytes_received, before.counters.bytes_received),
+            c.accepts,
             c.path_switches
         ),
         format!(
-            "connects: {} over SCTP, {} fell back, {} by rule and {} as learned on TCP; {} accepted",
-            c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp, c.accepts
+            "connects: {} by SCTP, {} fell back to TCP, {} TCP by rule, {} as learned",
+            c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp
+        ),
+        format!(
+            "bytes: {} sent, {} received",
+            rate(c.bytes_sent, before.counters.bytes_sent),
+            rate(c.bytes_received, before.counters.bytes_received)
         ),
         String::new(),
     ];
@@ -173,7 +197,9 @@ fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
     text.extend(path_lines(before, now, &per_second));
     text.push(String::new());
     text.extend(now.recent_switches.iter().take(5).map(|s| {
-        format!("{}: data left {} for {}", show::ago_unix(s.when_unix_ms), s.from_remote, s.to_remote)
+        let association = s.association.map_or_else(|| "-".to_owned(), |id| id.to_string());
+        let (from, to) = (show::path(s.from_local, s.from_remote), show::path(s.to_local, s.to_remote));
+        format!("{}: association {association}: data left {from} for {to}", show::ago_unix(s.when_unix_ms))
     }));
     text.extend(
         now.recent_fallbacks.iter().take(5).map(|f| {
@@ -202,10 +228,9 @@ fn path_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) ->
         for path in &association.paths {
             let was = old.get(&key(association.id, path)).copied().unwrap_or(path.data_sent_bytes);
             let rate = per_second(path.data_sent_bytes.saturating_sub(was));
-            let local = path.local.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
             table.row([
                 association.id.to_string(),
-                format!("{} {local} → {}", if path.in_use { "▶" } else { " " }, path.remote),
+                format!("{} {}", if path.in_use { "▶" } else { " " }, show::path(path.local, path.remote)),
                 state(path.state).into(),
                 path.srtt_us.map_or_else(|| "-".into(), millis),
                 bytes(path.data_sent_bytes),
@@ -225,5 +250,25 @@ fn state(state: PathState) -> &'static str {
         PathState::Inactive => "INACTIVE",
         PathState::Unconfirmed => "unconfirmed",
         PathState::PotentiallyFailed => "FAILING",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_below_and_lose_no_word() {
+        let line = "5 s ago: association 2: data left 10.91.1.1 → 10.91.1.7 for 10.91.2.1 → 10.91.2.7";
+        assert_eq!(wrapped(line, 100), [line]);
+        assert_eq!(
+            wrapped(line, 40),
+            [
+                "5 s ago: association 2: data left",
+                "    10.91.1.1 → 10.91.1.7 for 10.91.2.1",
+                "    → 10.91.2.7"
+            ]
+        );
+        assert!(wrapped("", 40) == [""] && wrapped(&"x".repeat(99), 10).iter().all(|line| line.len() <= 10));
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon's answers as text for people.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use control::{
@@ -419,6 +419,12 @@ const fn path_state(state: PathState) -> &'static str {
 fn unix_ms_now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A path: our address, if it is known, and the peer's.
+pub(crate) fn path(local: Option<IpAddr>, remote: IpAddr) -> String {
+    let local = local.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
+    format!("{local} → {remote}")
 }
 
 /// How long ago a time since 1970 was: `5 s ago`.

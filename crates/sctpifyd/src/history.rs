@@ -2,17 +2,21 @@
 //!
 //! Invariant: at most [`KEPT`] attempts are remembered; the oldest go first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use base::Route;
+use base::{Route, Time};
 use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState, Switch};
+use sctp::AssociationId;
 
 use crate::clock::unix_ms;
 use crate::log_rate::LogRate;
+use crate::trunks::Ends;
 
 /// Attempts remembered at most.
 const KEPT: usize = 512;
+/// Paths of one association at most whose last switch is remembered.
+const PATHS_KEPT: usize = 16;
 /// Past attempts that `explain` shows at most.
 const EXPLAINED: usize = 5;
 /// Fallbacks, and switches, that `status` shows at most.
@@ -92,6 +96,33 @@ impl History {
     fn remember(&mut self, destination: SocketAddr, attempt: PastAttempt) {
         self.attempts.truncate(KEPT - 1);
         self.attempts.push_front((destination, attempt));
+    }
+}
+
+/// When data last came to, or left, each path of the associations that are there.
+#[derive(Default)]
+pub(crate) struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
+
+impl LastSwitches {
+    /// Data of the association takes another path.
+    pub(crate) fn note(&mut self, association: AssociationId, from: &Route, to: &Route, now: Time) {
+        let paths = self.0.entry(association).or_default();
+        for ends in [from, to].map(Ends::of) {
+            paths.retain(|(known, _)| *known != ends);
+            paths.push_front((ends, now));
+        }
+        paths.truncate(PATHS_KEPT);
+    }
+
+    /// When that was on this path, if ever.
+    pub(crate) fn of(&self, association: AssociationId, route: &Route) -> Option<Time> {
+        let paths = self.0.get(&association)?;
+        paths.iter().find(|(ends, _)| *ends == Ends::of(route)).map(|(_, at)| *at)
+    }
+
+    /// The association is gone.
+    pub(crate) fn forget(&mut self, association: AssociationId) {
+        self.0.remove(&association);
     }
 }
 

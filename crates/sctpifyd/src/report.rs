@@ -113,7 +113,9 @@ impl Shard {
         info: &AssociationInfo,
         shared_by: Option<u64>,
     ) -> Association {
-        let last_switch = self.last_switch(association);
+        let last_switch = |path: &PathInfo| {
+            self.switches.of(association, &path.route).map(|at| seconds(self.now.since(at)))
+        };
         Association {
             id: id.0,
             shared_by,
@@ -128,12 +130,8 @@ impl Shard {
             retransmissions: info.counters.data_retransmitted,
             queued_bytes: info.send_buffered as u64,
             peer_window_bytes: info.peer_rwnd as u64,
-            paths: info.paths.iter().map(|path| path_of(path, last_switch)).collect(),
+            paths: info.paths.iter().map(|path| path_of(path, last_switch(path))).collect(),
         }
-    }
-
-    fn last_switch(&self, association: AssociationId) -> Option<u64> {
-        self.switches.get(&association).map(|at| seconds(self.now.since(*at)))
     }
 
     /// Those of the listeners that others can reach.
@@ -418,7 +416,7 @@ fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
         data_sent_bytes: path.new_data,
         mtu_bytes: u32::from(path.mtu),
         errors: u32::from(path.errors),
-        last_switch_s: last_switch_s.filter(|_| path.in_use),
+        last_switch_s,
     }
 }
 

@@ -4,7 +4,7 @@
 //! events change connections; let bytes flow; send packets. Nothing in it waits for anything else, for while this
 //! thread stands still every new connection of the host hangs: the supervisor kills it after two seconds.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
 use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
-use crate::history::History;
+use crate::history::{History, LastSwitches};
 use crate::learned_store::LearnedStore;
 use crate::outside::Outside;
 use crate::probes::Probes;
@@ -168,7 +168,7 @@ pub(crate) struct Shard {
     /// Addresses that the host has lost, kept on our interface for local programs' connections.
     pub(crate) kept: BTreeSet<IpAddr>,
     /// When each association was last seen to change its path, by path.
-    pub(crate) switches: BTreeMap<AssociationId, Time>,
+    pub(crate) switches: LastSwitches,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
     /// What the kernel was told of rules that require SCTP; none until it was told anything.
@@ -254,7 +254,7 @@ impl Shard {
             ready: BTreeSet::new(),
             served: ConnectionId(0),
             kept: BTreeSet::new(),
-            switches: BTreeMap::new(),
+            switches: LastSwitches::default(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
             guarded: Vec::new(),
@@ -565,8 +565,9 @@ impl Shard {
             (Event::PathSwitched { from, to }, _) => {
                 tracing::info!(?from, ?to, "data takes another path");
                 self.outlet.note_switch(&from, &to);
-                self.history.switched(id.map(|id| id.0), &from, &to);
-                self.switches.insert(association, self.now);
+                let number = id.or_else(|| Some(self.trunks.get(association)?.number));
+                self.history.switched(number.map(|id| id.0), &from, &to);
+                self.switches.note(association, &from, &to, self.now);
                 self.has_switched = true;
             }
             (Event::PathChanged { route, from, to }, _) => {
@@ -626,7 +627,7 @@ impl Shard {
     }
 
     fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
-        self.switches.remove(&association);
+        self.switches.forget(association);
         let counters = self.engine.info(association).map(|info| info.counters);
         tracing::debug!(?reason, ?counters, "association closed");
         let Some(id) = id else {

@@ -83,7 +83,14 @@ pub(crate) fn status() -> Status {
             state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
-        recent_switches: Vec::new(),
+        recent_switches: vec![Switch {
+            when_unix_ms: 0,
+            association: Some(1),
+            from_local: Some("10.0.1.1".parse().unwrap()),
+            from_remote: "10.0.1.2".parse().unwrap(),
+            to_local: None,
+            to_remote: "10.0.2.2".parse().unwrap(),
+        }],
         draining: false,
         confinement: control::Confinement::default(),
     }

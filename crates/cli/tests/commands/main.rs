@@ -397,6 +397,8 @@ fn top_without_a_terminal_prints_each_picture_and_no_control_sequences() {
     let daemon = FakeDaemon::start();
     let shown = daemon.run(SCTPIFY, "top --interval 50 --count 1");
     assert!(shown.out.contains("any → 10.0.2.2  FAILING"), "{}", shown.out);
+    let switch = "association 1: data left 10.0.1.1 → 10.0.1.2 for any → 10.0.2.2";
+    assert!(shown.out.contains(switch), "{}", shown.out);
     assert!(!shown.out.contains('\x1b') && shown.code == 0, "{}", shown.err);
 }
 
