@@ -422,15 +422,14 @@ fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
     let weight = u32::from(faults);
     let step = prop_oneof![
         6 => side.clone().prop_map(Step::Open),
-        10 => side.clone().prop_map(Step::Flush),
+        15 => prop_oneof![2 => side.clone().prop_map(Step::Flush), 1 => side.clone().prop_map(Step::Keep)],
         40 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::Deliver(s, n)),
         10 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::Decide(s, n)),
         20 => (side.clone(), n.clone(), 1..5000usize).prop_map(|(s, n, a)| Step::AppToRelay(s, n, a)),
         30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::RelayToLane(s, n)),
         30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::LaneToRelay(s, n)),
         30 => (side.clone(), n.clone(), 0..5000usize).prop_map(|(s, n, a)| Step::RelayToApp(s, n, a)),
-        3 * weight => (side.clone(), n).prop_map(|(s, n)| Step::AppResets(s, n)),
-        5 => side.prop_map(Step::Keep),
+        3 * weight => (side, n).prop_map(|(s, n)| Step::AppResets(s, n)),
         u32::from(weight > 0) => Just(Step::TrunkDies),
     ];
     proptest::collection::vec(step, 0..400)

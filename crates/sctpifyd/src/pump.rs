@@ -289,13 +289,14 @@ impl Turn<'_> {
                 trunk.keep(*id);
             }
         }
-        self.engine.set_user_memory(self.association, self.waiting(&flowing.relay));
+        let waiting = self.waiting(&flowing.relay);
+        self.engine.set_user_memory(self.association, waiting);
         written
     }
 
     /// Bytes received that wait for programs, beside the association.
-    fn waiting(&self, relay: &Relay) -> usize {
-        match &self.place {
+    fn waiting(&mut self, relay: &Relay) -> usize {
+        match &mut self.place {
             Place::Association => relay.unwritten_memory(),
             Place::Lane { trunk, .. } => trunk.memory(),
         }

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use super::LaneId;
 use super::message::Generation;
 use crate::pieces::{COPY_MAX, Pieces};
 
@@ -40,6 +41,10 @@ pub(super) struct Lane {
     /// Whether the driver has let go of it: what still comes is thrown away.
     pub(super) is_gone: bool,
     pub(super) inbox: Inbox,
+    /// Its [`memory`](Self::memory) as it was last counted.
+    pub(super) counted: usize,
+    /// Whether that may have changed.
+    is_changed: bool,
     pub(super) sending: Sending,
 }
 
@@ -54,6 +59,8 @@ impl Lane {
             has_got_end: false,
             is_gone: false,
             inbox: Inbox::new(window),
+            counted: 0,
+            is_changed: false,
             sending: Sending::default(),
         }
     }
@@ -63,31 +70,32 @@ impl Lane {
         self.has_sent_end && self.has_got_end
     }
 
-    /// What waits for the program to take it.
-    pub(super) fn held(&self) -> Held {
-        if self.is_gone { Held::default() } else { self.inbox.held() }
+    /// Bytes that wait for the program to take them.
+    pub(super) fn waiting(&self) -> usize {
+        if self.is_gone { 0 } else { self.inbox.unconsumed() as usize }
+    }
+
+    /// Bytes of memory that they take, as far as they share none.
+    pub(super) fn memory(&self) -> usize {
+        if self.is_gone { 0 } else { self.inbox.memory() }
+    }
+
+    /// [`counted`](Self::counted) may be wrong from now on; `changed` has each lane once of which that holds.
+    pub(super) fn note_change(&mut self, id: LaneId, changed: &mut Vec<LaneId>) {
+        if !std::mem::replace(&mut self.is_changed, true) {
+            changed.push(id);
+        }
+    }
+
+    /// Counts the memory anew.
+    pub(super) fn count(&mut self) -> usize {
+        (self.is_changed, self.counted) = (false, self.memory());
+        self.counted
     }
 
     /// Whether the peer is to hear of credit.
     pub(super) fn is_receiving(&self) -> bool {
         self.stage == Stage::Open && !self.has_got_end && !self.is_gone
-    }
-}
-
-/// What came of lanes, and was not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Held {
-    /// Bytes of the programs'.
-    pub(super) bytes: usize,
-    /// Bytes of memory that they take, as far as they share none.
-    pub(super) memory: usize,
-}
-
-impl Held {
-    /// A lane of these holds `after` instead of `before`.
-    pub(super) fn change(&mut self, before: Held, after: Held) {
-        self.bytes = self.bytes + after.bytes - before.bytes;
-        self.memory = self.memory + after.memory - before.memory;
     }
 }
 
@@ -206,12 +214,12 @@ impl Inbox {
         self.has_unread_end = false;
     }
 
-    /// Some may be at the driver: it has at most what is left of one copy, and a list of its own.
-    fn held(&self) -> Held {
-        let bytes = self.unconsumed() as usize;
-        let at_driver = bytes.saturating_sub(self.pieces.bytes());
-        let beside = if bytes > 0 { 2 * COPY_MAX } else { 0 };
-        Held { bytes, memory: self.pieces.memory() + at_driver + beside }
+    /// Some bytes may be at the driver: it has at most what is left of one copy, and a list of its own.
+    fn memory(&self) -> usize {
+        let unconsumed = self.unconsumed() as usize;
+        let at_driver = unconsumed.saturating_sub(self.pieces.bytes());
+        let beside = if unconsumed > 0 { 2 * COPY_MAX } else { 0 };
+        self.pieces.memory() + at_driver + beside
     }
 
     /// Bytes that the program has not taken.

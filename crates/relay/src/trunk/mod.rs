@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 
-use lane::{Held, Lane, Look, Stage};
+use lane::{Lane, Look, Stage};
 pub use lane::{WINDOW_LEAST, WINDOW_MAX, WINDOW_START};
 pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION};
 
@@ -170,7 +170,11 @@ pub struct Trunk {
     events: VecDeque<(LaneId, LaneEvent)>,
     windows: usize,
     spare: usize,
-    held: Held,
+    /// Bytes that came and were not taken.
+    waiting: usize,
+    /// Bytes of memory that lanes were last seen to take, and those whose part may have changed since.
+    lanes_memory: usize,
+    changed: Vec<LaneId>,
 }
 
 impl Trunk {
@@ -194,7 +198,9 @@ impl Trunk {
             events: VecDeque::new(),
             windows: 0,
             spare: WINDOW_MAX,
-            held: Held::default(),
+            waiting: 0,
+            lanes_memory: 0,
+            changed: Vec::new(),
         }
     }
 
@@ -215,13 +221,18 @@ impl Trunk {
 
     /// Bytes that came and wait for programs to take them.
     pub fn waiting(&self) -> usize {
-        self.held.bytes
+        self.waiting
     }
 
     /// Bytes of memory that the peer makes this end keep: what [waits](Self::waiting), here and at the driver, and messages that the peer
     /// does not take.
-    pub fn memory(&self) -> usize {
-        self.held.memory + self.outbox.capacity() * size_of::<(u16, Message)>()
+    pub fn memory(&mut self) -> usize {
+        for id in self.changed.drain(..) {
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            self.lanes_memory -= lane.counted;
+            self.lanes_memory += lane.count();
+        }
+        self.lanes_memory + self.outbox.capacity() * size_of::<(u16, Message)>()
     }
 
     /// Says how many bytes [`windows`](Self::windows) may still grow. Each lane gets [`WINDOW_LEAST`] in any case.
@@ -280,7 +291,8 @@ impl Trunk {
     /// answers.
     pub fn release(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
-        self.held.change(lane.held(), Held::default());
+        self.waiting -= lane.waiting();
+        lane.note_change(id, &mut self.changed);
         lane.is_gone = true;
         lane.inbox.clear();
         self.windows -= std::mem::take(&mut lane.inbox.window);
@@ -295,9 +307,8 @@ impl Trunk {
     /// The next thing read from a lane.
     pub fn recv(&mut self, id: LaneId) -> Option<Received> {
         let lane = self.lanes.get_mut(&id)?;
-        let before = lane.held();
         if let Some(bytes) = lane.inbox.pop() {
-            self.held.change(before, lane.held());
+            lane.note_change(id, &mut self.changed);
             return Some(Received::Data(bytes));
         }
         std::mem::take(&mut lane.inbox.has_unread_end).then_some(Received::End)
@@ -306,9 +317,8 @@ impl Trunk {
     /// The program of the lane does not take what came: that lets go of the memory that it shares with other messages.
     pub fn keep(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
-            let before = lane.held();
             lane.inbox.keep();
-            self.held.change(before, lane.held());
+            lane.note_change(id, &mut self.changed);
         }
     }
 
@@ -318,9 +328,8 @@ impl Trunk {
         let mut kept = Vec::new();
         self.sharing.retain(|id| {
             let Some(lane) = self.lanes.get_mut(id) else { return false };
-            let before = lane.held();
             let look = lane.inbox.look();
-            self.held.change(before, lane.held());
+            lane.note_change(*id, &mut self.changed);
             if look == Look::Kept {
                 kept.push(*id);
             }
@@ -332,11 +341,12 @@ impl Trunk {
     /// The program took bytes that were read from the lane.
     pub fn on_consumed(&mut self, id: LaneId, bytes: usize) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
-        let before = lane.held();
+        let before = lane.waiting();
         if lane.inbox.consume(bytes) && lane.is_receiving() {
             self.credits.insert(id);
         }
-        self.held.change(before, lane.held());
+        self.waiting -= before - lane.waiting();
+        lane.note_change(id, &mut self.changed);
     }
 
     /// The stream on which a lane's bytes are sent.
@@ -548,7 +558,7 @@ impl Trunk {
         if bytes.is_empty() {
             return Ok(());
         }
-        let before = lane.held();
+        let length = bytes.len();
         if !lane.inbox.push(bytes) {
             return Err(TrunkFault::Overrun { stream, granted: lane.inbox.granted });
         }
@@ -558,7 +568,8 @@ impl Trunk {
             if lane.inbox.begins_to_share() {
                 self.sharing.push(id);
             }
-            self.held.change(before, lane.held());
+            self.waiting += length;
+            lane.note_change(id, &mut self.changed);
             self.events.push_back((id, LaneEvent::Readable));
         }
         Ok(())
@@ -670,7 +681,8 @@ impl Trunk {
     fn remove(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.remove(&id) {
             self.windows -= lane.inbox.window;
-            self.held.change(lane.held(), Held::default());
+            self.waiting -= lane.waiting();
+            self.lanes_memory -= lane.counted;
             self.credits.remove(&id);
             self.stopped.remove(&id);
         }
@@ -680,9 +692,15 @@ impl Trunk {
     pub fn check_invariants(&self) {
         let windows: usize = self.lanes.values().map(|lane| lane.inbox.window).sum();
         assert_eq!(windows, self.windows, "the sum of the windows");
-        let mut held = Held::default();
-        self.lanes.values().for_each(|lane| held.change(Held::default(), lane.held()));
-        assert_eq!(held, self.held, "what waits");
+        let waiting: usize = self.lanes.values().map(Lane::waiting).sum();
+        assert_eq!(waiting, self.waiting, "bytes that wait");
+        let memory: usize = self.lanes.values().map(|lane| lane.counted).sum();
+        assert_eq!(memory, self.lanes_memory, "memory of lanes");
+        let mut unchanged = self.lanes.iter().filter(|(id, _)| !self.changed.contains(id));
+        assert!(
+            unchanged.all(|(_, lane)| lane.counted == lane.memory()),
+            "memory of a lane that did not change"
+        );
         let running = |ours: bool| {
             let count =
                 self.slots.iter().filter(|(s, slot)| slot.lane.is_some() && self.is_ours(**s) == ours);
