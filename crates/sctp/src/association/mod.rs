@@ -750,8 +750,10 @@ impl Association {
     fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         self.on_dead_path(index);
         // RFC 1122 section 3.2.3.1 of routes: an unreachable host is "only a hint", for a route may come back; but when the
-        // peer's own host says that nobody is there, nobody is.
-        let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
+        // peer's own host says that nobody is there, nobody is. A NAT that knows no way to the peer says the same in its place: of ways
+        // that never led through it, and of others once they were silent for longer than it remembers them.
+        let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
+            && self.was_lately_proven(index, ctx.now);
         let is_out = |p: &Path| !p.is_confirmed() || p.state() == crate::info::PathState::Inactive;
         if is_final && self.paths.iter().all(|(_, p)| is_out(p)) {
             self.send_abort(&AbortCause::default(), ctx);
@@ -776,6 +778,13 @@ impl Association {
     fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
         now - path.heard < path.rto_without_back_off(&self.config.timing)
+    }
+
+    /// Whether the path is confirmed, and has missed one heartbeat at most.
+    fn was_lately_proven(&self, index: PathIndex, now: Time) -> bool {
+        let (path, timing) = (self.paths.get(index), &self.config.timing);
+        let pause = timing.heartbeat_interval + path.rto_without_back_off(timing);
+        path.is_confirmed() && now - path.heard < 2 * pause
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {

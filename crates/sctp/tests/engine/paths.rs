@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use base::Carrier;
 use sctp::{
-    AssociationConfig, CloseReason, EndpointConfig, Event, PathError, PathState, StateName, Unreachable,
+    AssociationConfig, CloseReason, EndpointConfig, Event, PathError, PathState, StateName, Timing,
+    Unreachable,
 };
 use sim::{Change, Conversation, Direction, LinkConfig, World, packet};
 use wire::{Chunk, Heartbeat};
@@ -16,10 +17,13 @@ use crate::support::{
 
 /// Two hosts with two links, each with IPv4 and IPv6.
 fn two_links(seed: u64) -> Two {
+    two_links_with(seed, &EndpointConfig::default())
+}
+
+fn two_links_with(seed: u64, config: &EndpointConfig) -> Two {
     let mut world = World::new(seed);
-    let config = EndpointConfig::default();
     let a = world.add_host(&["10.0.1.1", "10.0.2.1", "fd00:1::1", "fd00:2::1"], config.clone());
-    let b = world.add_host(&["10.0.1.2", "10.0.2.2", "fd00:1::2", "fd00:2::2"], config);
+    let b = world.add_host(&["10.0.1.2", "10.0.2.2", "fd00:1::2", "fd00:2::2"], config.clone());
     let links = (1..=2)
         .map(|i| {
             let link = world.add_link(LinkConfig { rate: 10_000_000, ..LinkConfig::default() });
@@ -255,6 +259,40 @@ fn that_nobody_is_there_in_answer_to_what_is_sent_again_ends_the_association_soo
         }
         assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact), "{}", describe(&t.world));
     }
+}
+
+#[test]
+//= rfc9260#10-7
+//= rfc6951#5.5-4
+fn that_nobody_is_there_is_not_believed_of_a_path_that_was_never_proven_or_is_silent_for_long() {
+    let timing = Timing { association_max_retrans: 250, ..Timing::quick() };
+    let config = AssociationConfig { timing, ..AssociationConfig::default() };
+    let mut t =
+        two_links_with(1, &EndpointConfig { association: config.clone(), ..EndpointConfig::default() });
+    t.world.connect(t.a, t.b, Carrier::Ip, config, Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(5));
+    let now = t.world.now();
+    for &link in &t.links.clone() {
+        t.world.at(now, Change::CutBoth(link, true));
+    }
+    let is_out = |t: &Two| {
+        t.info(t.a).paths.iter().all(|p| matches!(p.state, PathState::Inactive | PathState::Unconfirmed))
+    };
+    t.world.run_until(now + seconds(100), |_| false);
+    assert!(is_out(&t), "{}", describe(&t.world));
+    let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
+    for path in t.info(t.a).paths {
+        for error in NOBODY {
+            t.world.inject_path_error(t.a, path.route, error, &quoted);
+            assert_eq!(t.state(t.a), StateName::Established, "{path:?}");
+        }
+    }
+    for &link in &t.links.clone() {
+        t.world.at(t.world.now(), Change::CutBoth(link, false));
+    }
+    t.world.run_for(seconds(120));
+    assert!(!is_out(&t) && t.state(t.b) == StateName::Established, "{}", describe(&t.world));
 }
 
 #[test]
