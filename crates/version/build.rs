@@ -13,7 +13,7 @@ fn main() {
 
 /// Time and hash of the commit that is checked out; None without git or a repository.
 fn commit() -> Option<String> {
-    // What says when another commit is checked out.
+    // Git writes here when another commit is checked out.
     println!(
         "cargo::rerun-if-changed={}",
         git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"])?

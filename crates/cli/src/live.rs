@@ -26,7 +26,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_REST: &str = "\x1b[J";
-/// What a line begins with that goes on.
+/// The beginning of a line that continues the one above.
 const CONTINUED: &str = "    ";
 /// A terminal that does not tell its size.
 const USUAL_SIZE: (usize, usize) = (80, 24);
@@ -139,7 +139,7 @@ fn draw(on_screen: bool, lines: Vec<String>) -> io::Result<()> {
     out.flush()
 }
 
-/// The line in as many as it needs, broken where words end; what is longer than a line is cut.
+/// Breaks the line between words so that each part fits; cuts a word that is longer than a line.
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     if length(line) <= width {

@@ -14,7 +14,7 @@ pub(crate) const COPY_MAX: usize = 4 * 1024;
 const PLACES_KEPT: usize = 32;
 /// So many pieces are many, where each takes a place, however short it is.
 const MANY: usize = 128;
-/// What counts as short in the mean, in bytes.
+/// Pieces whose mean length is below so many bytes are short.
 const SHORT: usize = 512;
 /// Bytes that a piece may take beside its own and its place: an allocation, and a count of who shares it.
 const PIECE_COST: usize = 96;

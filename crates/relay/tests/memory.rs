@@ -1,40 +1,19 @@
-//! What a trunk says that it keeps, against what the allocator gave.
+//! The memory that a trunk says that it keeps, against the allocator's count.
+
+mod ends;
 
 use allocation_counter::measure;
 use bytes::Bytes;
+use ends::open_lane_to;
 use relay::PPID_DATA;
-use relay::trunk::{LaneId, Side, Trunk};
+use relay::trunk::{Side, Trunk};
 
-fn pass(from: &mut Trunk, to: &mut Trunk) {
-    while let Some((stream, ppid, bytes)) = from.next_out() {
-        from.on_out_sent();
-        to.on_message(stream, ppid, [bytes], true).unwrap();
-    }
-}
-
-fn exchange(a: &mut Trunk, b: &mut Trunk) {
-    while a.has_out() || b.has_out() {
-        pass(a, b);
-        pass(b, a);
-    }
-}
-
-/// An end that has accepted a lane with such a window: it, the lane, and the lane's stream.
-fn accepted(window: usize) -> (Trunk, LaneId, u16) {
-    let (mut a, mut b) = (Trunk::new(Side::Initiator), Trunk::new(Side::Acceptor));
-    b.set_spare(window);
-    exchange(&mut a, &mut b);
-    let lane = a.open("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:80".parse().unwrap()).unwrap();
-    exchange(&mut a, &mut b);
-    let (theirs, _) = b.poll_event().unwrap();
-    b.accept(theirs);
-    exchange(&mut a, &mut b);
-    (b, theirs, a.stream(lane).unwrap())
-}
-
-/// What the lane takes, and what is counted, once its window is full of messages of `size` bytes.
+/// The bytes that the allocator gave for a lane whose window is full of messages of `size` bytes, and those that the trunk counts.
 fn taken_and_counted(window: usize, size: usize, is_slow: bool, looks: usize) -> (i64, i64) {
-    let (mut trunk, lane, stream) = accepted(window);
+    let mut acceptor = Trunk::new(Side::Acceptor);
+    acceptor.set_spare(window);
+    let (opener, theirs, mut trunk, lane) = open_lane_to(acceptor);
+    let stream = opener.stream(theirs).unwrap();
     let block = Bytes::from(vec![0; 65_536]);
     let deliver = |trunk: &mut Trunk, length: usize| {
         trunk.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();

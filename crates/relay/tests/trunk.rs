@@ -4,11 +4,13 @@
 //! The applications judge, as with an association of their own: bytes in order, the end exactly once, and never an end in
 //! place of an error; and no lane ever gets what belongs to another.
 
+mod ends;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
-use std::net::SocketAddr;
 
 use bytes::Bytes;
+use ends::{address, exchange, open_lane_to, pass};
 use proptest::prelude::*;
 use relay::trunk::{LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk, TrunkFault, WINDOW_START};
 use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role, UNWRITTEN_MAX};
@@ -67,10 +69,6 @@ struct World {
     length: usize,
     opened: usize,
     is_dead: bool,
-}
-
-fn address(last: u8, port: usize) -> SocketAddr {
-    ([10, 0, 0, last], u16::try_from(port).unwrap()).into()
 }
 
 impl World {
@@ -519,31 +517,8 @@ fn message() -> impl Strategy<Value = (u16, Message)> {
     (0..6u16, kind)
 }
 
-/// Two ends that have greeted, and a lane that both have open: opener, its lane, acceptor, its lane.
 fn open_lane() -> (Trunk, LaneId, Trunk, LaneId) {
-    let (mut a, mut b) = (Trunk::new(Side::Initiator), Trunk::new(Side::Acceptor));
-    exchange(&mut a, &mut b);
-    let lane = a.open(address(1, 1000), address(2, 80)).unwrap();
-    exchange(&mut a, &mut b);
-    let (theirs, _) = b.poll_event().unwrap();
-    b.accept(theirs);
-    exchange(&mut a, &mut b);
-    assert_eq!(a.poll_event(), Some((lane, LaneEvent::Accepted)));
-    (a, lane, b, theirs)
-}
-
-fn exchange(a: &mut Trunk, b: &mut Trunk) {
-    for _ in 0..3 {
-        pass(a, b);
-        pass(b, a);
-    }
-}
-
-fn pass(from: &mut Trunk, to: &mut Trunk) {
-    while let Some((stream, ppid, bytes)) = from.next_out() {
-        from.on_out_sent();
-        to.on_message(stream, ppid, [bytes], true).unwrap();
-    }
+    open_lane_to(Trunk::new(Side::Acceptor))
 }
 
 /// Sends so many bytes of a lane.

@@ -34,7 +34,7 @@ const BYTES_PER_TURN: u64 = 1 << 20;
 const SLICES: usize = 64;
 /// Bytes of a trunk's send buffer that bulk transfers leave free, so that short messages go at once.
 const RESERVE: usize = 8 * 1024;
-/// What counts as short, in bytes.
+/// A message of up to so many bytes is short.
 const SHORT: usize = 2 * 1024;
 /// How long the failure of an application's socket waits for what the application wrote before it: many connections may
 /// have something to send in the same turn.
@@ -93,7 +93,7 @@ impl Shard {
         }
     }
 
-    /// What waits for a program on a trunk lets go of the packets that it came in.
+    /// Copies the bytes that wait for the program, so that they let go of the packets that they came in.
     pub(crate) fn keep_unwritten(&mut self, id: ConnectionId) {
         if let Some(Stage::Relaying(flowing)) = self.connections.get_mut(id).map(|c| &mut c.stage) {
             flowing.relay.keep_unwritten();

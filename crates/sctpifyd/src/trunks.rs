@@ -541,7 +541,7 @@ impl Shard {
         }
     }
 
-    /// What has waited for programs is copied: while it is young, that would cost more than the packets it keeps.
+    /// Copies bytes that have waited for programs since the last look. Younger ones cost less by the packets that they keep.
     pub(crate) fn keep_what_waits(&mut self) {
         if self.now < self.trunks.kept_at + KEEP_AFTER {
             return;

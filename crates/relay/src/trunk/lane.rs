@@ -114,7 +114,7 @@ impl Sending {
     }
 }
 
-/// What was seen of bytes that share memory.
+/// The outcome of a look at bytes that share memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
     /// None wait.

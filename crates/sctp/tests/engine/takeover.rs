@@ -632,15 +632,21 @@ fn a_restarted_association_has_the_streams_and_extensions_that_its_listener_gave
 // Opening.
 
 /// `a` has asked `b` by UDP, and nothing comes back.
+/// `a` has listed an address that is another host's.
+fn listing_evil() -> Two {
+    let mut t = world_with(1, LinkConfig::default(), &strict(), &strict());
+    t.world.host_mut(t.a).addresses.push(ip(EVIL));
+    t.world.connect(t.a, t.b, UDP, strict(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(2));
+    assert_eq!(seen_by_b(&t, EVIL), Some(PathState::Unconfirmed));
+    t
+}
+
 #[test]
 fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_knows_of_nothing() {
     for reflected in [true, false] {
-        let mut t = world_with(1, LinkConfig::default(), &strict(), &strict());
-        t.world.host_mut(t.a).addresses.push(ip(EVIL));
-        t.world.connect(t.a, t.b, UDP, strict(), Conversation::default());
-        t.run_to_established();
-        t.world.run_for(seconds(2));
-        assert_eq!(seen_by_b(&t, EVIL), Some(PathState::Unconfirmed));
+        let mut t = listing_evil();
         let info = t.info(t.b);
         let tag = if reflected { info.peer_tag } else { info.local_tag };
         let abort = Chunk::Abort(Abort { tag_reflected: reflected, causes: Causes::EMPTY });
@@ -654,12 +660,7 @@ fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_kn
 
 #[test]
 fn heartbeats_from_a_new_port_of_an_address_that_the_peer_only_lists_are_answered_on_credit() {
-    let mut t = world_with(1, LinkConfig::default(), &strict(), &strict());
-    t.world.host_mut(t.a).addresses.push(ip(EVIL));
-    t.world.connect(t.a, t.b, UDP, strict(), Conversation::default());
-    t.run_to_established();
-    t.world.run_for(seconds(2));
-    assert_eq!(seen_by_b(&t, EVIL), Some(PathState::Unconfirmed));
+    let mut t = listing_evil();
     let info = t.info(t.b);
     let heartbeats = [Chunk::Heartbeat(Heartbeat { info: &[1; 4] }); 100];
     let bytes = packet(info.remote_port, info.local_port, info.local_tag, &heartbeats);
