@@ -753,7 +753,7 @@ impl Association {
         // peer's own host says that nobody is there, nobody is. A NAT that knows no way to the peer says the same in its place: of ways
         // that never led through it, and of others once they were silent for longer than it remembers them.
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
-            && self.was_lately_proven(index, ctx.now);
+            && self.paths.get(index).is_known_to_nats(ctx.now, &self.config.timing);
         let is_out = |p: &Path| !p.is_confirmed() || p.state() == crate::info::PathState::Inactive;
         if is_final && self.paths.iter().all(|(_, p)| is_out(p)) {
             self.send_abort(&AbortCause::default(), ctx);
@@ -778,13 +778,6 @@ impl Association {
     fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
         now - path.heard < path.rto_without_back_off(&self.config.timing)
-    }
-
-    /// Whether the path is confirmed, and has missed one heartbeat at most.
-    fn was_lately_proven(&self, index: PathIndex, now: Time) -> bool {
-        let (path, timing) = (self.paths.get(index), &self.config.timing);
-        let pause = timing.heartbeat_interval + path.rto_without_back_off(timing);
-        path.is_confirmed() && now - path.heard < 2 * pause
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {

@@ -38,6 +38,9 @@ use rto::Rto;
 use vouching::Vouching;
 use watch::Watch;
 
+/// How long a NAT remembers a UDP mapping at least (RFC 4787 section 4.3, REQ-5).
+const NAT_MEMORY: Duration = Duration::from_secs(120);
+
 /// The place of a path in its association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PathIndex(pub(crate) usize);
@@ -533,6 +536,14 @@ impl Path {
 
     fn max_retrans(&self, timing: &Timing) -> u8 {
         self.options.max_retrans.unwrap_or(timing.path_max_retrans)
+    }
+
+    /// Whether a NAT on the way still remembers the path, so that it speaks for nobody: it is confirmed, and was heard within the time that
+    /// a mapping lasts, or with rarer heartbeats has missed one at most. Without heartbeats silence means nothing.
+    pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
+        let rto = self.rto_without_back_off(timing);
+        let limit = self.heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
+        self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
     }
 
     /// Between two heartbeats while the path is idle, but for the RTO; none is sent without one.

@@ -93,6 +93,27 @@ fn a_heartbeat_that_is_asked_for_leaves_at_once_even_where_there_are_none() {
 }
 
 #[test]
+fn a_peer_that_is_gone_is_noticed_by_data_even_where_there_are_no_heartbeats() {
+    for heartbeats in [Heartbeats::Every(seconds(200)), Heartbeats::Off] {
+        let mut t = two_links();
+        for address in [FIRST, SECOND] {
+            t.set_options(address, PathOptions { heartbeats, ..PathOptions::default() }).unwrap();
+        }
+        t.world.run_for(seconds(150));
+        t.world.at(t.world.now(), sim::Change::Up(t.b, false));
+        let (id, now) = (t.id(t.a), t.world.now());
+        let (options, bytes) = (sctp::SendOptions::default(), bytes::Bytes::from_static(b"x"));
+        t.world
+            .host_mut(t.a)
+            .endpoint
+            .send(now, id, sctp::StreamId(0), sctp::Ppid(0), bytes, options)
+            .unwrap();
+        t.world.run_for(seconds(60));
+        assert!(t.talk(t.a).closed.is_some(), "{heartbeats:?}");
+    }
+}
+
+#[test]
 fn a_path_fails_after_its_own_number_of_timeouts() {
     for (max_retrans, seconds_to_fail) in [(Some(0), 45), (None, 400)] {
         let mut t = two_links();

@@ -279,7 +279,7 @@ fn that_nobody_is_there_is_not_believed_of_a_path_that_was_never_proven_or_is_si
     let is_out = |t: &Two| {
         t.info(t.a).paths.iter().all(|p| matches!(p.state, PathState::Inactive | PathState::Unconfirmed))
     };
-    t.world.run_until(now + seconds(100), |_| false);
+    t.world.run_until(now + seconds(130), |_| false);
     assert!(is_out(&t), "{}", describe(&t.world));
     let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
     for path in t.info(t.a).paths {
@@ -293,6 +293,43 @@ fn that_nobody_is_there_is_not_believed_of_a_path_that_was_never_proven_or_is_si
     }
     t.world.run_for(seconds(120));
     assert!(!is_out(&t) && t.state(t.b) == StateName::Established, "{}", describe(&t.world));
+}
+
+/// Two links and quick timers, `b`'s process ended, and these links cut for so long.
+fn ended_behind(cut: &[usize], outage: u64) -> Two {
+    let config = AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() };
+    let mut t =
+        two_links_with(1, &EndpointConfig { association: config.clone(), ..EndpointConfig::default() });
+    t.world.connect(t.a, t.b, Carrier::Ip, config, Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(5));
+    let now = t.world.now();
+    t.world.at(now, Change::Up(t.b, false));
+    for &link in cut {
+        t.world.at(now, Change::CutBoth(t.links[link], true));
+        t.world.at(now + seconds(outage), Change::CutBoth(t.links[link], false));
+    }
+    t
+}
+
+#[test]
+//= rfc9260#10-7
+//= rfc6951#5.5-4
+fn a_peer_that_is_gone_is_noticed_by_one_path_although_the_other_says_nothing() {
+    let mut t = ended_behind(&[1], 1000);
+    t.world.run_for(seconds(20));
+    assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact), "{}", describe(&t.world));
+}
+
+#[test]
+//= rfc9260#10-7
+//= rfc6951#5.5-4
+fn a_peer_that_is_gone_is_noticed_when_its_host_is_back_after_a_minute() {
+    for outage in [2, 4, 10, 60] {
+        let mut t = ended_behind(&[0, 1], outage);
+        t.world.run_for(seconds(outage + 10));
+        assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact), "{outage} s: {}", describe(&t.world));
+    }
 }
 
 #[test]
