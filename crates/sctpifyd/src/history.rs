@@ -30,8 +30,12 @@ pub(crate) struct History {
     pub(crate) counters: Counters,
     /// Log lines about connections of peers that were refused.
     pub(crate) refusal_lines: LogRate,
+    /// Those about connections to local programs that nothing answers.
+    pub(crate) unanswered_lines: LogRate,
     /// Those about associations that connections share.
     pub(crate) trunk_lines: LogRate,
+    /// Those about peers that break the rules of these.
+    pub(crate) fault_lines: LogRate,
     /// Those about peers that do not have the key.
     pub(crate) wrong_key_lines: LogRate,
 }

@@ -167,7 +167,7 @@ pub(crate) struct Shard {
     pub(crate) served: ConnectionId,
     /// Addresses that the host has lost, kept on our interface for local programs' connections.
     pub(crate) kept: BTreeSet<IpAddr>,
-    /// When each association was last seen to change its path, by path.
+    /// When data last came to, or left, the paths of each association.
     pub(crate) switches: LastSwitches,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,

@@ -231,6 +231,13 @@ impl Trunks {
         Some(result)
     }
 
+    /// The trunk is over.
+    fn remove(&mut self, association: AssociationId) {
+        if let Some(state) = self.all.remove(&association) {
+            self.windows.count(state.handshake.remote, state.trunk.windows(), 0);
+        }
+    }
+
     /// Whether so much is granted to the trunk's host that it gets no further connection on one.
     pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake.remote))
@@ -514,7 +521,7 @@ impl Shard {
     fn give_trunk_up(&mut self, association: AssociationId, fault: &TrunkFault) {
         let Some(state) = self.trunks.get(association) else { return };
         let opening = Opening { ends: state.handshake, side: state.side };
-        if let Some(left_out) = self.history.trunk_lines.admit(self.now) {
+        if let Some(left_out) = self.history.fault_lines.admit(self.now) {
             tracing::warn!(peer = %opening.ends.remote, %fault, left_out, "an association to be shared is given up");
         }
         self.trunks.on_failed(opening, self.now);
@@ -572,10 +579,14 @@ impl Shard {
 
     /// A lane's connection is over.
     pub(crate) fn release_lane(&mut self, association: AssociationId, lane: LaneId) {
-        let Some(state) = self.trunks.all.get_mut(&association) else { return };
-        state.trunk.release(lane);
-        if let Some(owner) = state.owners.remove(&lane) {
-            state.waiting.remove(&owner);
+        let released = self.trunks.with_windows(association, |state| {
+            state.trunk.release(lane);
+            if let Some(owner) = state.owners.remove(&lane) {
+                state.waiting.remove(&owner);
+            }
+        });
+        if released.is_none() {
+            return;
         }
         self.flush_trunk(association);
         self.note_idle(association);
@@ -588,7 +599,7 @@ impl Shard {
         };
         state.idle_since = self.now;
         if self.engine.state(association).is_none_or(|state| state == StateName::Closed) {
-            self.trunks.all.remove(&association);
+            self.trunks.remove(association);
         } else if state.side == Side::Initiator && !std::mem::replace(&mut state.is_watched, true) {
             let pause = idle_limit(&self.rules.settings()).min(IDLE_LOOK);
             self.timers.set(self.now + pause, Timer::TrunkIdle(association));

@@ -143,7 +143,7 @@ impl Shard {
     /// Nothing has answered a connection to a local program.
     pub(crate) fn note_unanswered(&mut self, flow: FourTuple, uplink: Option<u32>) {
         let by = self.name_of(uplink);
-        if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+        if let Some(left_out) = self.history.unanswered_lines.admit(self.now) {
             tracing::info!(%flow, %by, left_out, "no answer to a connection that arrived by this interface: firewall rules may drop it");
         }
         self.unanswered.note(flow.local(), uplink, self.now);

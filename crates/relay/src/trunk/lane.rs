@@ -214,7 +214,8 @@ impl Inbox {
         self.has_unread_end = false;
     }
 
-    /// Some bytes may be at the driver: it has at most what is left of one copy, and a list of its own.
+    /// Some bytes may be at the driver: it has what is left of one copy, and a list of its own, which may be longer than is counted here
+    /// until bytes that wait are copied.
     fn memory(&self) -> usize {
         let unconsumed = self.unconsumed() as usize;
         let at_driver = unconsumed.saturating_sub(self.pieces.bytes());
