@@ -54,7 +54,7 @@ use crate::extension::auth::Auth;
 use crate::extension::reconfig::Reconfig;
 use crate::extension::send_buffer::{Advertiser, PeerSendBuffer};
 use crate::extension::{Extension, Extensions};
-use crate::info::{AssociationInfo, Counters, LimitedBy, StateName};
+use crate::info::{AssociationInfo, Counters, LimitedBy, PathState, StateName};
 use crate::memory::Pressure;
 use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
@@ -684,11 +684,11 @@ impl Association {
         }
     }
 
-    /// Chooses the path of new data anew and says so if it changed.
-    fn choose_path(&mut self) {
-        if let Some(old) = self.paths.choose() {
-            self.on_switch(self.paths.get(old).route);
-        }
+    /// Chooses the path of new data anew and says so if it changed; returns the one before then.
+    fn choose_path(&mut self) -> Option<PathIndex> {
+        let old = self.paths.choose()?;
+        self.on_switch(self.paths.get(old).route);
+        Some(old)
     }
 
     /// New data takes the path now in use, and took `from` before.
@@ -711,7 +711,13 @@ impl Association {
             self.note(TraceEvent::PathState { route, from, to });
             //= rfc7829#3.2-19
             self.events.push_back(Event::PathChanged { route, from, to });
-            self.choose_path();
+            let left = self.choose_path();
+            // While none worked, data took its chances there.
+            if let Some(left) = left.filter(|_| to == PathState::Active)
+                && self.paths.get(left).state() != PathState::Active
+            {
+                self.mark_lost_on(left);
+            }
         }
         self.paths.switch_over(&self.config.timing);
     }
@@ -754,7 +760,7 @@ impl Association {
         // that never led through it, and of others once they were silent for longer than it remembers them.
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
             && self.paths.get(index).is_known_to_nats(ctx.now, &self.config.timing);
-        let is_out = |p: &Path| !p.is_confirmed() || p.state() == crate::info::PathState::Inactive;
+        let is_out = |p: &Path| !p.is_confirmed() || p.state() == PathState::Inactive;
         if is_final && self.paths.iter().all(|(_, p)| is_out(p)) {
             self.send_abort(&AbortCause::default(), ctx);
             self.close(CloseReason::LostContact);
@@ -777,7 +783,7 @@ impl Association {
     /// more than has passed.
     fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
-        now - path.heard < path.rto_without_back_off(&self.config.timing)
+        now - path.heard() < path.rto_without_back_off(&self.config.timing)
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {

@@ -138,7 +138,7 @@ impl Association {
         let path = self.paths.get_mut(index);
         let from = path.route;
         path.route = with_port(from, port);
-        path.heard = now;
+        path.on_packet(now, &self.config.timing);
         path.vouching.begin_anew();
         let to = path.route;
         self.note(TraceEvent::PortProven { from, to });

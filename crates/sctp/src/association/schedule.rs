@@ -174,17 +174,20 @@ impl Association {
 
     /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
     /// the first goes where those came from, whatever has still arrived by the old way, and every other one another way; not all,
-    /// for that way may be the dead one.
+    /// for that way may be the dead one. A path that counts as failed and has just been heard again has come back for both ends:
+    /// it is judged by the HEARTBEAT that is out, not by its past.
     //= rfc9260#6.4-3 6.7-2
     pub(super) fn sack_path(&self) -> PathIndex {
         let has_duplicates = self.inbound.has_duplicates();
         let is_repeated = has_duplicates && !self.is_concurrent();
         let path = if is_repeated { self.duplicate_path } else { self.data_path };
         let deviates = has_duplicates && self.sack_deviates;
-        if self.paths.get(path).state() == PathState::Active && !deviates {
-            path
-        } else {
-            self.paths.alternate(path)
+        let from = self.paths.get(path);
+        if !deviates && (from.state() == PathState::Active || from.may_have_returned()) {
+            return path;
         }
+        let other = self.paths.alternate(path);
+        let is_better = deviates || self.paths.get(other).state() == PathState::Active;
+        if is_better || !from.is_confirmed() { other } else { path }
     }
 }

@@ -160,7 +160,7 @@ impl Association {
     fn probe_all(&mut self, now: Time) {
         for index in self.paths.indices() {
             if self.paths.get(index).is_confirmed() {
-                self.paths.get_mut(index).probe_now(now);
+                self.paths.get_mut(index).ask_again(now, &self.config.timing);
             }
         }
     }

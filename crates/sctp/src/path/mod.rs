@@ -55,11 +55,34 @@ pub(crate) struct Transition {
 /// A heartbeat that was sent and not yet answered.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
+    /// Of the first one. Those sent again before its time count on from it.
     nonce: u64,
+    /// When the last one left.
     sent_at: Time,
     deadline: Time,
-    /// How often it was sent again before that: then the answer measures nothing.
+    /// How often it was sent again.
     repeats: u8,
+    /// It is to be sent again.
+    is_due_again: bool,
+}
+
+impl Probe {
+    /// It is sent again: the nonce.
+    fn repeat(&mut self, now: Time, deadline: Time) -> u64 {
+        self.is_due_again = false;
+        self.repeats = self.repeats.saturating_add(1);
+        (self.sent_at, self.deadline) = (now, deadline);
+        self.last_nonce()
+    }
+
+    fn last_nonce(&self) -> u64 {
+        self.nonce.wrapping_add(self.repeats.into())
+    }
+
+    /// Whether one of those that were sent had this nonce.
+    fn has(&self, nonce: u64) -> bool {
+        nonce.wrapping_sub(self.nonce) <= self.repeats.into()
+    }
 }
 
 /// How often a HEARTBEAT may be sent again before its time.
@@ -74,6 +97,18 @@ pub(crate) struct Doubt {
     pub(crate) judge_at: Time,
     /// The peer has that chunk.
     pub(crate) is_received: bool,
+}
+
+/// Whether packets come by a path that counts as failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Returned {
+    No,
+    /// They do again.
+    Heard,
+    /// It was asked since.
+    Asked,
+    /// It was asked, and did not answer: it may lead one way only.
+    AskedInVain,
 }
 
 /// What a path counts.
@@ -121,7 +156,8 @@ pub(crate) struct Path {
     next_heartbeat: Time,
     last_data: Time,
     /// When a packet last came by this path.
-    pub(crate) heard: Time,
+    heard: Time,
+    returned: Returned,
     /// Chunks from this one on give the next round-trip sample: one sample a round trip (rule C4).
     rtt_from: Seq,
     pub(crate) counters: PathCounters,
@@ -168,6 +204,7 @@ impl Path {
             next_heartbeat: now,
             last_data: now,
             heard: now,
+            returned: Returned::No,
             rtt_from: Seq(0),
             counters: PathCounters::default(),
         }
@@ -247,6 +284,7 @@ impl Path {
             return None;
         }
         self.errors = 0;
+        self.returned = Returned::No;
         self.watch.on_answer();
         self.end_doubt();
         let from = std::mem::replace(&mut self.state, PathState::Active);
@@ -255,6 +293,37 @@ impl Path {
         }
         self.confirmed = true;
         (from != self.state).then_some(Transition { from, to: self.state })
+    }
+
+    /// A packet came by this path. If the path counts as failed, it may work again: it is asked at once, and not when the heartbeat
+    /// that was put off longer and longer is due.
+    #[inline]
+    pub(crate) fn on_packet(&mut self, now: Time, timing: &Timing) {
+        self.heard = now;
+        if self.state != PathState::Active && self.confirmed {
+            self.on_packet_while_failed(now, timing);
+        }
+    }
+
+    #[cold]
+    fn on_packet_while_failed(&mut self, now: Time, timing: &Timing) {
+        let asks = self.ask_again(now, timing);
+        self.returned = match self.returned {
+            Returned::No if !asks => Returned::Heard,
+            Returned::No | Returned::Heard if asks => Returned::Asked,
+            Returned::Asked if asks => Returned::AskedInVain,
+            unchanged => unchanged,
+        };
+    }
+
+    /// When a packet last came by this path.
+    pub(crate) fn heard(&self) -> Time {
+        self.heard
+    }
+
+    /// Whether the path counts as failed, but may have just come back: packets come by it, and it has had no time yet to answer.
+    pub(crate) fn may_have_returned(&self) -> bool {
+        matches!(self.returned, Returned::Heard | Returned::Asked)
     }
 
     /// It works again after a failure: it is watched before it is trusted, and asked more often meanwhile.
@@ -417,7 +486,11 @@ impl Path {
         timing: &Timing,
         random: &mut Random,
     ) -> Option<u64> {
-        if self.probe.is_some() || now < self.next_heartbeat {
+        if let Some(probe) = &mut self.probe {
+            let rto = self.rto.rto();
+            return probe.is_due_again.then(|| probe.repeat(now, now + rto));
+        }
+        if now < self.next_heartbeat {
             return None;
         }
         if data_proves && self.t3.is_some() && self.state == PathState::Active && self.doubt.is_none() {
@@ -425,7 +498,8 @@ impl Path {
             return None;
         }
         let nonce = random.u64();
-        self.probe = Some(Probe { nonce, sent_at: now, deadline: now + self.rto(), repeats: 0 });
+        self.probe =
+            Some(Probe { nonce, sent_at: now, deadline: now + self.rto(), repeats: 0, is_due_again: false });
         Some(nonce)
     }
 
@@ -437,9 +511,9 @@ impl Path {
         timing: &Timing,
         random: &mut Random,
     ) -> bool {
-        let Some(probe) = self.probe.filter(|p| p.nonce == nonce) else { return false };
+        let Some(probe) = self.probe.filter(|p| p.has(nonce)) else { return false };
         self.probe = None;
-        if probe.repeats == 0 {
+        if nonce == probe.last_nonce() {
             //= rfc9260#8.3-12
             self.rto.on_sample(now - probe.sent_at, timing);
         }
@@ -449,10 +523,13 @@ impl Path {
 
     /// The answer to a heartbeat is overdue; returns whether it was.
     pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
-        if self.probe.is_none_or(|p| p.deadline > now) {
+        if self.probe.is_none_or(|p| p.deadline > now || p.is_due_again) {
             return false;
         }
         self.probe = None;
+        if self.returned == Returned::Asked {
+            self.returned = Returned::AskedInVain;
+        }
         // While data is in flight its timer backs off; twice would be too much.
         if self.t3.is_none() {
             self.rto.on_timeout(timing);
@@ -475,6 +552,30 @@ impl Path {
         }
     }
 
+    /// Asks for a heartbeat at once. One that left longer ago than answers take is sent again: after failures its own deadline may
+    /// be seconds away. Returns whether this was news.
+    pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
+        let patience = self.rto_without_back_off(timing);
+        if self.options.heartbeats == Heartbeats::Off && self.confirmed {
+            return false;
+        }
+        match &mut self.probe {
+            Some(probe) => {
+                let is_late = !probe.is_due_again && now - probe.sent_at >= patience;
+                if is_late {
+                    probe.is_due_again = true;
+                    probe.deadline = now;
+                }
+                is_late
+            }
+            None => {
+                let is_early = self.next_heartbeat > now;
+                self.request_heartbeat(now);
+                is_early
+            }
+        }
+    }
+
     /// Asks for a heartbeat at once, whatever the settings.
     pub(crate) fn request_heartbeat(&mut self, now: Time) {
         if !self.retired {
@@ -484,16 +585,14 @@ impl Path {
 
     /// Whether the HEARTBEAT that is out has this nonce.
     pub(crate) fn is_asked(&self, nonce: u64) -> bool {
-        self.probe.is_some_and(|p| p.nonce == nonce)
+        self.probe.is_some_and(|p| p.has(nonce))
     }
 
     /// The peer may not have been able to answer the HEARTBEAT that is out, and can now: its nonce, to be sent once more.
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
-        probe.repeats += 1;
-        probe.deadline = deadline;
-        Some(probe.nonce)
+        Some(probe.repeat(now, deadline))
     }
 
     /// A confirmed path is asked to vouch for this one; returns the nonce. If no answer comes, this one is asked anew.

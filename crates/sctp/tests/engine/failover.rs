@@ -12,7 +12,7 @@ use crate::support::{Two, messages, route, seconds, sends, sent_by};
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// As daemons agree on it.
-fn config() -> AssociationConfig {
+pub(crate) fn config() -> AssociationConfig {
     let extensions =
         Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
     AssociationConfig { timing: Timing::quick(), extensions, ..AssociationConfig::default() }

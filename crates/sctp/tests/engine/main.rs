@@ -4,6 +4,7 @@ mod support;
 
 mod addresses;
 mod advertising;
+mod alternating;
 mod attacks;
 mod authentication;
 mod basics;

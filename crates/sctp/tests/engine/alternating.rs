@@ -1,0 +1,137 @@
+//! Of two links exactly one works, and they take turns: a path that has just come back is needed at once.
+
+use std::time::Duration;
+
+use base::Carrier;
+use sctp::{EndpointConfig, Timing};
+use sim::{Change, Conversation, Direction, LinkConfig, World};
+
+use crate::failover::config;
+use crate::support::{Two, messages, seconds, sends};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// How long nothing may arrive, whatever the turns.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// Two hosts with two links of 20 Mbit/s, 5 ms and 50 packets, each with a pair of addresses of each of these families.
+fn joined(seed: u64, families: &[&str]) -> Two {
+    let mut world = World::new(seed);
+    let address =
+        |family: &str, link: usize, end: usize| family.replace('L', &link.to_string()) + &end.to_string();
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let [a, b] = [1, 2].map(|end| {
+        let own: Vec<String> =
+            families.iter().flat_map(|family| [1, 2].map(|link| address(family, link, end))).collect();
+        world.add_host(&own.iter().map(String::as_str).collect::<Vec<_>>(), endpoint.clone())
+    });
+    let settings = LinkConfig { delay: MS(5), rate: 20_000_000, queue_packets: 50, ..LinkConfig::default() };
+    let links = [1, 2].map(|n| {
+        let link = world.add_link(settings.clone());
+        for family in families {
+            world.join(link, &address(family, n, 1), &address(family, n, 2));
+        }
+        link
+    });
+    let mut t = Two { world, a, b, links: links.to_vec() };
+    t.world.host_mut(b).app.template.keeps = false;
+    t.world.connect(a, b, Carrier::Ip, config(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    t
+}
+
+/// From now on for so long the links work in turn, each for `period`.
+fn take_turns(t: &mut Two, period: Duration, long: Duration) {
+    let (mut at, links) = (t.world.now(), t.links.clone());
+    let end = at + long;
+    for turn in 0.. {
+        if at >= end {
+            return;
+        }
+        for (n, link) in links.iter().enumerate() {
+            t.world.at(at, Change::CutBoth(*link, n % 2 != turn % 2));
+        }
+        at += period;
+    }
+}
+
+/// Both ends send 64 bytes each 50 ms.
+fn talk(t: &mut Two, long: Duration) {
+    let end = t.world.now() + long;
+    while t.world.now() < end {
+        for host in [t.a, t.b] {
+            let id = t.id(host);
+            let talk = t.world.host_mut(host).app.conversations.get_mut(&id).expect("a conversation");
+            talk.outgoing.extend(sends(messages(1, 64, 1)).outgoing);
+        }
+        t.world.run_for(MS(50));
+    }
+}
+
+fn transfer(t: &mut Two) {
+    let id = t.id(t.a);
+    t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
+}
+
+fn longest_silence(t: &Two) -> Duration {
+    t.talk(t.a).longest_silence.max(t.talk(t.b).longest_silence)
+}
+
+/// Both ends talk, and one of them sends without end beside that, if asked to, while the links take turns.
+fn silence_of_turns(seed: u64, families: &[&str], period: u64, transfers: bool) -> Duration {
+    let mut t = joined(seed, families);
+    talk(&mut t, seconds(1));
+    if transfers {
+        transfer(&mut t);
+    }
+    let long = MS((period * 6).max(4_000) + seed * period / 5);
+    take_turns(&mut t, MS(period), long);
+    talk(&mut t, long);
+    longest_silence(&t)
+}
+
+const PERIODS: [u64; 8] = [200, 300, 500, 1_000, 1_500, 2_000, 3_000, 10_000];
+const IPV4: &str = "10.0.L.";
+const IPV6: &str = "fd00:L::";
+
+#[test]
+//= rfc9260#6.4-3
+fn a_talk_goes_on_while_links_take_turns() {
+    for families in [&[IPV4][..], &[IPV6], &[IPV4, IPV6]] {
+        for period in PERIODS {
+            for seed in 1..=4 {
+                let silence = silence_of_turns(seed, families, period, false);
+                assert!(silence <= LONGEST, "{families:?}, turns of {period} ms, seed {seed}: {silence:?}");
+            }
+        }
+    }
+}
+
+#[test]
+//= rfc9260#6.4-3
+fn a_transfer_and_a_talk_beside_it_go_on_while_links_take_turns() {
+    for families in [&[IPV4][..], &[IPV4, IPV6]] {
+        for (period, seed) in PERIODS.into_iter().flat_map(|period| [1, 2].map(|seed| (period, seed))) {
+            let silence = silence_of_turns(seed, families, period, true);
+            assert!(silence <= LONGEST, "{families:?}, turns of {period} ms, seed {seed}: {silence:?}");
+        }
+    }
+}
+
+#[test]
+//= rfc9260#6.4-3
+fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() {
+    let mut t = joined(1, &[IPV4]);
+    let (id, now) = (t.id(t.a), t.world.now());
+    // The sender does not leave the path: what it sends there is acknowledged.
+    let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
+    t.world.host_mut(t.a).endpoint.set_timing(now, id, patient);
+    t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
+    transfer(&mut t);
+    t.world.run_for(seconds(20));
+    let before = t.talk(t.b).received_bytes;
+    t.world.run_for(seconds(10));
+    let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;
+    assert!(rate > 15_000_000, "{rate} bit/s");
+}
