@@ -220,7 +220,8 @@ impl Association {
         }
         let path = self.paths.get_mut(index);
         // A doubted path has to be heard itself: by its witness comes word also of what had passed it before it fell silent.
-        if acks.proves_path && (path.doubt.is_none() || path.heard() == ctx.now) {
+        let has_proof = acks.proves_path && path.pmtu.size_that_proves().is_none();
+        if has_proof && (path.doubt.is_none() || path.heard() == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);
             self.report_transition(index, transition);
             self.on_heard(index);

@@ -105,9 +105,10 @@ impl Association {
         let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
             || self.on_size_answer(index, nonce, ctx.now)
             || self.on_port_answer(index, nonce, ctx.now);
-        if is_answer && self.lacks_voucher(index) {
+        let is_proof = is_answer && self.paths.get(index).pmtu.size_that_proves().is_none();
+        if is_proof && self.lacks_voucher(index) {
             self.ask_voucher(index, ctx);
-        } else if is_answer {
+        } else if is_proof {
             self.on_path_answered(index, ctx);
         }
     }
@@ -201,7 +202,11 @@ impl Association {
         let data_proves = !self.is_redundant();
         let path = self.paths.get_mut(index);
         if let Some(nonce) = path.poll_heartbeat(ctx.now, data_proves, &self.config.timing, ctx.random) {
-            self.control.push_back((index, Control::Heartbeat { nonce }));
+            let proof = match path.pmtu.size_that_proves() {
+                Some(size) => Control::SizeProbe { nonce, size },
+                None => Control::Heartbeat { nonce },
+            };
+            self.control.push_back((index, proof));
         }
     }
 

@@ -41,11 +41,20 @@ impl Association {
     /// Nor was before T3 expired.
     pub(super) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let flight = self.outstanding.flight(index);
+        if self.is_about_least(index, flight) {
+            self.paths.get_mut(index).doubt_least_mtu(ctx.now);
+        }
         if self.is_long(index, flight) {
             let path = self.paths.get_mut(index);
             let many = flight >= MANY_PACKETS * path.packet_size();
             path.pmtu.on_data_timeout(many, ctx.now, ctx.random);
         }
+    }
+
+    /// Whether so many bytes of data take nearly as long a packet, or more, as may be the longest that works.
+    fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
+        let path = self.paths.get(index);
+        bytes + self.data_headers_len() > path.packet_in(path.pmtu.least()) / 8 * 7
     }
 
     /// Whether so many bytes of data may have been in a packet longer than those that work everywhere.
@@ -56,6 +65,9 @@ impl Association {
 
     /// Chunks were acknowledged, the longest with so many bytes: what their packets show of the MTU.
     pub(super) fn learn_mtu(&mut self, index: PathIndex, longest: usize, now: Time) {
+        if self.is_about_least(index, longest) {
+            self.paths.get_mut(index).pmtu.on_least_proven();
+        }
         if !self.is_long(index, longest) {
             return;
         }

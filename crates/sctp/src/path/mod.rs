@@ -328,6 +328,7 @@ impl Path {
 
     /// It works again after a failure: it is watched before it is trusted, and asked more often meanwhile.
     fn on_recovery(&mut self, now: Time, timing: &Timing) {
+        self.pmtu.on_return(now);
         self.watch.begin(now, timing.primary_return);
         if let Some(pause) = self.heartbeat_pause(timing).filter(|_| self.watch.is_on()) {
             self.next_heartbeat = self.next_heartbeat.min(now + pause);
@@ -513,6 +514,7 @@ impl Path {
     ) -> bool {
         let Some(probe) = self.probe.filter(|p| p.has(nonce)) else { return false };
         self.probe = None;
+        self.pmtu.on_least_proven();
         if nonce == probe.last_nonce() {
             //= rfc9260#8.3-12
             self.rto.on_sample(now - probe.sent_at, timing);
@@ -549,6 +551,14 @@ impl Path {
     pub(crate) fn probe_now(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
             self.request_heartbeat(now);
+        }
+    }
+
+    /// T3 expired for data about as long as the least MTU: short heartbeats, one of which may be out, say nothing of the path now.
+    pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
+        if self.pmtu.doubt_least() {
+            self.probe = None;
+            self.probe_now(now);
         }
     }
 

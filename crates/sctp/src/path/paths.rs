@@ -290,6 +290,8 @@ impl Paths {
     /// Active before potentially failed before inactive; then few errors; then far from `avoid`; then quick.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         let avoided = self.get(avoid).route;
+        // What is too long for one path often is so for all of its family: a tunnel, or a router that drops fragments, is behind it.
+        let avoids_family = self.get(avoid).pmtu.size_that_proves().is_some();
         let rank = |i: &PathIndex| {
             let path = self.get(*i);
             let state = match path.state() {
@@ -297,9 +299,10 @@ impl Paths {
                 PathState::PotentiallyFailed => 1,
                 PathState::Inactive | PathState::Unconfirmed => 2,
             };
+            let is_alike = avoids_family && path.route.remote.is_ipv4() == avoided.remote.is_ipv4();
             let (itself, apart) = (*i == avoid, apart(&path.route, &avoided));
             //= rfc7829#3.2-8 3.2-9 4-1 4-2 4.1-1 4.1-3 4.1-4
-            (state, path.errors(), itself, Reverse(apart), path.srtt().is_none(), path.srtt())
+            (state, path.errors(), itself, is_alike, Reverse(apart), path.srtt().is_none(), path.srtt())
         };
         self.indices().filter(|&i| self.get(i).is_confirmed()).min_by_key(rank)
     }

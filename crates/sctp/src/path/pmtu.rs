@@ -127,6 +127,8 @@ pub(crate) struct Pmtu {
     needless: u8,
     /// Timeouts of T3 since anything long was acknowledged.
     timeouts: u8,
+    /// Nothing shorter may be tried than what T3 expired for: short packets say nothing of the path.
+    doubts_least: bool,
     pub(crate) probes_sent: u64,
     pub(crate) probes_lost: u64,
 }
@@ -153,6 +155,7 @@ impl Pmtu {
             trusted_until: Time::ZERO,
             needless: 0,
             timeouts: 0,
+            doubts_least: false,
             probes_sent: 0,
             probes_lost: 0,
         }
@@ -174,9 +177,40 @@ impl Pmtu {
         !self.is_proven && self.trial.is_none()
     }
 
+    /// The least size that any path takes.
+    pub(crate) fn least(&self) -> u16 {
+        self.least
+    }
+
     /// The size that is expected to work everywhere: what falls short of it raises no doubt.
     pub(crate) fn base(&self) -> u16 {
         self.base
+    }
+
+    /// Data about as long as the least size was lost with all else: the path has to be proven with packets of that size, until one
+    /// arrives. Returns whether this is news.
+    //= rfc8899#4.3-1
+    pub(crate) fn doubt_least(&mut self) -> bool {
+        self.current <= self.least && !std::mem::replace(&mut self.doubts_least, true)
+    }
+
+    /// The size that the path's own heartbeats must have to say anything.
+    pub(crate) fn size_that_proves(&self) -> Option<u16> {
+        self.doubts_least.then_some(self.current)
+    }
+
+    /// The path works again: a trial that went out before, and was lost with all else, need not wait for its timer.
+    pub(crate) fn on_return(&mut self, now: Time) {
+        if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_sent && !trial.companion_answered) {
+            trial.is_sent = false;
+            trial.silent = 0;
+            trial.at = now;
+        }
+    }
+
+    /// A packet of about the least size has arrived.
+    pub(crate) fn on_least_proven(&mut self) {
+        self.doubts_least = false;
     }
 
     /// When [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) has something to do.
@@ -294,6 +328,7 @@ impl Pmtu {
         self.trial = None;
         self.is_proven = true;
         self.timeouts = 0;
+        self.doubts_least = false;
         self.trust(srtt, now);
         if trial.aim == Aim::Larger {
             self.current = trial.size.clamp(self.least, self.ceiling);

@@ -15,7 +15,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// Two hosts with two links of 20 Mbit/s, 5 ms and 50 packets, each with a pair of addresses of each of these families.
-fn joined(seed: u64, families: &[&str]) -> Two {
+pub(crate) fn joined(seed: u64, families: &[&str]) -> Two {
     let mut world = World::new(seed);
     let address =
         |family: &str, link: usize, end: usize| family.replace('L', &link.to_string()) + &end.to_string();
@@ -57,7 +57,7 @@ fn take_turns(t: &mut Two, period: Duration, long: Duration) {
 }
 
 /// Both ends send 64 bytes each 50 ms.
-fn talk(t: &mut Two, long: Duration) {
+pub(crate) fn talk(t: &mut Two, long: Duration) {
     let end = t.world.now() + long;
     while t.world.now() < end {
         for host in [t.a, t.b] {
@@ -69,12 +69,12 @@ fn talk(t: &mut Two, long: Duration) {
     }
 }
 
-fn transfer(t: &mut Two) {
+pub(crate) fn transfer(t: &mut Two) {
     let id = t.id(t.a);
     t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
 }
 
-fn longest_silence(t: &Two) -> Duration {
+pub(crate) fn longest_silence(t: &Two) -> Duration {
     t.talk(t.a).longest_silence.max(t.talk(t.b).longest_silence)
 }
 
@@ -92,8 +92,8 @@ fn silence_of_turns(seed: u64, families: &[&str], period: u64, transfers: bool) 
 }
 
 const PERIODS: [u64; 8] = [200, 300, 500, 1_000, 1_500, 2_000, 3_000, 10_000];
-const IPV4: &str = "10.0.L.";
-const IPV6: &str = "fd00:L::";
+pub(crate) const IPV4: &str = "10.0.L.";
+pub(crate) const IPV6: &str = "fd00:L::";
 
 #[test]
 //= rfc9260#6.4-3

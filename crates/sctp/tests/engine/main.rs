@@ -40,6 +40,7 @@ mod reset_partial;
 mod seeds;
 mod setup;
 mod shutdown;
+mod size_holes;
 mod states;
 mod stories;
 mod stranger;

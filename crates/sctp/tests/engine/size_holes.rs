@@ -1,0 +1,85 @@
+//! Links that pass heartbeats and drop longer packets without a word ("black holes"), while a program sends much and both talk.
+
+use std::time::Duration;
+
+use sim::{Change, Direction};
+
+use crate::alternating::{IPV4, IPV6, joined, longest_silence, talk, transfer};
+use crate::support::{Two, seconds};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// From then on no link takes IP packets longer than this.
+fn narrow(t: &mut Two, after: Duration, mtu: usize) {
+    let at = t.world.now() + after;
+    for link in t.links.clone() {
+        t.world.at(at, Change::Mtu(link, Direction::Forward, mtu));
+        t.world.at(at, Change::Mtu(link, Direction::Backward, mtu));
+    }
+}
+
+/// Two hosts in the midst of a transfer and a talk; no link says that packets are too long for it.
+fn busy(seed: u64, families: &[&str]) -> Two {
+    let mut t = joined(seed, families);
+    for link in t.links.clone() {
+        t.world.link_mut(link).config.reports_mtu = false;
+    }
+    talk(&mut t, seconds(1));
+    transfer(&mut t);
+    talk(&mut t, seconds(2));
+    // Not always in the same moment.
+    t.world.run_for(MS(seed * 37));
+    t
+}
+
+/// Goes on for so long, the last five seconds of them at half the rate of one link at least; how long nothing came meanwhile.
+fn go_on(t: &mut Two, long: Duration) -> Duration {
+    talk(t, long - seconds(5));
+    let before = t.talk(t.b).received_bytes;
+    talk(t, seconds(5));
+    let rate = (t.talk(t.b).received_bytes - before) * 8 / 5;
+    assert!(rate > 10_000_000, "{rate} bit/s in the end");
+    longest_silence(t)
+}
+
+/// Families of addresses, the first of which carries the data, and the MTUs that the links fall to, one after the other. Each leaves
+/// paths that take as much as their kind must: 576 bytes of IPv4, 1,280 of IPv6.
+const HOLES: [(&[&str], &[usize]); 8] = [
+    (&[IPV4], &[1400]),
+    (&[IPV4], &[1280, 600]),
+    (&[IPV6], &[1400, 1280]),
+    (&[IPV4, IPV6], &[1280, 600]),
+    (&[IPV4, IPV6], &[600]),
+    (&[IPV6, IPV4], &[1280, 600]),
+    (&[IPV6, IPV4], &[1232]),
+    (&[IPV6, IPV4], &[600]),
+];
+
+#[test]
+//= rfc8899#4.3-1
+fn data_goes_on_within_a_second_by_any_path_that_takes_the_least_size() {
+    for ((families, mtus), seed) in HOLES.into_iter().flat_map(|hole| [1, 2, 3].map(|seed| (hole, seed))) {
+        let mut t = busy(seed, families);
+        for (after, mtu) in [Duration::ZERO, seconds(5)].into_iter().zip(mtus) {
+            narrow(&mut t, after, *mtu);
+        }
+        let silence = go_on(&mut t, seconds(12));
+        assert!(silence < seconds(1), "{families:?} {mtus:?}, seed {seed}: {silence:?}");
+    }
+}
+
+#[test]
+//= rfc8899#4.3-1
+fn data_goes_on_within_a_second_after_links_that_were_cut_come_back_and_take_less() {
+    for ((families, mtus), seed) in HOLES.into_iter().flat_map(|hole| [1, 2, 3].map(|seed| (hole, seed))) {
+        let mut t = busy(seed, families);
+        let now = t.world.now();
+        for link in t.links.clone() {
+            t.world.at(now, Change::CutBoth(link, true));
+            t.world.at(now + MS(1500), Change::CutBoth(link, false));
+        }
+        narrow(&mut t, Duration::ZERO, mtus[mtus.len() - 1]);
+        let silence = go_on(&mut t, seconds(10));
+        assert!(silence < MS(2500), "{families:?} {mtus:?}, seed {seed}: {silence:?}");
+    }
+}
