@@ -201,6 +201,9 @@ const QUICK_PRIMARY_RETURN: Duration = Duration::from_secs(5);
 /// Percent of its data that a path may lose before another takes its place. CUBIC itself makes a queue lose that much where it leaves
 /// room for five or six packets: what loses less may just be shared by many.
 const QUICK_LOSS_MAX: u8 = 5;
+/// How long what is in flight may take before another, much quicker path carries the data: longer than usual queues, and much less than what
+/// people wait for.
+const QUICK_DELAY_MAX: Duration = Duration::from_millis(500);
 /// Timeouts in a row that an association survives: a quarter of an hour at the greatest RTO, as long as TCP's own retries last by
 /// default.
 const QUICK_OUTAGE_RETRANS: u8 = 180;
@@ -241,6 +244,11 @@ pub struct Timing {
     /// events (RFC 9260 section 7.2.4), is potentially failed if there is another active path of its family that shares no address
     /// with it, has not just failed, and is not known to lose half as much. Not where all paths carry data at once.
     pub loss_max: Option<u8>,
+    /// How long what is in flight on the path in use may take; `None`: any time. If it takes longer than this and four times as long as it
+    /// would by another path besides, that one is used: an active one of its family that shares no address with it and answers
+    /// while the delay lasts. Only where little is in flight, or the path has fallen to an eighth of its rate: a queue that the
+    /// association has filled itself is no reason. Not where all paths carry data at once.
+    pub delay_max: Option<Duration>,
     /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
     pub association_max_retrans: u8,
     /// How long a shutdown may take in all (T5-shutdown-guard).
@@ -266,6 +274,7 @@ impl Default for Timing {
             primary_return: Duration::ZERO,
             doubts_silence: false,
             loss_max: None,
+            delay_max: None,
             association_max_retrans: 10,
             //= rfc9260#9.2-12
             shutdown_guard: Duration::from_secs(300),
@@ -288,6 +297,7 @@ impl Timing {
             primary_return: QUICK_PRIMARY_RETURN,
             doubts_silence: true,
             loss_max: Some(QUICK_LOSS_MAX),
+            delay_max: Some(QUICK_DELAY_MAX),
             association_max_retrans: QUICK_OUTAGE_RETRANS,
             shutdown_guard: Duration::from_secs(60),
             ..Timing::default()

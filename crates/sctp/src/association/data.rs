@@ -227,6 +227,7 @@ impl Association {
             self.on_heard(index);
         }
         self.count_losses(index, acks, ctx.now);
+        self.count_delays(index, acks, ctx.now);
     }
 }
 

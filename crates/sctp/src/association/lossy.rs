@@ -29,7 +29,7 @@ impl Association {
         }
         let path = self.paths.get_mut(index);
         let (route, percent) = (path.route, path.losses.known_percent(now).unwrap_or_default());
-        let transition = path.on_lossy();
+        let transition = path.on_poor();
         path.probe_now(now);
         self.note(TraceEvent::PathLossy { route, percent });
         self.report_transition(index, transition);

@@ -28,6 +28,7 @@ mod reconfig;
 mod recovery;
 mod schedule;
 mod shutdown;
+mod slow;
 mod state;
 mod stranded;
 mod table;
@@ -701,6 +702,7 @@ impl Association {
             path.sending.begin_evenly();
         }
         path.losses.begin();
+        path.delays.begin();
         self.note(TraceEvent::PathSwitched { from, to });
         self.events.push_back(Event::PathSwitched { from, to });
     }

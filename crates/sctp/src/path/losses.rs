@@ -14,57 +14,52 @@ use base::Time;
 use crate::tx::{Losses, PathAcks};
 
 /// Losses beyond what is allowed that fill the bucket.
-const LOSSES_FULL: i64 = 30;
+const LOSSES_FULL: i32 = 30;
 
 /// Events that it takes at least to fill it: a first window that overflows a long queue makes three.
-const EVENTS_LEAST: i64 = 6;
+const EVENTS_LEAST: i32 = 6;
 
 /// What a chunk counts for, in percent.
-const WHOLE: i64 = 100;
+const WHOLE: i32 = 100;
 
 /// The fill of the whole bucket.
-const FULL: i64 = LOSSES_FULL * WHOLE;
+const FULL: i32 = LOSSES_FULL * WHOLE;
 
 /// How long it counts that a path was found to lose too much.
 const VERDICT_HOLDS: Duration = Duration::from_secs(60);
-
-/// How much a path lost, and when that was found to be too much.
-#[derive(Clone, Copy, Debug)]
-struct Verdict {
-    at: Time,
-    lost: u64,
-    chunks: u64,
-}
 
 /// Counts what becomes of the chunks that one path carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossMeter {
     /// 0 to [`FULL`], at the end of the last round trip.
-    level: i64,
+    level: i32,
     /// What this round trip would add.
-    round: i64,
+    round: i32,
     /// When the last event was noticed, and what it has added until now.
     noticed_at: Time,
-    added: i64,
+    added: i32,
     /// Chunks lost, and chunks in all, since the bucket was last empty.
-    lost: u64,
-    chunks: u64,
-    verdict: Option<Verdict>,
+    lost: u32,
+    chunks: u32,
+    /// When the path was last found to lose too much, and how many of a hundred chunks; none if it never was.
+    found_at: Time,
+    found_percent: u8,
 }
 
 impl LossMeter {
     /// The path is about to carry data, after others: what it lost before was long ago.
     pub(crate) fn begin(&mut self) {
-        *self = LossMeter { verdict: self.verdict, ..LossMeter::default() };
+        let LossMeter { found_at, found_percent, .. } = *self;
+        *self = LossMeter { found_at, found_percent, ..LossMeter::default() };
     }
 
     /// What a SACK said of the path; `allowed` is the share of losses that is, in percent.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
         self.add(&acks.lost, acks.chunks, allowed, now);
         // What was given up too early is lost no more.
-        let needless = acks.spurious.min(usize::try_from(self.lost).unwrap_or(usize::MAX));
-        self.lost -= needless as u64;
-        self.round -= needless as i64 * WHOLE;
+        let needless = count(acks.spurious).min(self.lost);
+        self.lost -= needless;
+        self.round = self.round.saturating_sub(signed(needless).saturating_mul(WHOLE));
         if acks.round_over {
             self.end_round();
         }
@@ -80,10 +75,11 @@ impl LossMeter {
             self.noticed_at = now;
             self.added = 0;
         }
-        let chunks = lost.chunks + delivered;
-        self.lost += lost.chunks as u64;
-        self.chunks += chunks as u64;
-        self.round += lost.chunks as i64 * WHOLE - chunks as i64 * i64::from(allowed);
+        let (lost, chunks) = (count(lost.chunks), count(lost.chunks + delivered));
+        self.lost = self.lost.saturating_add(lost);
+        self.chunks = self.chunks.saturating_add(chunks);
+        let beyond = signed(lost).saturating_mul(WHOLE) - signed(chunks).saturating_mul(allowed.into());
+        self.round = self.round.saturating_add(beyond);
     }
 
     fn end_round(&mut self) {
@@ -100,22 +96,31 @@ impl LossMeter {
         if self.level < FULL {
             return false;
         }
-        self.verdict = Some(Verdict { at: now, lost: self.lost, chunks: self.chunks });
+        let percent = u64::from(self.lost) * 100 / u64::from(self.chunks.max(1));
+        (self.found_at, self.found_percent) = (now, percent.clamp(1, 100) as u8);
         self.begin();
         true
     }
 
     /// The share of chunks that were lost when that was last found to be too much, in percent, unless that is long ago.
     pub(crate) fn known_percent(&self, now: Time) -> Option<u64> {
-        let verdict = self.verdict.filter(|verdict| now - verdict.at < VERDICT_HOLDS)?;
-        Some(verdict.lost * 100 / verdict.chunks.max(1))
+        let is_known = self.found_percent > 0 && now - self.found_at < VERDICT_HOLDS;
+        is_known.then_some(self.found_percent.into())
     }
 
     /// As if so many of a hundred chunks had been found too many then.
     #[cfg(test)]
-    pub(super) fn set_verdict(&mut self, at: Time, percent: u64) {
-        self.verdict = Some(Verdict { at, lost: percent, chunks: 100 });
+    pub(super) fn set_verdict(&mut self, at: Time, percent: u8) {
+        (self.found_at, self.found_percent) = (at, percent);
     }
+}
+
+fn count(chunks: usize) -> u32 {
+    u32::try_from(chunks).unwrap_or(u32::MAX)
+}
+
+fn signed(chunks: u32) -> i32 {
+    i32::try_from(chunks).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

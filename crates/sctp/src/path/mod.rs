@@ -4,6 +4,7 @@
 //! been heard. Begin at [`Path`], then [`Paths::choose`].
 
 mod congestion;
+mod delays;
 mod ecn;
 mod losses;
 mod pacer;
@@ -31,6 +32,7 @@ use crate::config::{AssociationConfig, Heartbeats, PathOptions, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
+use delays::DelayMeter;
 use ecn::PathEcn;
 use losses::LossMeter;
 use rebinding::Rebinding;
@@ -147,6 +149,7 @@ pub(crate) struct Path {
     //= rfc9260#7.2-3
     pub(crate) sending: Sending,
     pub(crate) losses: LossMeter,
+    pub(crate) delays: DelayMeter,
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
@@ -197,6 +200,7 @@ impl Path {
             rto: Rto::new(&config.timing),
             sending,
             losses: LossMeter::default(),
+            delays: DelayMeter::new(),
             t3: None,
             doubt: None,
             watch: Watch::new(now),
@@ -400,8 +404,8 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// It works, but loses so much that another path had better carry the data.
-    pub(crate) fn on_lossy(&mut self) -> Option<Transition> {
+    /// It works, but loses so much, or takes so long, that another path had better carry the data.
+    pub(crate) fn on_poor(&mut self) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
         self.end_doubt();
         self.watch.end();

@@ -158,6 +158,13 @@ pub enum TraceEvent {
         /// Chunks of hundred that were lost.
         percent: u64,
     },
+    /// What a path carries took so long that another carries the data from now on.
+    PathSlow {
+        /// The path.
+        route: Route,
+        /// How long it takes.
+        delay: Duration,
+    },
     /// A link or an address of ours went with data in flight from there: what of that is lost is asked before it is sent again.
     FlightStranded {
         /// The path.
@@ -365,6 +372,7 @@ impl Counters {
             | TraceEvent::ReorderingTimeout { .. }
             | TraceEvent::PathDoubted { .. }
             | TraceEvent::PathLossy { .. }
+            | TraceEvent::PathSlow { .. }
             | TraceEvent::FlightGivenUp { .. }
             | TraceEvent::FlightStranded { .. }
             | TraceEvent::PathState { .. }

@@ -41,6 +41,7 @@ mod seeds;
 mod setup;
 mod shutdown;
 mod size_holes;
+mod slow;
 mod states;
 mod stories;
 mod stranger;

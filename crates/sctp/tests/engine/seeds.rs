@@ -137,19 +137,22 @@ fn build(seed: u64) -> Run {
 
 fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
     let rto_min = Duration::from_millis(r.random_range(50..1000));
+    let timing = Timing {
+        rto_min,
+        rto_initial: rto_min * 2,
+        sack_delay: rto_min.min(Duration::from_millis(r.random_range(10..200))) / 2,
+        heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
+        // Paths share links here: they fail together, and use up the association's count together.
+        association_max_retrans: 20,
+        doubts_silence: r.random_bool(0.5),
+        loss_max: r.random_bool(0.5).then_some(5),
+        primary_return: Duration::from_millis(r.random_range(0..2000)),
+        ..Timing::default()
+    };
+    // Without a draw of its own, so that seeds stay the worlds that they were.
+    let timing = Timing { delay_max: timing.loss_max.map(|_| Duration::from_millis(500)), ..timing };
     AssociationConfig {
-        timing: Timing {
-            rto_min,
-            rto_initial: rto_min * 2,
-            sack_delay: rto_min.min(Duration::from_millis(r.random_range(10..200))) / 2,
-            heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
-            // Paths share links here: they fail together, and use up the association's count together.
-            association_max_retrans: 20,
-            doubts_silence: r.random_bool(0.5),
-            loss_max: r.random_bool(0.5).then_some(5),
-            primary_return: Duration::from_millis(r.random_range(0..2000)),
-            ..Timing::default()
-        },
+        timing,
         send_buffer: r.random_range(250_000..1_000_000),
         receive_buffer: r.random_range(20_000..500_000),
         extensions: random_extensions(r),

@@ -1,0 +1,74 @@
+//! A path that has become slow: it loses nothing and is never silent, but what is sent is acknowledged ever later.
+//!
+//! If another path is known to be much quicker, the slow one counts as potentially failed (RFC 7829): data and what is in flight go
+//! elsewhere, and it is watched before it is used again. The other one is asked when the delay is first seen, so that what it is
+//! known for is no older than that: behind a bottleneck that both share it answers late, too. Begin at
+//! [`Association::count_delays`].
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::Association;
+use crate::path::PathIndex;
+use crate::trace::TraceEvent;
+use crate::tx::PathAcks;
+
+/// How long the delay must last.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How many times as long as by the other path.
+const FACTOR: u32 = 4;
+
+impl Association {
+    /// What a SACK told of a path: the path in use is left if what it carries takes too long.
+    pub(super) fn count_delays(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
+        let (Some(most), Some(sent_at)) = (self.config.timing.delay_max, acks.newest_sent_at) else { return };
+        if index != self.paths.current() || self.is_concurrent() || self.is_redundant() {
+            return;
+        }
+        let flight = self.outstanding.flight(index);
+        let path = self.paths.get_mut(index);
+        path.delays.on_acks(acks.bytes, flight, now);
+        let takes = path.delays.time_to_deliver(flight, now - sent_at);
+        let may_be = takes > most && path.delays.may_be_slow(flight);
+        let quicker = if may_be { self.quicker_path(index, flight, takes, most, now) } else { None };
+        let since = self.paths.get_mut(index).delays.note(quicker.is_some(), now);
+        match (quicker, since) {
+            (Some(other), None) => _ = self.paths.get_mut(other).ask_again(now, &self.config.timing),
+            (Some(other), Some(since)) => {
+                if now - since >= PATIENCE && self.paths.get(other).heard() > since {
+                    self.leave_slow(index, takes, now);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Another path that is known to be so much quicker that `flight` bytes had better go there.
+    fn quicker_path(
+        &self,
+        index: PathIndex,
+        flight: usize,
+        takes: Duration,
+        most: Duration,
+        now: Time,
+    ) -> Option<PathIndex> {
+        let other = self.paths.refuge(index, now)?;
+        let path = self.paths.get(other);
+        let elsewhere = path.delays.time_elsewhere(flight, path.srtt()?, now);
+        (takes > elsewhere * FACTOR + most).then_some(other)
+    }
+
+    fn leave_slow(&mut self, index: PathIndex, delay: Duration, now: Time) {
+        let path = self.paths.get_mut(index);
+        let route = path.route;
+        let transition = path.on_poor();
+        path.probe_now(now);
+        self.note(TraceEvent::PathSlow { route, delay });
+        self.report_transition(index, transition);
+        if self.paths.current() != index {
+            self.mark_lost_on(index);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Whether what a path carries takes much longer than it would by another path.
+//!
+//! A link that becomes slow loses nothing and is never silent: the queue in front of it grows, and what is sent is acknowledged ever
+//! later. But a long queue alone is no reason to leave: whoever sends without end fills the queue of any link, and would fill the
+//! other one's next. So it counts only where the queue is not our own doing (little is in flight), or where the path
+//! delivers a small part of what it once did. Decides nothing: begin at [`DelayMeter::on_acks`], then
+//! [`DelayMeter::time_to_deliver`] and, of a path that carries nothing now, [`DelayMeter::time_elsewhere`].
+
+use std::time::Duration;
+
+use base::Time;
+
+/// How long deliveries are counted for a rate.
+const COUNT: Duration = Duration::from_millis(250);
+
+/// A path whose rate is this part of its best, or less, has become slow.
+const PART: u32 = 8;
+
+/// By how much of itself the best rate falls with each count: by half in eleven seconds of sending.
+const BEST_FADES: u32 = 64;
+
+/// Bytes in flight that fill nobody's queue: a first window (RFC 6928).
+const FIRST_WINDOW: usize = 14_600;
+
+/// How long the rate of a path counts that carries nothing any more.
+const KNOWN: Duration = Duration::from_secs(60);
+
+/// Counts what one path delivers while it is in use, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DelayMeter {
+    /// When the count began, never if the next acknowledgement begins it, and the bytes since.
+    since: Time,
+    delivered: u32,
+    /// Bytes a second of the last whole count, and of the best.
+    rate: u32,
+    best: u32,
+    /// Since when it takes too long; never, if it does not.
+    late_since: Time,
+}
+
+impl DelayMeter {
+    /// A path that has carried nothing yet.
+    pub(crate) fn new() -> DelayMeter {
+        DelayMeter { since: Time::NEVER, delivered: 0, rate: 0, best: 0, late_since: Time::NEVER }
+    }
+
+    /// The path begins to carry data. Its best rate stays known.
+    pub(crate) fn begin(&mut self) {
+        *self = DelayMeter { best: self.best, ..DelayMeter::new() };
+    }
+
+    /// So many bytes were acknowledged, and so many are left in flight.
+    pub(crate) fn on_acks(&mut self, bytes: usize, flight: usize, now: Time) {
+        if self.since == Time::NEVER {
+            self.since = now;
+            return;
+        }
+        self.delivered = self.delivered.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let long = now - self.since;
+        if long >= COUNT {
+            let rate = u128::from(self.delivered) * 1_000_000_000 / long.as_nanos().max(1);
+            self.rate = u32::try_from(rate).unwrap_or(u32::MAX);
+            self.best = (self.best - self.best / BEST_FADES).max(self.rate);
+            (self.since, self.delivered) = (now, 0);
+        }
+        // The program, and not the path, had no more.
+        if flight == 0 {
+            (self.since, self.delivered, self.rate) = (Time::NEVER, 0, 0);
+        }
+    }
+
+    /// How long `flight` bytes take on this path, whose last acknowledged packet took `age`. That packet may have waited in a queue
+    /// that is gone; and a short pause of what is delivered makes no delay.
+    pub(crate) fn time_to_deliver(&self, flight: usize, age: Duration) -> Duration {
+        if self.rate == 0 { age } else { age.min(drain(flight, self.rate)) }
+    }
+
+    /// How long `flight` bytes would take on this path, which is idle and has that round trip: in slow start, and at the rate that it
+    /// had when it was left, if that is not long ago.
+    pub(crate) fn time_elsewhere(&self, flight: usize, srtt: Duration, now: Time) -> Duration {
+        let windows = u32::try_from(flight / FIRST_WINDOW + 1).unwrap_or(u32::MAX);
+        let slow_start = srtt * (windows.ilog2() + 1);
+        let is_known = self.rate > 0 && self.since != Time::NEVER && now - self.since < KNOWN;
+        if is_known { slow_start.max(drain(flight, self.rate)) } else { slow_start }
+    }
+
+    /// Whether so long a delay is not the doing of what is in flight.
+    pub(crate) fn may_be_slow(&self, flight: usize) -> bool {
+        flight <= FIRST_WINDOW || (self.rate > 0 && self.rate <= self.best / PART)
+    }
+
+    /// It takes too long, or does not; returns since when it has, before now.
+    pub(crate) fn note(&mut self, is_late: bool, now: Time) -> Option<Time> {
+        let before = std::mem::replace(&mut self.late_since, Time::NEVER);
+        if is_late {
+            self.late_since = before.min(now);
+        }
+        (is_late && before != Time::NEVER).then_some(before)
+    }
+}
+
+/// `rate` is in bytes a second, more than 0.
+fn drain(flight: usize, rate: u32) -> Duration {
+    Duration::from_micros((flight as u64).saturating_mul(1_000_000) / u64::from(rate.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+
+    /// Delivers so many bytes each 10 ms, with so many in flight.
+    fn run(meter: &mut DelayMeter, from_ms: u64, to_ms: u64, bytes: usize, flight: usize) {
+        (from_ms / 10..to_ms / 10).for_each(|n| meter.on_acks(bytes, flight, MS(n * 10)));
+    }
+
+    #[test]
+    fn a_path_is_slow_where_it_delivers_an_eighth_of_its_best_and_not_where_its_queue_is_long() {
+        let mut meter = DelayMeter::new();
+        run(&mut meter, 0, 2_000, 50_000, 500_000);
+        assert!(!meter.may_be_slow(500_000));
+        assert!((95..105).contains(&meter.time_to_deliver(500_000, Duration::from_secs(9)).as_millis()));
+        run(&mut meter, 2_000, 3_000, 5_000, 500_000);
+        assert!(meter.may_be_slow(500_000));
+        assert!((970..1_050).contains(&meter.time_to_deliver(500_000, Duration::from_secs(9)).as_millis()));
+    }
+
+    #[test]
+    fn with_little_in_flight_the_last_packet_tells_and_a_pause_of_the_program_is_no_slowness() {
+        let mut meter = DelayMeter::new();
+        run(&mut meter, 0, 1_000, 50_000, 500_000);
+        meter.on_acks(100, 0, MS(1_010));
+        run(&mut meter, 9_000, 9_010, 100, 100);
+        assert!(meter.may_be_slow(100) && !meter.may_be_slow(100_000));
+        assert_eq!(meter.time_to_deliver(100, Duration::from_millis(700)).as_millis(), 700);
+    }
+
+    #[test]
+    fn lateness_lasts_until_it_ends() {
+        let mut meter = DelayMeter::new();
+        let noted = [(1, true), (2, true), (3, true), (4, false), (5, true)];
+        let since = noted.map(|(at, is_late)| meter.note(is_late, MS(at)));
+        assert_eq!(since, [None, Some(MS(1)), Some(MS(1)), None, None]);
+    }
+
+    #[test]
+    fn an_idle_path_doubles_what_it_carries_each_round_trip_up_to_the_rate_that_it_had() {
+        let mut meter = DelayMeter::new();
+        let seconds = |meter: &DelayMeter, bytes, now| {
+            meter.time_elsewhere(bytes, Duration::from_secs(1), MS(now)).as_secs()
+        };
+        assert_eq!([1, 14_600, 43_800, 1_000_000].map(|bytes| seconds(&meter, bytes, 0)), [1, 2, 3, 7]);
+        run(&mut meter, 0, 1_000, 100, 500_000);
+        assert_eq!([50_000, 60_990].map(|now| seconds(&meter, 1_000_000, now)), [100, 7]);
+    }
+}
