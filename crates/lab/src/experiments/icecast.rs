@@ -1,6 +1,6 @@
 //! `icecast`: what a listener hears of a stream when the path in use is cut, by plain TCP, the kernel's MPTCP, and sctpify.
 
-use super::failover::faults::Fault;
+use super::failover::faults::{Fault, Spans};
 use super::failover::stage::{Stage, link_in_use};
 use super::failover::world::{Plan, Way, World};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
@@ -78,7 +78,7 @@ impl IcecastStream {
         std::thread::sleep(Duration::from_secs(self.cut_s.into()));
         world.ensure_rode()?;
         world.ensure_second()?;
-        fault.happen(world, link_in_use(world)?, Duration::ZERO)?;
+        fault.happen(world, link_in_use(world)?, Spans::default())?;
         source.finish(Duration::from_secs(self.play_s.into()) + SOURCE_LATE)?.good()?;
         std::thread::sleep(END);
         listener.stop();

@@ -1,4 +1,4 @@
-//! What happens to the link in use in the middle of a stream.
+//! What happens to the links in the middle of a stream: to the one in use, or to both.
 
 use super::stage::Victim;
 use anyhow::Result;
@@ -17,10 +17,18 @@ pub(in crate::experiments) enum Fault {
     NatRebinding,
     /// None: what the machine by itself does to a stream.
     Nothing,
+    /// Exactly one link works, now the one and now the other, for so many milliseconds each.
+    Turns(u16),
+    /// No packet of the sender passes any link for a while, and the NAT on the first one answers in the peer's place.
+    NatOutage,
+    /// Both links take shorter packets than before and tell nobody.
+    SizeHole,
+    /// The link becomes slow for a while.
+    Slow,
 }
 
 /// The failures, by their names in the manifest; the place of one is its x.
-pub(in crate::experiments) const FAULTS: [(&str, Fault); 8] = [
+pub(in crate::experiments) const FAULTS: [(&str, Fault); 13] = [
     ("silent-both", Fault::SilentBoth),
     ("silent-one-way", Fault::SilentOneWay),
     ("link-down", Fault::LinkDown),
@@ -29,15 +37,69 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 8] = [
     ("flap-2s", Fault::Flap),
     ("nat-rebinding", Fault::NatRebinding),
     ("none", Fault::Nothing),
+    ("turns-200ms", Fault::Turns(200)),
+    ("turns-2s", Fault::Turns(2000)),
+    ("nat-outage", Fault::NatOutage),
+    ("size-hole", Fault::SizeHole),
+    ("slow-200k", Fault::Slow),
 ];
 
+/// The name of a failure.
+pub(in crate::experiments) fn name(fault: Fault) -> &'static str {
+    FAULTS.iter().find(|(_, it)| *it == fault).map_or("", |(name, _)| name)
+}
+
+/// How long failures last that do not last to the end of the stream, in seconds: the time for which a link that comes and goes is away,
+/// and there; for which nothing passes a NAT; for which a link is slow; and for which links take turns, at least.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::experiments) struct Spans {
+    pub(in crate::experiments) flap_s: f64,
+    pub(in crate::experiments) outage_s: f64,
+    pub(in crate::experiments) slow_s: f64,
+    pub(in crate::experiments) turns_s: f64,
+}
+
+/// A link that comes and goes is away so many times.
+const FLAPS: u32 = 2;
+/// Links change places at least so often.
+const TURNS_LEAST: u32 = 4;
+/// Longest packet of a link with a hole, and a link's own.
+const HOLE_MTU: &str = "1000";
+const SLOW_RATE: &str = "200kbit";
+
 impl Fault {
-    /// Lets it happen to a link; `flap` is how long one that comes and goes is away, and there. A NAT is on the first link alone.
+    /// How long the failure goes on after its beginning, in seconds; none if it is left as it is.
+    pub(in crate::experiments) fn lasts_s(self, spans: Spans) -> Option<f64> {
+        match self {
+            // Until it has been away for the last time.
+            Self::Flap => Some(spans.flap_s * f64::from(2 * FLAPS - 1)),
+            Self::Turns(period_ms) => {
+                Some(f64::from(turns(period_ms, spans.turns_s)) * f64::from(period_ms) / 1e3)
+            }
+            Self::NatOutage => Some(spans.outage_s),
+            Self::Slow => Some(spans.slow_s),
+            Self::SilentBoth
+            | Self::SilentOneWay
+            | Self::LinkDown
+            | Self::AddressRemoved
+            | Self::Loss
+            | Self::NatRebinding
+            | Self::SizeHole
+            | Self::Nothing => None,
+        }
+    }
+
+    /// Whether it needs a NAT on the first link.
+    pub(in crate::experiments) fn needs_nat(self) -> bool {
+        matches!(self, Self::NatRebinding | Self::NatOutage)
+    }
+
+    /// Lets it happen, to `link` if to one. A NAT is on the first link alone.
     pub(in crate::experiments) fn happen(
         self,
         victim: &impl Victim,
         link: usize,
-        flap: Duration,
+        spans: Spans,
     ) -> Result<()> {
         let (name, address) = victim.senders_end(link)?;
         match self {
@@ -47,20 +109,71 @@ impl Fault {
             Self::LinkDown => victim.senders_ip(&["link", "set", &name, "down"]),
             Self::AddressRemoved => victim.senders_ip(&["addr", "del", &address, "dev", &name]),
             Self::Loss => victim.set_link(link, &["--loss", "30%"]),
-            Self::Flap => come_and_go(victim, link, flap),
+            Self::Flap => come_and_go(victim, link, Duration::from_secs_f64(spans.flap_s)),
             Self::NatRebinding => victim.rebind(),
             Self::Nothing => Ok(()),
+            Self::Turns(period_ms) => take_turns(victim, link, period_ms, spans.turns_s),
+            Self::NatOutage => {
+                let silence = |cut: &str, is_silent| {
+                    victim.set_nat_silent(is_silent).and_then(|()| victim.set_link(1, &[cut]))
+                };
+                silence("--cut=yes", true)?;
+                std::thread::sleep(Duration::from_secs_f64(spans.outage_s));
+                silence("--cut=no", false)
+            }
+            Self::SizeHole => LINKS
+                .iter()
+                .try_for_each(|link| victim.set_link(*link, &["--mtu", HOLE_MTU, "--mtu-report=no"])),
+            Self::Slow => {
+                victim.set_link(link, &["--rate", SLOW_RATE])?;
+                std::thread::sleep(Duration::from_secs_f64(spans.slow_s));
+                victim.set_link(link, &["--rate", super::world::RATE])
+            }
         }
     }
+}
+
+const LINKS: [usize; 2] = [0, 1];
+
+/// How many turns of this length fill at least so many seconds.
+fn turns(period_ms: u16, least_s: f64) -> u32 {
+    ((least_s * 1e3 / f64::from(period_ms)).ceil() as u32).max(TURNS_LEAST)
 }
 
 /// Away, there, away, there.
 fn come_and_go(victim: &impl Victim, link: usize, flap: Duration) -> Result<()> {
     let mut at = now();
-    for settings in ["--cut=yes", "--cut=no", "--cut=yes", "--cut=no"] {
+    for settings in ["--cut=yes", "--cut=no"].iter().cycle().take(2 * FLAPS as usize) {
         std::thread::sleep(at.saturating_duration_since(now()));
         victim.set_link(link, &[settings])?;
         at += flap;
     }
     Ok(())
+}
+
+/// The link in use is the first to be away. In the end both are there.
+fn take_turns(victim: &impl Victim, link: usize, period_ms: u16, least_s: f64) -> Result<()> {
+    let mut at = now();
+    for turn in 0..turns(period_ms, least_s) {
+        std::thread::sleep(at.saturating_duration_since(now()));
+        let away = (link + turn as usize) % LINKS.len();
+        victim.set_link(1 - away, &["--cut=no"])?;
+        victim.set_link(away, &["--cut=yes"])?;
+        at += Duration::from_millis(period_ms.into());
+    }
+    std::thread::sleep(at.saturating_duration_since(now()));
+    LINKS.iter().try_for_each(|link| victim.set_link(*link, &["--cut=no"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_change_places_often_enough_and_long_enough() {
+        assert_eq!(
+            [(200, 4.0), (2000, 4.0), (2000, 30.0)].map(|(period, least)| turns(period, least)),
+            [20, 4, 15]
+        );
+    }
 }

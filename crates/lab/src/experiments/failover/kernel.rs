@@ -157,6 +157,10 @@ impl Victim for World<'_> {
     fn rebind(&self) -> Result<()> {
         bail!("native SCTP has no association with two addresses by a NAT")
     }
+
+    fn set_nat_silent(&self, _: bool) -> Result<()> {
+        self.rebind()
+    }
 }
 
 impl Stage for World<'_> {

@@ -12,7 +12,7 @@ pub(super) mod world;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};
-use faults::{FAULTS, Fault};
+use faults::{FAULTS, Fault, Spans};
 use serde::Deserialize;
 use stage::Stage;
 use std::collections::BTreeMap;
@@ -21,8 +21,6 @@ use world::{Plan, Way, World};
 
 /// How long setting a world up takes, and clearing it away, in seconds.
 const AROUND_S: f64 = 1.0;
-/// A link that comes and goes is watched for so many of its times: away, there, away.
-const FLAPS_WATCHED: f64 = 3.0;
 /// How long a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The panel of new connections.
@@ -62,13 +60,13 @@ const LOADS: [(&str, Load); 2] =
     [("bulk", Load { size: 1200, pause_us: 500 }), ("interactive", Load { size: 64, pause_us: 100_000 })];
 
 /// How a stream is watched, in seconds: how long it lasts, when the failure comes, how long what is late is waited for, and how
-/// long a link that flaps is away.
+/// long failures last that end before it does.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     stream_s: f64,
     fault_s: f64,
     drain_s: f64,
-    flap_s: f64,
+    spans: Spans,
 }
 
 /// Its parameters.
@@ -79,16 +77,24 @@ pub(super) struct Failover {
     loads: Vec<String>,
     faults: Vec<String>,
     series: Vec<String>,
+    /// Failures that take long, and of which the round trip says little: measured over one of them, for these series, so often.
+    long_faults: Vec<String>,
+    long_rtt_ms: u16,
+    long_series: Vec<String>,
+    long_repetitions: u32,
     /// Series that are measured at the first load and failure only.
     controls: Vec<String>,
     /// Series that open new connections.
     births: Vec<String>,
-    /// When the failure comes, how long the stream goes on after it, how long a link that flaps is away, and how long what is
-    /// late is waited for.
+    /// When the failure comes, how long the stream goes on after it, and how long what is late is waited for.
     fault_s: f64,
     after_s: f64,
-    flap_s: f64,
     drain_s: f64,
+    /// How long a link that flaps is away, nothing passes a NAT, a link is slow, and links take turns at least.
+    flap_s: f64,
+    outage_s: f64,
+    slow_s: f64,
+    turns_s: f64,
     repetitions: u32,
     /// The guests of the kernel's series, booted when needed.
     #[serde(skip)]
@@ -101,29 +107,25 @@ fn panel(load: &str, rtt_ms: u16) -> String {
 }
 
 impl Failover {
-    fn planned(&self, point: Point) -> Planned {
+    fn planned(&self, point: Point, repetitions: u32) -> Planned {
         let watched_s = if point.panel == BIRTH {
             ACQUAINTANCE.as_secs_f64()
         } else {
-            self.fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
+            fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
         };
-        Planned { point, repetitions: self.repetitions, seconds: watched_s + AROUND_S }
+        Planned { point, repetitions, seconds: watched_s + AROUND_S }
     }
 
-    /// The failure at a place of the x axis.
-    fn fault(&self, x: f64) -> Result<Fault> {
-        let name = self.faults.get(x as usize).context("no such failure")?;
-        FAULTS.iter().find(|(it, _)| it == name).map(|(_, fault)| *fault).context("no such failure")
+    /// How long failures last that end before the stream does.
+    fn spans(&self) -> Spans {
+        let Self { flap_s, outage_s, slow_s, turns_s, .. } = *self;
+        Spans { flap_s, outage_s, slow_s, turns_s }
     }
 
-    /// Whether there is such a thing as this failure of that series: the kernel's SCTP has no two paths with a NAT on one (`kernel`).
-    fn is_measured(&self, series: &str, x: usize) -> bool {
-        series != KERNEL || self.faults.get(x).is_none_or(|name| name != "nat-rebinding")
-    }
-
-    /// How long the stream of a failure lasts.
+    /// How long the stream of a failure lasts. What ends before it has to be seen to go on.
     fn stream_s(&self, fault: Fault) -> f64 {
-        self.fault_s + if fault == Fault::Flap { FLAPS_WATCHED * self.flap_s } else { self.after_s }
+        let rest_s = if fault == Fault::Flap { 0.0 } else { self.after_s };
+        self.fault_s + fault.lasts_s(self.spans()).map_or(self.after_s, |lasts_s| lasts_s + rest_s)
     }
 
     fn stream(&self, place: &Place, cell: &Cell) -> Result<Measures> {
@@ -132,9 +134,9 @@ impl Failover {
         };
         let (_, load) = *LOADS.iter().find(|(name, _)| *name == load).context("no such load")?;
         let rtt_ms: u16 = rtt.trim_end_matches(" ms").parse().context("no round trip")?;
-        let fault = self.fault(cell.point.x)?;
-        let Self { fault_s, drain_s, flap_s, .. } = *self;
-        let watch = Watch { stream_s: self.stream_s(fault), fault_s, drain_s, flap_s };
+        let fault = fault(cell.point.x)?;
+        let Self { fault_s, drain_s, .. } = *self;
+        let watch = Watch { stream_s: self.stream_s(fault), fault_s, drain_s, spans: self.spans() };
         if cell.point.series == KERNEL {
             let one_way = Duration::from_millis(u64::from(rtt_ms)) / 2;
             let world = self.guests.world(&place.tools, one_way, cell.seed)?;
@@ -142,7 +144,7 @@ impl Failover {
             world.end()?;
             return Ok(measures);
         }
-        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault == Fault::NatRebinding)?)?;
+        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault.needs_nat())?)?;
         let measures = stage::watch(&world, fault, load, watch)?;
         world.end();
         Ok(measures)
@@ -174,30 +176,50 @@ impl Failover {
 
 impl Experiment for Failover {
     fn points(&self) -> Vec<Planned> {
+        let often = self.repetitions;
+        let at = |panel: &str, series: &str, x: f64| self.planned(Point::new(panel, series, x), often);
         let mut points = Vec::new();
         // Loads take turns, so that cells measured at once are seldom all of the heavy one.
-        for (rtt_ms, x) in self.rtt_ms.iter().flat_map(|rtt| (0..self.faults.len()).map(move |x| (*rtt, x))) {
-            let one = |series: &String, load: &String| {
-                self.planned(Point::new(&panel(load, rtt_ms), series, x as f64))
-            };
-            let measured = self.series.iter().filter(|it| self.is_measured(it, x));
-            points.extend(measured.flat_map(|it| self.loads.iter().map(|load| one(it, load))));
+        for (rtt_ms, fault) in self.rtt_ms.iter().flat_map(|rtt| self.faults.iter().map(move |it| (*rtt, it)))
+        {
+            for series in self.series.iter().filter(|it| is_measured(it, fault)) {
+                let one = |load: &String| at(&panel(load, rtt_ms), series, place_of(fault));
+                points.extend(self.loads.iter().map(one));
+            }
+        }
+        for (fault, series) in
+            self.long_faults.iter().flat_map(|it| self.long_series.iter().map(move |series| (it, series)))
+        {
+            let point = |load: &String| Point::new(&panel(load, self.long_rtt_ms), series, place_of(fault));
+            points.extend(self.loads.iter().map(|load| self.planned(point(load), self.long_repetitions)));
         }
         if let (Some(rtt_ms), Some(load)) = (self.rtt_ms.first(), self.loads.first()) {
             let panel = panel(load, *rtt_ms);
-            let control = |series: &String| self.planned(Point::new(&panel, series, 0.0));
-            points.extend(self.controls.iter().map(control));
+            points.extend(self.controls.iter().map(|series| at(&panel, series, 0.0)));
         }
         let births = self.rtt_ms.iter().flat_map(|rtt| self.births.iter().map(move |series| (rtt, series)));
-        let birth =
-            |(rtt_ms, series): (&u16, &String)| self.planned(Point::new(BIRTH, series, f64::from(*rtt_ms)));
-        points.extend(births.map(birth));
+        points.extend(births.map(|(rtt_ms, series)| at(BIRTH, series, f64::from(*rtt_ms))));
         points
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         if cell.point.panel == BIRTH { Self::birth(place, cell) } else { self.stream(place, cell) }
     }
+}
+
+/// The failure at a place of the x axis.
+fn fault(x: f64) -> Result<Fault> {
+    FAULTS.get(x as usize).map(|(_, fault)| *fault).context("no such failure")
+}
+
+/// Where a failure is on the x axis; nowhere if there is none of that name.
+fn place_of(name: &str) -> f64 {
+    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |place| place as f64)
+}
+
+/// Whether there is such a thing as this failure of that series: the kernel's SCTP has no two paths with a NAT on one (`kernel`).
+fn is_measured(series: &str, fault: &str) -> bool {
+    series != KERNEL || fault != faults::name(Fault::NatRebinding)
 }
 
 /// A connection, and a byte there and back.
@@ -259,13 +281,23 @@ mod tests {
     }
 
     fn full() -> Failover {
-        let manifest = Manifest::read(include_str!("../../../experiments/failover.toml")).unwrap();
-        manifest.parameters(Form::Full).try_into().unwrap()
+        manifest().parameters(Form::Full).try_into().unwrap()
+    }
+
+    fn manifest() -> Manifest {
+        Manifest::read(include_str!("../../../experiments/failover.toml")).unwrap()
     }
 
     #[test]
     fn percentiles_are_of_thirty_runs() {
-        assert!(full().points().iter().all(|it| it.repetitions == 30));
+        let is_long = |x: f64| x >= place_of("turns-200ms");
+        assert!(
+            full()
+                .points()
+                .iter()
+                .filter(|it| it.point.panel == BIRTH || !is_long(it.point.x))
+                .all(|it| it.repetitions == 30)
+        );
     }
 
     #[test]
@@ -282,5 +314,26 @@ mod tests {
         let watched_s = failover.stream_s(Fault::Flap) - failover.fault_s;
         assert!(watched_s >= 3.0 * failover.flap_s, "{watched_s}");
         assert!(failover.stream_s(Fault::LinkDown) < failover.stream_s(Fault::Flap));
+    }
+
+    #[test]
+    fn each_failure_of_the_manifest_has_a_place_and_a_name_in_each_panel() {
+        let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
+        for form in [Form::Full, Form::Quick] {
+            let failover: Failover = manifest().parameters(form).try_into().unwrap();
+            let all = failover.faults.iter().chain(&failover.long_faults);
+            assert!(all.clone().all(|name| names.contains(&name.as_str())), "{all:?}");
+            assert!(failover.rtt_ms.contains(&failover.long_rtt_ms));
+        }
+        let panels = manifest().panels;
+        let categories = panels.iter().map(|panel| &panel.categories).filter(|it| !it.is_empty());
+        assert!(categories.clone().count() == 6 && categories.clone().all(|it| *it == names));
+    }
+
+    #[test]
+    fn an_outage_is_watched_until_the_stream_must_have_gone_on() {
+        let failover = full();
+        assert!(failover.stream_s(Fault::NatOutage) > failover.fault_s + failover.outage_s);
+        assert!(failover.stream_s(Fault::Slow) > failover.fault_s + failover.slow_s);
     }
 }

@@ -28,6 +28,9 @@ pub(in crate::experiments) trait Victim {
 
     /// Has a NAT on the first link forget all it knows.
     fn rebind(&self) -> Result<()>;
+
+    /// Has that NAT drop all that it would forward, or no more.
+    fn set_nat_silent(&self, is_silent: bool) -> Result<()>;
 }
 
 /// Two hosts between which a stream can be watched.
@@ -58,9 +61,9 @@ pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) 
     let start = now();
     std::thread::sleep(Duration::from_secs_f64(watch.fault_s).saturating_sub(start.elapsed() + LOOK));
     // A NAT is on the first link, whatever is in use.
-    let link = if fault == Fault::NatRebinding { 0 } else { link_in_use(stage)? };
+    let link = if fault.needs_nat() { 0 } else { link_in_use(stage)? };
     stage.ensure_second()?;
-    fault.happen(stage, link, Duration::from_secs_f64(watch.flap_s))?;
+    fault.happen(stage, link, watch.spans)?;
     let limit = Duration::from_secs_f64(watch.stream_s + watch.drain_s) + PATIENCE;
     let sent = words_of(&sender.finish(limit)?.good()?.stdout);
     let received = words_of(&receiver.finish(limit)?.good()?.stdout);

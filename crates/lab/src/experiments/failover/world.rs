@@ -62,8 +62,15 @@ fn masquerade(ports: &str) -> String {
 add table ip nat
 add chain ip nat post {{ type nat hook postrouting priority 100; }}
 add rule ip nat post oifname path1 meta l4proto {{ tcp, udp }} masquerade to :{ports}
-add rule ip nat post oifname path1 masquerade"
+add rule ip nat post oifname path1 masquerade
+{}",
+        forward_chain("accept")
     )
+}
+
+/// Has the NAT forward what it is to, or nothing.
+fn forward_chain(policy: &str) -> String {
+    format!("add chain ip nat forward {{ type filter hook forward priority 0; policy {policy}; }}")
 }
 
 /// What the NAT gives at first, and after it has forgotten.
@@ -93,6 +100,18 @@ impl Nat {
         self.0.tool("nft", &[&masquerade(PORTS_AFTER)])?;
         self.0.tool("python3", &["-c", FORGET]).map(drop)
     }
+
+    /// Drops all that it would forward, or no more. What comes to its own address it answers itself.
+    fn set_silent(&self, is_silent: bool) -> Result<()> {
+        self.0.tool("nft", &[&forward_chain(if is_silent { "drop" } else { "accept" })]).map(drop)
+    }
+
+    /// Knows the way to the network of the other link, too: what comes from there it can answer.
+    fn learn(&self, second: &Link, by: &Link) -> Result<()> {
+        self.0
+            .ip(&["route", "add", &second.right_v4().to_string(), "via", &by.right_v4().to_string()])
+            .map(drop)
+    }
 }
 
 impl World {
@@ -116,6 +135,9 @@ impl World {
             route_by(&pair.alpha, link, metric)?;
             link.set_left_tcp_control(TCP_CONTROL)?;
             meet(&pair.alpha, link)?;
+        }
+        if let (Some(nat), Some(second)) = (&nat, outer) {
+            nat.learn(second, &first.link)?;
         }
         let flow = tools.programs.path("flow");
         let mut world = Self { pair, first, nat, flow, way: plan.way, daemons: None, second, _lab: lab };
@@ -198,6 +220,10 @@ impl Victim for World {
 
     fn rebind(&self) -> Result<()> {
         self.nat.as_ref().context("there is no NAT")?.rebind()
+    }
+
+    fn set_nat_silent(&self, is_silent: bool) -> Result<()> {
+        self.nat.as_ref().context("there is no NAT")?.set_silent(is_silent)
     }
 }
 
