@@ -22,6 +22,9 @@ const INFO_AT: usize = wire::COMMON_HEADER_LEN + 8;
 /// Octets of a chunk's header.
 const CHUNK_HEADER: usize = 4;
 
+/// Octets at most that fill a chunk up to a multiple of four.
+const CHUNK_PADDING: usize = 3;
+
 /// Packets in flight with which a path counts as busy: its MTU is proven then.
 const BUSY_PACKETS: usize = 3;
 
@@ -73,7 +76,9 @@ impl Association {
         }
         let in_packet = longest + self.data_headers_len() + self.advertisement_len();
         let path = self.paths.get_mut(index);
-        let (is_full, srtt) = (in_packet >= path.packet_size(), path.srtt());
+        // A longer one was cut for another size, and sent again in fragments (RFC 9260 section 6.9).
+        let full = path.packet_size().saturating_sub(CHUNK_PADDING)..=path.packet_size();
+        let (is_full, srtt) = (full.contains(&in_packet), path.srtt());
         path.pmtu.on_data_acknowledged(is_full, srtt, now);
     }
 

@@ -31,6 +31,9 @@ const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Longest pause between trials that nobody answers.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// Losses of probes of the base size after which that is too large, too: a larger one has just been found so.
+const BASE_PROBES: u8 = 2;
+
 /// Timeouts of T3 without anything long acknowledged in between after which one lost probe is proof enough.
 const CERTAIN_TIMEOUTS: u8 = 2;
 
@@ -127,6 +130,8 @@ pub(crate) struct Pmtu {
     needless: u8,
     /// Timeouts of T3 since anything long was acknowledged.
     timeouts: u8,
+    /// The size in use has just fallen to the base, and nothing has shown yet that that is small enough.
+    doubts_base: bool,
     /// Nothing shorter may be tried than what T3 expired for: short packets say nothing of the path.
     doubts_least: bool,
     pub(crate) probes_sent: u64,
@@ -155,6 +160,7 @@ impl Pmtu {
             trusted_until: Time::ZERO,
             needless: 0,
             timeouts: 0,
+            doubts_base: false,
             doubts_least: false,
             probes_sent: 0,
             probes_lost: 0,
@@ -260,6 +266,7 @@ impl Pmtu {
             return;
         }
         self.is_proven = true;
+        self.doubts_base = false;
         // Less than the time after which silence is noticed, so that a black hole is doubted at the first silence.
         self.trusted_until = self.trusted_until.max(now + srtt.unwrap_or_default());
         if self.trial.is_some_and(|trial| matches!(trial.aim, Aim::Current { .. })) {
@@ -281,6 +288,10 @@ impl Pmtu {
     //= rfc6951#5.6-3
     //= rfc9260#7.3-1
     pub(crate) fn poll(&mut self, now: Time, rto: Duration, random: &mut Random) -> Option<SizeProbe> {
+        if self.trial.is_none() && std::mem::take(&mut self.doubts_base) {
+            let aim = Aim::Current { patience: BASE_PROBES };
+            self.begin(aim, false, self.current, now, random);
+        }
         if self.trial.is_none() && self.next_at <= now {
             match self.candidate() {
                 Some(size) => self.begin(Aim::Larger, false, size, now, random),
@@ -385,6 +396,7 @@ impl Pmtu {
         self.hint = Some(reported.unwrap_or(self.current));
         let floor_holds = reported.is_none_or(|size| size >= self.base);
         self.current = if floor_holds && self.current > self.base { self.base } else { self.least };
+        self.doubts_base = reported.is_none() && self.current > self.least;
         self.trial = None;
         self.is_proven = false;
         self.failed = 0;

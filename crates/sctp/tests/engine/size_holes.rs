@@ -5,7 +5,7 @@ use std::time::Duration;
 use sim::{Change, Direction};
 
 use crate::alternating::{IPV4, IPV6, joined, longest_silence, talk, transfer};
-use crate::support::{Two, seconds};
+use crate::support::{Two, messages, seconds, sends};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -81,5 +81,31 @@ fn data_goes_on_within_a_second_after_links_that_were_cut_come_back_and_take_les
         narrow(&mut t, Duration::ZERO, mtus[mtus.len() - 1]);
         let silence = go_on(&mut t, seconds(10));
         assert!(silence < MS(2500), "{families:?} {mtus:?}, seed {seed}: {silence:?}");
+    }
+}
+
+#[test]
+fn what_was_cut_for_a_larger_size_and_arrives_in_fragments_proves_no_size() {
+    for seed in 1..=3 {
+        let mut t = joined(seed, &[IPV4, IPV6]);
+        for link in t.links.clone() {
+            let config = &mut t.world.link_mut(link).config;
+            (config.reports_mtu, config.rate, config.delay) = (false, 100_000_000, MS(10));
+        }
+        stream(&mut t, seconds(2));
+        narrow(&mut t, Duration::ZERO, 1000);
+        stream(&mut t, seconds(2));
+        let silence = longest_silence(&t);
+        assert!(silence < MS(300), "seed {seed}: {silence:?}");
+    }
+}
+
+/// Sends 1,200 bytes each half millisecond for so long: less than the links can carry.
+fn stream(t: &mut Two, long: Duration) {
+    let (id, end) = (t.id(t.a), t.world.now() + long);
+    while t.world.now() < end {
+        let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing.extend(sends(messages(2, 1200, 1)).outgoing);
+        t.world.run_for(MS(1));
     }
 }

@@ -83,7 +83,7 @@ fn the_search_finds_each_mtu_to_within_sixteen_bytes() {
         w.settle();
         let found = w.pmtu.current();
         assert!(found <= mtu && mtu - found <= 16, "{found} for {mtu}");
-        assert!(w.sent.len() <= 27, "{} probes for {mtu}", w.sent.len());
+        assert!(w.sent.len() <= 28, "{} probes for {mtu}", w.sent.len());
     }
 }
 
@@ -118,7 +118,7 @@ fn two_lost_probes_leave_the_size_in_use_and_the_third_does_not() {
 }
 
 #[test]
-fn a_size_given_up_by_mistake_is_back_after_one_round_trip() {
+fn a_size_given_up_by_mistake_is_back_when_the_base_and_it_have_been_proven() {
     let mut w = World::new(1500, 1500);
     w.time_out();
     w.step(true);
@@ -126,7 +126,8 @@ fn a_size_given_up_by_mistake_is_back_after_one_round_trip() {
     while w.pmtu.current() < 1500 || w.sent.len() < 2 {
         w.step(false);
     }
-    assert!(w.now - doubted <= RTT * 2, "{:?}", w.now - doubted);
+    assert_eq!(w.sent, [1500, 1200, 1500]);
+    assert!(w.now - doubted <= RTT * 3, "{:?}", w.now - doubted);
 }
 
 #[test]
@@ -146,10 +147,8 @@ fn below_the_base_size_there_is_only_the_least() {
     let mut w = World::new(1500, 800);
     w.time_out();
     w.settle();
-    assert_eq!(w.pmtu.current(), 1200);
-    w.now += RTT * 3;
-    w.time_out();
-    w.settle();
+    // No data has to be lost for it once more.
+    assert_eq!(w.sent[..3], [1500, 1200, 1200]);
     assert!((784..=800).contains(&w.pmtu.current()), "{}", w.pmtu.current());
 }
 
