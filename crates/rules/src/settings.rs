@@ -92,7 +92,7 @@ impl Default for Settings {
             enable: true,
             default_local_enable: false,
             default_remote_enable: false,
-            init_rtx_max: 2,
+            init_rtx_max: 20,
             force_bindall: false,
             race_timer_ms: 250,
             udp_port: 9899,
@@ -224,8 +224,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "init_rtx_max",
         kind: Kind::Number { min: 0, max: 20, unit: "times" },
-        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP. The race \
-              timer ends the wait too, whichever comes first.",
+        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP: each 40 ms, \
+              and twice as long each time from the seventh on. The race timer ends the wait too, whichever comes first; \
+              20 leaves it to that.",
         needs_restart: false,
         read: |s| s.init_rtx_max.to_string(),
         write: |s, v| put(&mut s.init_rtx_max, v.parse().ok()),

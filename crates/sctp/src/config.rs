@@ -93,6 +93,9 @@ pub struct AssociationConfig {
     pub multipath: Multipath,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
+    /// Retransmissions of INIT, and of COOKIE ECHO, after which the timeout begins to double. RFC 9260 section 6.3.3 doubles it from the
+    /// first one on (0): where a program waits a fraction of a second for an answer, one loss or two should not use it up.
+    pub steady_init_retransmits: u8,
 }
 
 /// The least a_rwnd of an INIT or INIT ACK, in bytes (RFC 9260 section 3.3.2).
@@ -141,11 +144,18 @@ impl Default for AssociationConfig {
             initial_packets: 0,
             multipath: Multipath::default(),
             max_init_retransmits: 8,
+            steady_init_retransmits: 0,
         }
     }
 }
 
 impl AssociationConfig {
+    /// The timeout of T1-init or T1-cookie after so many retransmissions, before which it was `rto`.
+    //= rfc9260#4-3 5.1-12 5.1.4-3
+    pub(crate) fn next_t1(&self, rto: Duration, retransmits: u8) -> Duration {
+        if retransmits <= self.steady_init_retransmits { rto } else { (rto * 2).min(self.timing.rto_max) }
+    }
+
     /// The window that INIT and INIT ACK announce.
     //= rfc9260#3.3.2-10
     pub(crate) fn first_window(&self) -> usize {

@@ -1,4 +1,5 @@
-//! How long the first connect() to a host without SCTP takes, before anything is learned about it.
+//! How long the first connect() to a host without SCTP takes, before anything is learned about it; and how many fall back although
+//! the host has SCTP, because the link loses packets.
 //!
 //! `refused`: the host answers SCTP in UDP with "port unreachable", as one without sctpify does. `silent`: a firewall drops
 //! it, so only the race timer ends the wait. (Of nine answers within a second the kernel sends six or so: its limit on ICMP.)
@@ -6,13 +7,40 @@
 use super::stats::percentile;
 use anyhow::{Context, Result, ensure};
 use std::net::IpAddr;
+use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
-use testbed::{Lab, Offloads};
+use testbed::{DelayedLink, Lab, Offloads};
 
 /// First connects of each kind: each is forgotten before the next.
 const COUNT: usize = 9;
 /// The setting `race_timer_ms`: its default.
 const RACE_TIMER_MS: f64 = 250.0;
+
+/// Handshakes over the link that loses packets, one after the other.
+const HANDSHAKES: u32 = 1_000;
+/// What it loses each way.
+const LOSS: &str = "10%";
+
+/// Percent of first contacts that fall back where each packet is lost with a chance of ten percent. Each connection has an association
+/// of its own, and nothing is learned, so that each is a first contact.
+pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
+    let pair = Pair::new(lab, "-loss")?;
+    let one_way = Duration::from_millis(5);
+    let link = DelayedLink::between(lab, &pair.alpha, &pair.beta, 1, one_way, &tools.linkemu)?;
+    let daemons = pair.start_daemons_with(tools, "carriers = \"udp\"\nstreams = \"own\"\nlearn = false\n")?;
+    let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+    let to = IpAddr::V4(link.link.right_v4());
+    pair.connect(to, tools, SHIM_PORT, 1)?;
+    let before = daemons.connects_sctp()?;
+    link.set(&["--loss", LOSS])?;
+    pair.connect(to, tools, SHIM_PORT, HANDSHAKES)?;
+    let rode = daemons.connects_sctp()? - before;
+    server.stop();
+    daemons.stop();
+    let fell_back = u64::from(HANDSHAKES).saturating_sub(rode);
+    println!("\nfirst contacts over 10 ms that lose {LOSS} each way: {fell_back} of {HANDSHAKES} fall back");
+    Ok(fell_back as f64 * 100.0 / f64::from(HANDSHAKES))
+}
 
 /// Measures and prints both; how much longer than the race timer the silent host takes in the median, in milliseconds.
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {

@@ -28,7 +28,7 @@ impl Ends {
     /// Programs on these hosts advertise as `form` says, over these carriers.
     pub(crate) fn new(lab: Lab, [alpha, beta]: [Host; 2], carriers: &str, form: &str) -> Ends {
         let programs = Programs::find().unwrap();
-        let configuration = format!("carriers = \"{carriers}\"\nrace_timer_ms = 3000\ninit_rtx_max = 5\n");
+        let configuration = format!("carriers = \"{carriers}\"\nrace_timer_ms = 3000\n");
         let daemons = [&alpha, &beta].map(|host| {
             let daemon = Daemon::start(host, &programs, &configuration).unwrap();
             for chain in ["local", "remote"] {

@@ -139,7 +139,7 @@ impl Opening {
             return Some(CloseReason::NoAnswer);
         }
         self.retransmits += 1;
-        self.rto = (self.rto * 2).min(self.config.timing.rto_max);
+        self.rto = self.config.next_t1(self.rto, self.retransmits);
         //= rfc9260#4-3 5.1-12
         self.begin_round(now);
         None

@@ -51,14 +51,14 @@ impl Association {
 
     /// T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).
     fn on_t1(&mut self, now: Time) {
-        let (max, ceiling) = (self.config.max_init_retransmits, self.config.timing.rto_max);
+        let max = self.config.max_init_retransmits;
         let State::CookieEchoed { t1, opening, .. } = &mut self.state else { return };
         //= rfc9260#4-7
         if t1.count >= max {
             return self.close(CloseReason::NoAnswer);
         }
         t1.count += 1;
-        opening.rto = (opening.rto * 2).min(ceiling);
+        opening.rto = self.config.next_t1(opening.rto, t1.count);
         //= rfc9260#5.1.4-3
         t1.at = now + opening.rto;
         if self.control.is_empty() {

@@ -17,7 +17,12 @@ pub(crate) struct Rto {
 
 impl Rto {
     pub(crate) fn new(timing: &Timing) -> Rto {
-        Rto { srtt: None, rttvar: Duration::ZERO, rto: timing.rto_initial }
+        Rto { srtt: None, rttvar: Duration::ZERO, rto: Rto::unmeasured(timing) }
+    }
+
+    /// Before any round trip was measured. RTO.Initial below RTO.Min is that of INITs alone.
+    fn unmeasured(timing: &Timing) -> Duration {
+        timing.rto_initial.max(timing.rto_min)
     }
 
     /// The timeout now.
@@ -65,7 +70,7 @@ impl Rto {
     pub(crate) fn without_back_off(&self, timing: &Timing) -> Duration {
         match self.srtt {
             Some(srtt) => self.measured(srtt, timing),
-            None => timing.rto_initial,
+            None => Rto::unmeasured(timing),
         }
     }
 

@@ -334,3 +334,19 @@ fn of_two_carriers_tried_at_once_the_one_that_works_is_used() {
     assert_eq!(t.run_to_end(seconds(2)), (CloseReason::Graceful, CloseReason::Graceful));
     assert!(matches!(t.events(t.a)[0], Event::Established { route, .. } if *route == udp));
 }
+
+#[test]
+//= rfc9260#5.1-12
+fn inits_are_sent_again_at_the_same_pace_for_as_often_as_that_is_asked_for() {
+    let mut t = two(1);
+    t.world.host_mut(t.b).app.listen = Listen::Ignore;
+    t.world.recording = true;
+    let timing = sctp::Timing { rto_initial: Duration::from_millis(40), ..sctp::Timing::default() };
+    let config = AssociationConfig { timing, steady_init_retransmits: 3, ..AssociationConfig::default() };
+    t.connect_with(config, Conversation::default());
+    t.world.run_for(seconds(1));
+    let begin = t.world.records[0].at;
+    let sent: Vec<u64> =
+        t.world.records.iter().map(|record| (record.at - begin).as_millis() as u64).collect();
+    assert_eq!(sent, [0, 40, 80, 120, 160, 240, 400, 720]);
+}

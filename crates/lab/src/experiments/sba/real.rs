@@ -88,10 +88,7 @@ impl Hosts {
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
         // Many set-ups at once over a slow link take longer than a race usually lasts.
-        let daemons = pair.start_daemons_with(
-            &place.tools,
-            "carriers = \"udp\"\nrace_timer_ms = 3000\ninit_rtx_max = 5\n",
-        )?;
+        let daemons = pair.start_daemons_with(&place.tools, "carriers = \"udp\"\nrace_timer_ms = 3000\n")?;
         // What advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {

@@ -12,7 +12,7 @@ use testbed::{DelayedLink, Host, Lab, files};
 const LINK: u8 = 1;
 /// At 10 % of loss and on a busy machine the shim's race would now and then end in plain TCP, and that is not what is measured
 /// here: it waits for as long as it can be told to.
-const PATIENCE: &str = "race_timer_ms = 3000\ninit_rtx_max = 5\n";
+const PATIENCE: &str = "race_timer_ms = 3000\n";
 /// The port of ssh.
 const SSH_PORT: u16 = 22;
 /// What Linux needs to be told to do as in 2005: no SACK, no loss detection by time, no tail-loss probe, no timestamps.
