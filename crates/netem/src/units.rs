@@ -7,11 +7,11 @@ use std::time::Duration;
 /// # Errors
 /// When it is no rate, with what would be right.
 pub fn rate(text: &str) -> Result<u64, String> {
-    if text == "unlimited" {
+    if text == "unlimited" || text == "0" {
         return Ok(0);
     }
     let text = text.strip_suffix("/s").unwrap_or(text);
-    let units = [("", 1.0), ("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
+    let units = [("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
     let bits = number(text, &units, "a rate: say a number and its unit, such as 1.5mbit, 64kbit or 1gbit")?;
     let whole = bits.round() as u64;
     if bits > 0.0 && whole == 0 {
@@ -60,7 +60,10 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share =
         number(text, &[("", 1.0), ("%", 0.01)], "a probability: say a percentage such as 3%, or 0.03")?;
     if share > 1.0 {
-        return Err(format!("more than 1: say {text}% if you mean a percentage"));
+        return Err(match text.contains('%') {
+            true => "more than 100%".to_owned(),
+            false => format!("more than 1: say {text}% if you mean a percentage"),
+        });
     }
     Ok(share)
 }
@@ -108,15 +111,17 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for text in ["", "fast", "-3mbit", "1.5mbyte", "1e3", "1.2.3mbit"] {
+        for text in ["", "fast", "5", "1500000", "-3mbit", "1.5mbyte", "1e3", "1.2.3mbit"] {
             assert!(rate(text).is_err(), "{text}");
         }
         for text in ["35", "ms", "-1ms", "2h", "3601s"] {
             assert!(time(text).is_err(), "{text}");
         }
-        for text in ["3", "101%", "-1%", "%"] {
+        for text in ["-1%", "%"] {
             assert!(share(text).is_err(), "{text}");
         }
+        assert_eq!(share("3"), Err("more than 1: say 3% if you mean a percentage".to_owned()));
+        assert_eq!(share("150%"), Err("more than 100%".to_owned()));
     }
 
     #[test]

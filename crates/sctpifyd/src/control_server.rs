@@ -31,6 +31,7 @@ use crate::clock::today;
 use crate::control_group;
 use crate::learned_store::LearnedStore;
 use crate::listeners::listeners;
+use crate::page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle};
 
@@ -60,6 +61,8 @@ pub(crate) struct Desk {
     rules: RulesStore,
     learned: LearnedStore,
     shard: Handle,
+    /// The page's, if this process has it.
+    page_port: u16,
     served: Arc<AtomicUsize>,
     /// Who made the socket: the worker has become another since.
     owner: Uid,
@@ -94,8 +97,9 @@ impl ControlServer {
         rules: RulesStore,
         learned: LearnedStore,
         shard: Handle,
+        page_port: u16,
     ) -> ControlServer {
-        let desk = Desk { rules, learned, shard, served: Arc::default(), owner: socket.owner };
+        let desk = Desk { rules, learned, shard, page_port, served: Arc::default(), owner: socket.owner };
         ControlServer { listener: socket.listener, desk }
     }
 
@@ -239,10 +243,23 @@ impl Desk {
     }
 
     fn set(&self, name: &str, value: &str) -> Response {
+        if let Err(fault) = self.try_page_port(name, value) {
+            return Response::error(ErrorCode::Refused, fault);
+        }
         match self.rules.set(name, value) {
             Ok(setting) => Response::Settings(SettingsReport::one(setting, &self.rules.settings())),
             Err(error) => refusal(error),
         }
+    }
+
+    /// A port that cannot be had is refused now, and not found missing at the next start.
+    fn try_page_port(&self, name: &str, value: &str) -> Result<(), String> {
+        let mut settings = self.rules.settings();
+        let is_port = matches!(settings.set(name, value), Ok(setting) if setting.name == "page_port");
+        if is_port && settings.page_port != self.page_port {
+            page::bind(settings.page_port)?;
+        }
+        Ok(())
     }
 
     fn add_rule(&self, chain: Chain, policy: Policy, rule: Rule) -> Response {

@@ -290,6 +290,10 @@ impl Shard {
         });
         checks.extend(self.delivery_checks());
         checks.extend(confinement::checks(&self.confinement));
+        checks.extend(self.page_fault.iter().map(|fault| {
+            let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
+            Check::bad("page", Level::Warning, fault.clone(), remedy)
+        }));
         let keys = self.rules.keys().len();
         if keys > 0 {
             let how = if self.rules.settings().peer_key_required { "required" } else { "not required" };

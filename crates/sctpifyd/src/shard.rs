@@ -177,6 +177,8 @@ pub(crate) struct Shard {
     pub(crate) draining: bool,
     /// What this process has given up; nothing until that is told.
     pub(crate) confinement: control::Confinement,
+    /// Why there is no page although there should be one.
+    pub(crate) page_fault: Option<String>,
     /// The queue may hold SYNs that were not taken yet.
     has_syns: bool,
     /// At which listeners diverted connections may wait.
@@ -260,6 +262,7 @@ impl Shard {
             guarded: Vec::new(),
             draining: false,
             confinement: control::Confinement::default(),
+            page_fault: None,
             has_syns: true,
             has_arrivals: [true; LISTENERS_MAX],
             clock,

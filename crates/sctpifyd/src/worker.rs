@@ -64,14 +64,21 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let user = assume(&interceptor, &identity)?;
     let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
-    let page = page::bind(rules.settings().page_port)?;
-    let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
+    let page = page::bind(rules.settings().page_port);
+    let page_port = if matches!(page, Ok(Some(_))) { rules.settings().page_port } else { 0 };
+    let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone(), page_port);
     let desk = server.desk();
     let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
     shard.confinement = control::Confinement { user, ..confine(&shard.interceptor, &confinement)? };
     spawn("control", move || server.run())?;
-    if let Some(page) = page {
-        spawn("page", move || page::run(page, desk))?;
+    match page {
+        Ok(None) => {}
+        Ok(Some(page)) => spawn("page", move || page::run(page, desk))?,
+        // Connections go on without it.
+        Err(fault) => {
+            tracing::warn!("{fault}");
+            shard.page_fault = Some(fault);
+        }
     }
     spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();

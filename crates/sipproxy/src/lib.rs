@@ -32,6 +32,8 @@ pub use error::SipError;
 pub use store::Sqlite;
 pub use ua::{UaArgs, run as run_ua};
 
+use std::io::IsTerminal;
+
 use clap::CommandFactory;
 use control::Part;
 
@@ -57,9 +59,17 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
         println!("{}: good", args.config.display());
         return Ok(());
     }
-    let filter = tracing_subscriber::EnvFilter::new(&args.log);
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    begin_log(&args.log);
     server::Server::open(config, &args.config)?.run()
+}
+
+/// Writes the log to standard error, in colours where that is a terminal.
+fn begin_log(filter: &str) {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 fn programs() -> [clap::Command; 2] {

@@ -4,7 +4,6 @@
 
 mod metrics;
 
-use anyhow::{Context, Result};
 use control::{Page, PageAnswer, PageRequest, Request, Response};
 
 use crate::control_server::Desk;
@@ -13,13 +12,17 @@ use crate::control_server::Desk;
 const NAMES: &str = "/, /metrics, /status.json and /rules.json";
 
 /// Listens on `port` of 127.0.0.1; none where it is 0.
-pub(crate) fn bind(port: u16) -> Result<Option<Page>> {
+///
+/// # Errors
+/// Why the port cannot be had, and what to do.
+pub(crate) fn bind(port: u16) -> Result<Option<Page>, String> {
     if port == 0 {
         return Ok(None);
     }
-    let bound = Page::bind(port)
-        .with_context(|| format!("cannot open port {port} of 127.0.0.1 for the page: see setting page_port"));
-    bound.map(Some)
+    let refused = |error| {
+        format!("cannot open port {port} of 127.0.0.1 for the page ({error}): set page_port to another")
+    };
+    Page::bind(port).map(Some).map_err(refused)
 }
 
 /// Serves until the process ends.

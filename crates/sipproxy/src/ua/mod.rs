@@ -18,8 +18,7 @@ use crate::error::SipError;
 /// # Errors
 /// When the command line cannot be, an address cannot be used, or a registration or call failed.
 pub fn run(args: &UaArgs) -> Result<(), SipError> {
-    let filter = tracing_subscriber::EnvFilter::new(&args.log);
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    crate::begin_log(&args.log);
     if let Some(users) = args.users {
         let (told, failed) = many::run(args, users)?;
         println!("{told}");

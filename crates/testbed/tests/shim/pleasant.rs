@@ -2,8 +2,8 @@
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
-use testbed::Browser;
 use testbed::process::wait_for;
+use testbed::{Browser, Daemon, Lab, Programs};
 
 const PAGE: &str = "page_port = 9897\n";
 
@@ -94,4 +94,27 @@ fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
     assert!(told.stderr.is_empty(), "{told:?}");
     let (sent, received) = (sender.finish(LIMIT).unwrap(), receiver.finish(LIMIT).unwrap());
     assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_page_port_that_is_taken_is_refused_and_keeps_no_daemon_from_starting() {
+    let lab = Lab::new().unwrap();
+    let alpha = lab.host("alpha").unwrap();
+    let mut server = alpha.command("python3");
+    server.args(["-c", "import socket, time; s = socket.create_server(('127.0.0.1', 9897)); print('up', flush=True); time.sleep(60)"]);
+    let mut server = alpha.spawn("server", server).unwrap();
+    server.wait_until("up", LIMIT, |server| server.stdout().contains("up")).unwrap();
+    let daemon = Daemon::start(&alpha, &Programs::find().unwrap(), PAGE).unwrap();
+    assert!(daemon.log().contains("cannot open port 9897 of 127.0.0.1 for the page"), "{}", daemon.log());
+    let doctor = daemon.sctpify(&["doctor"]).unwrap().stdout;
+    assert!(doctor.contains("cannot open port 9897"), "{doctor}");
+    daemon.sctpify(&["set", "page_port=9896"]).unwrap().good().unwrap();
+    for taken in ["page_port=9897", "page_port=22"] {
+        let refused = daemon.sctpify(&["set", taken]).unwrap();
+        assert!(!refused.status.success() && refused.stderr.contains("for the page"), "{taken}: {refused:?}");
+    }
+    let told = daemon.sctpify(&["get", "page_port"]).unwrap().good().unwrap().stdout;
+    assert!(told.contains("9896"), "{told}");
+    daemon.stop();
 }
