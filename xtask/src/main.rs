@@ -16,6 +16,7 @@ mod lab;
 mod layers;
 mod optimised;
 mod planted;
+mod seeds;
 mod sources;
 mod tally;
 mod test;
@@ -73,6 +74,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "fuzz",
         "`fuzz [TARGET ...] [SECONDS]`: fuzz the engine; `fuzz keep`: choose the inputs to commit",
         fuzz::run,
+    ),
+    (
+        "seeds",
+        "`seeds N [FIRST]`: play N further seeds of each random world of the engine, from FIRST on or from a random one",
+        seeds::run,
     ),
     ("deb", "`deb [--static | --bins DIR]`: a Debian package in target/deb", deb::run),
     ("man", "write the manual pages of all programs to target/man", man),

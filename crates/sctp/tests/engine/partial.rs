@@ -12,7 +12,9 @@ use wire::{
     Packet, Ppid, Ssn, StreamId, Tsn,
 };
 
-use crate::support::{Two, at_seconds, content, describe, lose, messages, seconds, sends, two_with, without};
+use crate::support::{
+    Two, at_seconds, content, describe, is_chosen, lose, messages, seconds, seeds, sends, two_with, without,
+};
 
 const PARTIAL: Extensions = Extensions::NONE.with(Extension::PartialReliability);
 const INTERLEAVED: Extensions = PARTIAL.with(Extension::Interleaving);
@@ -339,8 +341,7 @@ fn bad_links_deliver_a_part_in_order_and_both_sides_end_well() {
         Reliability::Priority(3),
     ];
     let (mut lost, mut forwards) = (0, 0);
-    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|n| n.parse().ok());
-    for seed in 0..seeds.unwrap_or(60) {
+    for seed in seeds(300, []) {
         let link = LinkConfig {
             rate: 5_000_000,
             loss: if seed % 2 == 0 { Loss::Uniform(0.08) } else { Loss::Bursts { begin: 0.05, end: 0.7 } },
@@ -375,5 +376,8 @@ fn bad_links_deliver_a_part_in_order_and_both_sides_end_well() {
         lost += sent.len() - received;
         forwards += t.info(t.b).counters.forward_tsns_received;
     }
-    assert!(lost > 100 && forwards > 100, "{lost} lost, {forwards} forwards: the links were too good");
+    assert!(
+        is_chosen() || lost > 100 && forwards > 100,
+        "{lost} lost, {forwards} forwards: the links were too good"
+    );
 }

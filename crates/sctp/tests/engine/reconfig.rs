@@ -16,7 +16,7 @@ use wire::{
 };
 
 use crate::states::{STATES, Subject};
-use crate::support::{Two, content, describe, drop_all, lose, messages, seconds, sends, two_with};
+use crate::support::{Two, content, describe, drop_all, lose, messages, seconds, seeds, sends, two_with};
 
 const PLAIN: Extensions = Extensions::NONE.with(Extension::StreamReconfiguration);
 const INTERLEAVED: Extensions = PLAIN.with(Extension::Interleaving);
@@ -616,12 +616,7 @@ fn requests_are_answered_from_established_until_the_end_of_data_and_in_no_other_
 
 #[test]
 fn streams_are_reset_and_added_at_random_over_bad_links_and_everything_arrives_in_order() {
-    let from_env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let all = 0..from_env("SIM_SEEDS").unwrap_or(30);
-    let seeds = from_env("SIM_SEED").map_or(all, |seed| seed..seed + 1);
-    for seed in seeds {
-        shuffle(seed);
-    }
+    seeds(400, []).into_iter().for_each(shuffle);
 }
 
 fn shuffle(seed: u64) {

@@ -13,7 +13,7 @@ use sctp::{
 use sim::{Conversation, LinkConfig, Loss};
 use wire::{ChunkType, Ppid, StreamId};
 
-use crate::support::{Two, content, describe, seconds, two_with, without};
+use crate::support::{Two, content, describe, is_chosen, seconds, seeds, two_with, without};
 
 const BOTH: Extensions =
     Extensions::NONE.with(Extension::StreamReconfiguration).with(Extension::PartialReliability);
@@ -106,12 +106,9 @@ const ONCE_FAILED: [u64; 10] = [203, 3093, 4729, 6823, 11787, 12482, 14001, 1749
 
 #[test]
 fn messages_given_up_between_resets_of_their_streams_hold_up_and_skip_no_others() {
-    let from_env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let only = from_env("SIM_SEED");
-    let all = (0..from_env("SIM_SEEDS").unwrap_or(60)).chain(ONCE_FAILED);
-    let played: Vec<_> = all.filter(|_| only.is_none()).chain(only).map(play).collect();
+    let played: Vec<_> = seeds(1_000, ONCE_FAILED).into_iter().map(play).collect();
     let (resets, given_up) = played.iter().fold((0, 0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
-    assert!(only.is_some() || resets > 100 && given_up > 200, "{resets} resets, {given_up} given up");
+    assert!(is_chosen() || resets > 100 && given_up > 200, "{resets} resets, {given_up} given up");
 }
 
 #[test]

@@ -118,6 +118,24 @@ pub(crate) fn sends_then_closes(outgoing: Vec<Outgoing>) -> Conversation {
     Conversation { close: Close::After(0), ..sends(outgoing) }
 }
 
+/// The seeds that a random world plays: `SIM_SEEDS` of them from `SIM_SEED` on (one, if only that is set), as `./x seeds` asks for; else
+/// the first ones, so many, and those that failed once. A test may ask for the latter only with [`is_chosen`].
+pub(crate) fn seeds(usual: u64, kept: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    match (number("SIM_SEED"), number("SIM_SEEDS")) {
+        (Some(first), count) => (first..first + count.unwrap_or(1)).collect(),
+        (None, count) => (0..count.unwrap_or(usual)).chain(kept).collect(),
+    }
+}
+
+/// Whether somebody has chosen the seeds: one may be too few for what a test expects of all.
+pub(crate) fn is_chosen() -> bool {
+    number("SIM_SEED").is_some()
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 pub(crate) fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
