@@ -138,7 +138,7 @@ impl Association {
         let path = self.paths.get_mut(index);
         let from = path.route;
         path.route = with_port(from, port);
-        path.on_packet(now, &self.config.timing);
+        path.on_packet(now, self.state.probes_paths(), &self.config.timing);
         path.vouching.begin_anew();
         let to = path.route;
         self.note(TraceEvent::PortProven { from, to });
@@ -158,6 +158,6 @@ fn pace_of(path: &Path, timing: &Timing) -> Pace {
         None => path.rto(),
     };
     // Timeouts at the known port say nothing of the new one: the back-off would keep a third port waiting for an hour.
-    let pause = path.srtt().unwrap_or(timing.rto_initial);
+    let pause = path.srtt().unwrap_or(timing.rto_initial.max(timing.rto_min));
     Pace { pause, patience: path.is_confirmed().then_some(patience) }
 }

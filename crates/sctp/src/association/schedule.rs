@@ -184,10 +184,9 @@ impl Association {
         let deviates = has_duplicates && self.sack_deviates;
         let from = self.paths.get(path);
         if !deviates && (from.state() == PathState::Active || from.may_have_returned()) {
-            return path;
+            path
+        } else {
+            self.paths.alternate(path)
         }
-        let other = self.paths.alternate(path);
-        let is_better = deviates || self.paths.get(other).state() == PathState::Active;
-        if is_better || !from.is_confirmed() { other } else { path }
     }
 }

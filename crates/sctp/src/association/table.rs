@@ -43,7 +43,7 @@ impl Association {
     /// Counts a packet that belongs here.
     pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
         self.packet_ecn = ecn;
-        self.paths.get_mut(path).on_packet(now, &self.config.timing);
+        self.paths.get_mut(path).on_packet(now, self.state.probes_paths(), &self.config.timing);
         let counters = &mut self.paths.get_mut(path).counters;
         counters.packets_received += 1;
         counters.bytes_received += length as u64;

@@ -51,6 +51,11 @@ impl DelayMeter {
 
     /// So many bytes were acknowledged, and so many are left in flight.
     pub(crate) fn on_acks(&mut self, bytes: usize, flight: usize, now: Time) {
+        // The program, and not the path, had no more.
+        if flight == 0 {
+            (self.since, self.delivered, self.rate) = (Time::NEVER, 0, 0);
+            return;
+        }
         if self.since == Time::NEVER {
             self.since = now;
             return;
@@ -62,10 +67,6 @@ impl DelayMeter {
             self.rate = u32::try_from(rate).unwrap_or(u32::MAX);
             self.best = (self.best - self.best / BEST_FADES).max(self.rate);
             (self.since, self.delivered) = (now, 0);
-        }
-        // The program, and not the path, had no more.
-        if flight == 0 {
-            (self.since, self.delivered, self.rate) = (Time::NEVER, 0, 0);
         }
     }
 

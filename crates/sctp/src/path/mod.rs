@@ -69,11 +69,11 @@ struct Probe {
 }
 
 impl Probe {
-    /// It is sent again: the nonce.
-    fn repeat(&mut self, now: Time, deadline: Time) -> u64 {
+    /// It is sent again, now: the nonce. That puts off nothing.
+    fn repeat(&mut self, now: Time) -> u64 {
         self.is_due_again = false;
         self.repeats = self.repeats.saturating_add(1);
-        (self.sent_at, self.deadline) = (now, deadline);
+        self.sent_at = now;
         self.last_nonce()
     }
 
@@ -300,22 +300,33 @@ impl Path {
     }
 
     /// A packet came by this path. If the path counts as failed, it may work again: it is asked at once, and not when the heartbeat
-    /// that was put off longer and longer is due.
+    /// that was put off longer and longer is due. `asks`: heartbeats may be sent in this state of the association.
     #[inline]
-    pub(crate) fn on_packet(&mut self, now: Time, timing: &Timing) {
-        self.heard = now;
-        if self.state != PathState::Active && self.confirmed {
-            self.on_packet_while_failed(now, timing);
+    pub(crate) fn on_packet(&mut self, now: Time, asks: bool, timing: &Timing) {
+        let before = std::mem::replace(&mut self.heard, now);
+        if self.state != PathState::Active && self.confirmed && asks {
+            self.on_packet_while_failed(now - before, now, timing);
         }
     }
 
+    /// Two questions are asked at once. One that answers neither may lead one way only: from then on it is asked at its own pace, but for
+    /// packets that come after a silence, which may mean that it has come back.
     #[cold]
-    fn on_packet_while_failed(&mut self, now: Time, timing: &Timing) {
-        let asks = self.ask_again(now, timing);
+    fn on_packet_while_failed(&mut self, silence: Duration, now: Time, timing: &Timing) {
+        if self.options.heartbeats == Heartbeats::Off {
+            return;
+        }
+        if self.returned == Returned::AskedInVain {
+            if self.probe.is_none() && silence >= self.rto_without_back_off(timing) {
+                self.request_heartbeat(now);
+            }
+            return;
+        }
+        let is_asked = self.ask_again(now, timing);
         self.returned = match self.returned {
-            Returned::No if !asks => Returned::Heard,
-            Returned::No | Returned::Heard if asks => Returned::Asked,
-            Returned::Asked if asks => Returned::AskedInVain,
+            Returned::Asked if is_asked => Returned::AskedInVain,
+            Returned::No | Returned::Heard if is_asked => Returned::Asked,
+            Returned::No => Returned::Heard,
             unchanged => unchanged,
         };
     }
@@ -492,13 +503,13 @@ impl Path {
         random: &mut Random,
     ) -> Option<u64> {
         if let Some(probe) = &mut self.probe {
-            let rto = self.rto.rto();
-            return probe.is_due_again.then(|| probe.repeat(now, now + rto));
+            return probe.is_due_again.then(|| probe.repeat(now));
         }
         if now < self.next_heartbeat {
             return None;
         }
-        if data_proves && self.t3.is_some() && self.state == PathState::Active && self.doubt.is_none() {
+        let is_certain = self.doubt.is_none() && self.pmtu.size_that_proves().is_none();
+        if data_proves && self.t3.is_some() && self.state == PathState::Active && is_certain {
             self.schedule_heartbeat(now, timing, random);
             return None;
         }
@@ -529,11 +540,11 @@ impl Path {
 
     /// The answer to a heartbeat is overdue; returns whether it was.
     pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
-        if self.probe.is_none_or(|p| p.deadline > now || p.is_due_again) {
+        if self.probe.is_none_or(|p| p.deadline > now) {
             return false;
         }
         self.probe = None;
-        if self.returned == Returned::Asked {
+        if self.returned != Returned::No {
             self.returned = Returned::AskedInVain;
         }
         // While data is in flight its timer backs off; twice would be too much.
@@ -560,7 +571,7 @@ impl Path {
 
     /// T3 expired for data about as long as the least MTU: short heartbeats, one of which may be out, say nothing of the path now.
     pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
-        if self.pmtu.doubt_least() {
+        if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {
             self.probe = None;
             self.probe_now(now);
         }
@@ -576,10 +587,7 @@ impl Path {
         match &mut self.probe {
             Some(probe) => {
                 let is_late = !probe.is_due_again && now - probe.sent_at >= patience;
-                if is_late {
-                    probe.is_due_again = true;
-                    probe.deadline = now;
-                }
+                probe.is_due_again |= is_late;
                 is_late
             }
             None => {
@@ -606,7 +614,8 @@ impl Path {
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
-        Some(probe.repeat(now, deadline))
+        probe.deadline = deadline;
+        Some(probe.repeat(now))
     }
 
     /// A confirmed path is asked to vouch for this one; returns the nonce. If no answer comes, this one is asked anew.
@@ -682,6 +691,7 @@ impl Path {
     pub(crate) fn next_timeout(&self, heartbeats: bool) -> Time {
         let heartbeat = match (heartbeats, &self.probe) {
             (false, _) => Time::NEVER,
+            (true, Some(probe)) if probe.is_due_again => probe.sent_at,
             (true, Some(probe)) => probe.deadline,
             (true, None) => self.next_heartbeat,
         };

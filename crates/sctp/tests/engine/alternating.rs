@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Carrier;
-use sctp::{EndpointConfig, Timing};
+use sctp::{EndpointConfig, Heartbeats, PathOptions, PathState, Timing};
 use sim::{Change, Conversation, Direction, LinkConfig, World};
 
 use crate::failover::config;
@@ -130,6 +130,33 @@ fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() 
     t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
     transfer(&mut t);
     t.world.run_for(seconds(20));
+    let before = t.talk(t.b).received_bytes;
+    t.world.run_for(seconds(10));
+    let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;
+    assert!(rate > 15_000_000, "{rate} bit/s");
+    // Nor is it asked again and again for the packets that it brings.
+    let sent = t.info(t.b).paths[0].packets_sent;
+    t.world.run_for(seconds(60));
+    let path = &t.info(t.b).paths[0];
+    assert_eq!(path.state, PathState::Inactive);
+    assert!(path.packets_sent - sent <= 20, "{} in a minute", path.packets_sent - sent);
+}
+
+#[test]
+fn without_heartbeats_a_path_that_takes_nothing_back_is_not_answered_by_either() {
+    let mut t = joined(1, &[IPV4]);
+    let (id, now) = (t.id(t.b), t.world.now());
+    let off = PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() };
+    for path in t.info(t.b).paths {
+        t.world.host_mut(t.b).endpoint.set_path_options(now, id, path.route.remote, off).expect("a path");
+    }
+    let id = t.id(t.a);
+    let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
+    t.world.host_mut(t.a).endpoint.set_timing(now, id, patient);
+    t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
+    talk(&mut t, seconds(10));
+    transfer(&mut t);
+    t.world.run_for(seconds(10));
     let before = t.talk(t.b).received_bytes;
     t.world.run_for(seconds(10));
     let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;

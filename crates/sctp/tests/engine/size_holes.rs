@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sctp::{Heartbeats, PathOptions, PathState};
 use sim::{Change, Direction};
 
 use crate::alternating::{IPV4, IPV6, joined, longest_silence, talk, transfer};
@@ -108,4 +109,25 @@ fn stream(t: &mut Two, long: Duration) {
         talk.outgoing.extend(sends(messages(2, 1200, 1)).outgoing);
         t.world.run_for(MS(1));
     }
+}
+
+#[test]
+fn without_heartbeats_short_messages_prove_a_path_of_the_least_size() {
+    let mut t = busy(1, &[IPV6]);
+    narrow(&mut t, Duration::ZERO, 1280);
+    talk(&mut t, seconds(5));
+    let id = t.id(t.a);
+    t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 0;
+    talk(&mut t, seconds(5));
+    let (now, links) = (t.world.now(), t.links.clone());
+    let off = PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() };
+    for path in t.info(t.a).paths {
+        t.world.host_mut(t.a).endpoint.set_path_options(now, id, path.route.remote, off).expect("a path");
+    }
+    links.iter().for_each(|link| t.world.at(now, Change::CutBoth(*link, true)));
+    t.world.at(now + MS(2500), Change::CutBoth(links[0], false));
+    talk(&mut t, seconds(30));
+    let working =
+        |t: &Two| t.info(t.a).paths.iter().any(|path| path.state == PathState::Active && path.in_use);
+    assert!(working(&t), "{:?}", t.info(t.a).paths);
 }
