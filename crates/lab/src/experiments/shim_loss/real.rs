@@ -30,7 +30,7 @@ impl ShimLoss {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let settings = [
-            ("--rate", self.rate.to_string()),
+            ("--rate", format!("{}bit", self.rate)),
             ("--delay", format!("{}ms", self.delay_ms)),
             ("--queue", self.queue_packets.to_string()),
             ("--loss", format!("{}%", transfer.loss * 100.0)),
