@@ -224,8 +224,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "init_rtx_max",
         kind: Kind::Number { min: 0, max: 20, unit: "times" },
-        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP: each 40 ms, \
-              and twice as long each time from the seventh on. The race timer ends the wait too, whichever comes first; \
+        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP: seven times \
+              each 40 ms, then twice as long each time. The race timer ends the wait too, whichever comes first; \
               20 leaves it to that.",
         needs_restart: false,
         read: |s| s.init_rtx_max.to_string(),

@@ -27,11 +27,17 @@ impl Association {
         if self.paths.refuge(index, now).is_none() {
             return;
         }
-        let path = self.paths.get_mut(index);
+        let path = self.paths.get(index);
         let (route, percent) = (path.route, path.losses.known_percent(now).unwrap_or_default());
+        self.leave_poor(index, TraceEvent::PathLossy { route, percent }, now);
+    }
+
+    /// The path in use works, but another one is better: it is potentially failed, and asked at once. What is in flight goes elsewhere.
+    pub(super) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, now: Time) {
+        let path = self.paths.get_mut(index);
         let transition = path.on_poor();
         path.probe_now(now);
-        self.note(TraceEvent::PathLossy { route, percent });
+        self.note(why);
         self.report_transition(index, transition);
         if self.paths.current() != index {
             self.mark_lost_on(index);

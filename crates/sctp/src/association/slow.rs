@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const FACTOR: u32 = 4;
 
 impl Association {
-    /// What a SACK told of a path: the path in use is left if what it carries takes too long.
+    /// A SACK tells how long a path takes: the path in use is left if that is too long.
     pub(super) fn count_delays(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let (Some(most), Some(sent_at)) = (self.config.timing.delay_max, acks.newest_sent_at) else { return };
         if index != self.paths.current() || self.is_concurrent() || self.is_redundant() {
@@ -38,7 +38,8 @@ impl Association {
             (Some(other), None) => _ = self.paths.get_mut(other).ask_again(now, &self.config.timing),
             (Some(other), Some(since)) => {
                 if now - since >= PATIENCE && self.paths.get(other).heard() > since {
-                    self.leave_slow(index, takes, now);
+                    let route = self.paths.get(index).route;
+                    self.leave_poor(index, TraceEvent::PathSlow { route, delay: takes }, now);
                 }
             }
             (None, _) => {}
@@ -58,17 +59,5 @@ impl Association {
         let path = self.paths.get(other);
         let elsewhere = path.delays.time_elsewhere(flight, path.srtt()?, now);
         (takes > elsewhere * FACTOR + most).then_some(other)
-    }
-
-    fn leave_slow(&mut self, index: PathIndex, delay: Duration, now: Time) {
-        let path = self.paths.get_mut(index);
-        let route = path.route;
-        let transition = path.on_poor();
-        path.probe_now(now);
-        self.note(TraceEvent::PathSlow { route, delay });
-        self.report_transition(index, transition);
-        if self.paths.current() != index {
-            self.mark_lost_on(index);
-        }
     }
 }

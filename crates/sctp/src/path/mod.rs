@@ -68,25 +68,6 @@ struct Probe {
     is_due_again: bool,
 }
 
-impl Probe {
-    /// It is sent again, now: the nonce. That puts off nothing.
-    fn repeat(&mut self, now: Time) -> u64 {
-        self.is_due_again = false;
-        self.repeats = self.repeats.saturating_add(1);
-        self.sent_at = now;
-        self.last_nonce()
-    }
-
-    fn last_nonce(&self) -> u64 {
-        self.nonce.wrapping_add(self.repeats.into())
-    }
-
-    /// Whether one of those that were sent had this nonce.
-    fn has(&self, nonce: u64) -> bool {
-        nonce.wrapping_sub(self.nonce) <= self.repeats.into()
-    }
-}
-
 /// How often a HEARTBEAT may be sent again before its time.
 const REPEATS_MAX: u8 = 2;
 
@@ -164,6 +145,25 @@ pub(crate) struct Path {
     /// Chunks from this one on give the next round-trip sample: one sample a round trip (rule C4).
     rtt_from: Seq,
     pub(crate) counters: PathCounters,
+}
+
+impl Probe {
+    /// It is sent again, now: the nonce. That puts off nothing.
+    fn repeat(&mut self, now: Time) -> u64 {
+        self.is_due_again = false;
+        self.repeats = self.repeats.saturating_add(1);
+        self.sent_at = now;
+        self.last_nonce()
+    }
+
+    fn last_nonce(&self) -> u64 {
+        self.nonce.wrapping_add(self.repeats.into())
+    }
+
+    /// Whether one of those that were sent had this nonce.
+    fn has(&self, nonce: u64) -> bool {
+        nonce.wrapping_sub(self.nonce) <= self.repeats.into()
+    }
 }
 
 /// Bytes below SCTP in each packet: IP header, and UDP header where there is one.

@@ -287,10 +287,11 @@ impl Paths {
         following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
     }
 
-    /// Active before potentially failed before inactive; then few errors; then far from `avoid`; then quick.
+    /// Active before potentially failed before inactive; then few errors; then of the other family, if `avoid` does not take packets of the
+    /// least size; then far from `avoid`; then quick.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         let avoided = self.get(avoid).route;
-        // What is too long for one path often is so for all of its family: a tunnel, or a router that drops fragments, is behind it.
+        // A packet that is too long for one path often is so for all of its family: a tunnel, or a router that drops fragments, is behind it.
         let avoids_family = self.get(avoid).pmtu.size_that_proves().is_some();
         let rank = |i: &PathIndex| {
             let path = self.get(*i);

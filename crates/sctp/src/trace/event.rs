@@ -158,7 +158,7 @@ pub enum TraceEvent {
         /// Chunks of hundred that were lost.
         percent: u64,
     },
-    /// What a path carries took so long that another carries the data from now on.
+    /// A path became so slow that another carries the data from now on.
     PathSlow {
         /// The path.
         route: Route,

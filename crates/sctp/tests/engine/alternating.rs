@@ -119,27 +119,51 @@ fn a_transfer_and_a_talk_beside_it_go_on_while_links_take_turns() {
     }
 }
 
+/// From now on the first link leads from a to b alone, and a does not leave it: its data is acknowledged by the other one.
+fn lead_one_way(t: &mut Two) {
+    let (id, now) = (t.id(t.a), t.world.now());
+    let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
+    t.world.host_mut(t.a).endpoint.set_timing(now, id, patient);
+    t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
+}
+
+/// The rate at which b receives for ten seconds, in bit/s.
+fn rate(t: &mut Two) -> u64 {
+    let before = t.talk(t.b).received_bytes;
+    t.world.run_for(seconds(10));
+    (t.talk(t.b).received_bytes - before) * 8 / 10
+}
+
 #[test]
 //= rfc9260#6.4-3
 fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() {
     let mut t = joined(1, &[IPV4]);
-    let (id, now) = (t.id(t.a), t.world.now());
-    // The sender does not leave the path: what it sends there is acknowledged.
-    let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
-    t.world.host_mut(t.a).endpoint.set_timing(now, id, patient);
-    t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
+    lead_one_way(&mut t);
     transfer(&mut t);
     t.world.run_for(seconds(20));
-    let before = t.talk(t.b).received_bytes;
-    t.world.run_for(seconds(10));
-    let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;
+    let rate = rate(&mut t);
     assert!(rate > 15_000_000, "{rate} bit/s");
     // Nor is it asked again and again for the packets that it brings.
-    let sent = t.info(t.b).paths[0].packets_sent;
+    let before = t.info(t.b).paths[0].packets_sent;
     t.world.run_for(seconds(60));
-    let path = &t.info(t.b).paths[0];
-    assert_eq!(path.state, PathState::Inactive);
-    assert!(path.packets_sent - sent <= 20, "{} in a minute", path.packets_sent - sent);
+    let sent = t.info(t.b).paths[0].packets_sent - before;
+    assert_eq!(t.info(t.b).paths[0].state, PathState::Inactive);
+    assert!(sent <= 20, "{sent} in a minute");
+}
+
+#[test]
+fn nor_is_it_for_packets_after_silences() {
+    let mut t = joined(1, &[IPV4]);
+    lead_one_way(&mut t);
+    let (b, before) = (t.b, t.info(t.b).paths[0].packets_sent);
+    for _ in 0..300 {
+        let id = t.id(t.a);
+        let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing.extend(sends(messages(1, 64, 1)).outgoing);
+        t.world.run_for(MS(200));
+    }
+    let sent = t.info(b).paths[0].packets_sent - before;
+    assert!(sent <= 60, "{sent} in a minute");
 }
 
 #[test]
@@ -150,15 +174,10 @@ fn without_heartbeats_a_path_that_takes_nothing_back_is_not_answered_by_either()
     for path in t.info(t.b).paths {
         t.world.host_mut(t.b).endpoint.set_path_options(now, id, path.route.remote, off).expect("a path");
     }
-    let id = t.id(t.a);
-    let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
-    t.world.host_mut(t.a).endpoint.set_timing(now, id, patient);
-    t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
+    lead_one_way(&mut t);
     talk(&mut t, seconds(10));
     transfer(&mut t);
     t.world.run_for(seconds(10));
-    let before = t.talk(t.b).received_bytes;
-    t.world.run_for(seconds(10));
-    let rate = (t.talk(t.b).received_bytes - before) * 8 / 10;
+    let rate = rate(&mut t);
     assert!(rate > 15_000_000, "{rate} bit/s");
 }

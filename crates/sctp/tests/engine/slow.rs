@@ -38,13 +38,14 @@ fn trace(t: &mut Two) {
     t.world.recording = true;
 }
 
-/// How often the host that transfers left a path because it was slow. What acknowledges the other's talk waits behind the transfer.
+/// How often the host that transfers left a path because it was slow. The other's does, too: its talk is
+/// acknowledged behind the transfer.
 fn times_left(t: &Two) -> usize {
     let is_slow = |event: &TraceEvent| matches!(event, TraceEvent::PathSlow { .. });
     t.world.traces.iter().filter(|(host, record)| *host == t.a && is_slow(&record.event)).count()
 }
 
-/// What the far program receives in so long, in bit/s.
+/// The rate at which the far program receives for so long, in bit/s.
 fn rate(t: &mut Two, long: u64) -> u64 {
     let before = t.talk(t.b).received_bytes;
     talk(t, seconds(long));
@@ -61,7 +62,7 @@ fn a_transfer_and_a_talk_leave_a_path_that_becomes_slow_and_come_back() {
         let meanwhile = rate(&mut t, 8);
         assert!(meanwhile > 7_000_000, "to {slow} bit/s, seed {seed}: {meanwhile} bit/s");
         set_rate(&mut t, 0, 10_000_000, 200);
-        // What waits there leaves at the rate at which it came.
+        // Packets that wait there leave at the rate at which they came.
         talk(&mut t, seconds(70));
         let silence = longest_silence(&t);
         assert!(silence < MS(500), "to {slow} bit/s, seed {seed}: {silence:?}");
@@ -103,7 +104,7 @@ fn of_two_links_that_become_slow_neither_is_left_again_and_again() {
         let mut t = busy(1, true);
         (0..2).for_each(|link| set_rate(&mut t, link, slow, 200));
         talk(&mut t, seconds(120));
-        // What the other one was like is known for a minute.
+        // The other one's rate is known for a minute.
         assert!(times_left(&t) <= 2, "{slow} bit/s: {} times in two minutes", times_left(&t));
     }
 }

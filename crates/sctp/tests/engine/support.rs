@@ -118,8 +118,8 @@ pub(crate) fn sends_then_closes(outgoing: Vec<Outgoing>) -> Conversation {
     Conversation { close: Close::After(0), ..sends(outgoing) }
 }
 
-/// The seeds that a random world plays: `SIM_SEEDS` of them from `SIM_SEED` on (one, if only that is set), as `./x seeds` asks for; else
-/// the first ones, so many, and those that failed once. A test may ask for the latter only with [`is_chosen`].
+/// The seeds that a random world plays: `SIM_SEEDS` of them from `SIM_SEED` on (one, if only that is set), as `./x seeds` asks for;
+/// without `SIM_SEED` the first `SIM_SEEDS` (`usual`, if that is not set) and those that failed once (`kept`).
 pub(crate) fn seeds(usual: u64, kept: impl IntoIterator<Item = u64>) -> Vec<u64> {
     match (number("SIM_SEED"), number("SIM_SEEDS")) {
         (Some(first), count) => (first..first + count.unwrap_or(1)).collect(),

@@ -1,4 +1,4 @@
-//! What happens to the links in the middle of a stream: to the one in use, or to both.
+//! Failures of links in the middle of a stream: of the one in use, or of both.
 
 use super::stage::Victim;
 use anyhow::Result;
@@ -44,9 +44,9 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 13] = [
     ("slow-200k", Fault::Slow),
 ];
 
-/// The name of a failure.
-pub(in crate::experiments) fn name(fault: Fault) -> &'static str {
-    FAULTS.iter().find(|(_, it)| *it == fault).map_or("", |(name, _)| name)
+/// The failure of that name.
+pub(in crate::experiments) fn named(name: &str) -> Option<Fault> {
+    FAULTS.iter().find(|(it, _)| *it == name).map(|(_, fault)| *fault)
 }
 
 /// How long failures last that do not last to the end of the stream, in seconds: the time for which a link that comes and goes is away,
@@ -63,7 +63,7 @@ pub(in crate::experiments) struct Spans {
 const FLAPS: u32 = 2;
 /// Links change places at least so often.
 const TURNS_LEAST: u32 = 4;
-/// Longest packet of a link with a hole, and a link's own.
+/// Longest IP packet that links with a hole let pass.
 const HOLE_MTU: &str = "1000";
 const SLOW_RATE: &str = "200kbit";
 

@@ -219,7 +219,7 @@ fn place_of(name: &str) -> f64 {
 
 /// Whether there is such a thing as this failure of that series: the kernel's SCTP has no two paths with a NAT on one (`kernel`).
 fn is_measured(series: &str, fault: &str) -> bool {
-    series != KERNEL || fault != faults::name(Fault::NatRebinding)
+    series != KERNEL || faults::named(fault).is_some_and(|fault| !fault.needs_nat())
 }
 
 /// A connection, and a byte there and back.
