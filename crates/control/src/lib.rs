@@ -57,7 +57,7 @@ pub use shim::{ShimState, ShimStep};
 pub use status::Switch;
 pub use status::{
     Association, Connection, Counters, Direction, Fallback, Listener, OpenCarrier, Path, PathState,
-    PathsReport,
+    PathsReport, TurnTimes,
 };
 pub use status::{Role, Status, Via};
 

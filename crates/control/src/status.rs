@@ -19,6 +19,9 @@ pub struct Status {
     pub enabled: bool,
     /// Sums since the start.
     pub counters: Counters,
+    /// How long the daemon's packet loop was away from packets.
+    #[serde(default)]
+    pub turns: TurnTimes,
     /// Connections that ride SCTP or wait for it.
     pub connections: Vec<Connection>,
     /// Associations with peers.
@@ -39,6 +42,17 @@ pub struct Status {
     /// What the daemon has given up since it was set up.
     #[serde(default)]
     pub confinement: Confinement,
+}
+
+/// How long turns of the packet loop took since the daemon started: while one lasts, packets and new connections wait.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TurnTimes {
+    /// Upper bounds of the buckets of a histogram, in microseconds; the last bucket has none.
+    pub bounds_us: Vec<u64>,
+    /// Turns in each bucket alone.
+    pub counts: Vec<u64>,
+    /// Time of all turns together, in microseconds.
+    pub sum_us: u64,
 }
 
 /// Sums since the daemon started.

@@ -103,6 +103,7 @@ fn status() -> Status {
             connects_fallback: 1,
             ..Counters::default()
         },
+        turns: TurnTimes { bounds_us: vec![50, 1_000], counts: vec![90, 7, 1], sum_us: 5_210 },
         connections: vec![connection()],
         associations: vec![association()],
         carriers: vec![OpenCarrier {

@@ -219,12 +219,18 @@ impl RulesTable {
         }
     }
 
-    /// Carries the counts of `old` over to the rules of this table that match the same connections.
+    /// Carries the counts of `old` over to the rules of this table that match the same connections. Takes time in proportion to
+    /// the rules, as long as most stand in the order of `old`.
     pub fn keep_hits_of(&mut self, old: &RulesTable) {
         for (rules, old_rules) in self.chains.iter_mut().zip(&old.chains) {
+            let mut next = 0;
             for r in rules {
-                if let Some(o) = old_rules.iter().find(|o| o.rule.has_same_match(&r.rule)) {
+                let (before, behind) = old_rules.split_at(next);
+                let places = (next..).zip(behind).chain((0..).zip(before));
+                let same = places.into_iter().find(|(_, o)| o.rule.has_same_match(&r.rule));
+                if let Some((place, o)) = same {
                     (r.hits, r.tally) = (o.hits, o.tally);
+                    next = place + 1;
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use base::Time;
 use control::{Role, ShimState, ShimStep};
@@ -271,6 +272,12 @@ impl Connections {
     /// All of them, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
         self.all.iter().map(|(id, connection)| (*id, connection))
+    }
+
+    /// The oldest of those that began after this one.
+    pub(crate) fn after(&self, id: ConnectionId) -> Option<(ConnectionId, &Connection)> {
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        self.all.range(after).next().map(|(id, connection)| (*id, connection))
     }
 
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ use crate::listeners::listeners;
 use crate::page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle};
+use crate::survey::Question;
 
 /// Connections served at once at most.
 const SERVED_MAX: usize = 16;
@@ -220,13 +221,19 @@ impl Desk {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
             }
-            Request::Status => self.ask_shard(|reply| Command::Status(listeners(), reply)),
-            Request::Drain | Request::Paths | Request::Explain { .. } | Request::Doctor { .. } => {
-                self.ask_shard(|reply| Command::Ask(request, reply))
+            Request::Status => self.survey(Question::Status(listeners())),
+            Request::Paths => self.survey(Question::Paths),
+            Request::Explain { address, port } => {
+                self.survey(Question::Explain(SocketAddr::new(address, port)))
             }
+            Request::Drain | Request::Doctor { .. } => self.ask_shard(|reply| Command::Ask(request, reply)),
             // Answered where the connection is at hand.
             Request::Capture { .. } => Response::error(ErrorCode::BadRequest, "there is no capture this way"),
         }
+    }
+
+    fn survey(&self, question: Question) -> Response {
+        self.ask_shard(|reply| Command::Survey(question, reply))
     }
 
     fn ask_shard(&self, question: impl FnOnce(Sender<Response>) -> Command) -> Response {

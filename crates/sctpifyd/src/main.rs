@@ -46,9 +46,11 @@ mod server;
 mod shard;
 mod shared_store;
 mod supervisor;
+mod survey;
 mod timers;
 mod timing;
 mod trunks;
+mod turns;
 mod uplinks;
 mod worker;
 

@@ -20,7 +20,7 @@ use relay::{
 };
 use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 
-use crate::connection::{Connection, ConnectionId, Flowing, Stage};
+use crate::connection::{ConnectionId, Flowing, Stage};
 use crate::framing::relay_for;
 use crate::shard::{Shard, token_of, user_abort};
 use crate::trunks::flush;
@@ -136,6 +136,8 @@ impl Shard {
         }
         connection.bytes_sent += outcome.sent;
         connection.bytes_received += outcome.received;
+        self.history.counters.bytes_sent += outcome.sent;
+        self.history.counters.bytes_received += outcome.received;
         if outcome.finished {
             self.finish(id);
         } else if outcome.more {
@@ -151,7 +153,6 @@ impl Shard {
     /// The relay is done: the socket is closed as it said.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
-        self.count(&connection);
         self.awaiting_init_ack.remove(&id);
         match (connection.role, &connection.stage) {
             // Nothing of it has come to us, and its SYN may pass as plain TCP now.
@@ -178,11 +179,6 @@ impl Shard {
             self.engine.abort(self.now, connection.association, user_abort());
         }
         self.finish(id);
-    }
-
-    fn count(&mut self, connection: &Connection) {
-        self.history.counters.bytes_sent += connection.bytes_sent;
-        self.history.counters.bytes_received += connection.bytes_received;
     }
 
     /// The association of a connection has ended.

@@ -1,14 +1,13 @@
 //! What the daemon shows of itself: answers to status, paths, explain and doctor.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{
     Association, Check, Connection, Direction, DoctorReport, Done, ErrorCode, Explanation, FallbackReason,
-    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, PathsReport, Request, Response,
-    Role, ShimState, ShimStep, Status, Verdict, Via,
+    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, Request, Response, Role, ShimState,
+    ShimStep, Status, Verdict, Via,
 };
 use netio::LocalAddress;
 use relay::Peer;
@@ -21,6 +20,7 @@ use crate::confinement;
 use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
 use crate::probes::source_address;
 use crate::shard::Shard;
+use crate::survey::{Found, Live};
 
 /// A port of a peer, to ask for the route to it: nothing is sent.
 const ANY_PORT: u16 = 9;
@@ -29,10 +29,6 @@ impl Shard {
     /// Answers what only the shard knows.
     pub(crate) fn answer(&mut self, request: &Request) -> Response {
         match request {
-            Request::Paths => Response::Paths(PathsReport { associations: self.associations() }),
-            Request::Explain { address, port } => {
-                Response::Explanation(Box::new(self.explain(*address, *port)))
-            }
             Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
             Request::Drain => {
                 self.draining = true;
@@ -42,23 +38,19 @@ impl Shard {
         }
     }
 
-    /// What goes on; `listeners` are this host's.
-    pub(crate) fn status(&self, listeners: Vec<SocketAddr>) -> Status {
-        let mut counters = self.history.counters;
-        for (_, connection) in self.connections.iter() {
-            counters.bytes_sent += connection.bytes_sent;
-            counters.bytes_received += connection.bytes_received;
-        }
+    /// What goes on, with what was found of connections, associations and listeners.
+    pub(crate) fn status(&self, found: Found) -> Status {
         Status {
             version: version::FULL.to_owned(),
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
             enabled: self.rules.settings().enable,
-            counters,
-            connections: self.connections.iter().map(|(id, known)| self.connection(id, known)).collect(),
-            associations: self.associations(),
+            counters: self.history.counters,
+            turns: self.turns.report(),
+            connections: found.connections,
+            associations: found.associations,
             carriers: self.outlet.report(),
-            listeners: self.reachable(listeners),
+            listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
             recent_switches: self.history.switches(),
             draining: self.draining,
@@ -66,7 +58,7 @@ impl Shard {
         }
     }
 
-    fn connection(&self, id: ConnectionId, known: &Known) -> Connection {
+    pub(crate) fn connection(&self, id: ConnectionId, known: &Known) -> Connection {
         let info = self.engine.info(known.association);
         let in_use = info.as_ref().and_then(|info| info.paths.iter().find(|path| path.in_use));
         Connection {
@@ -91,18 +83,17 @@ impl Shard {
         shared.map_or(id, |state| state.number).0
     }
 
-    fn associations(&self) -> Vec<Association> {
-        let own =
-            self.connections.iter().filter(|(_, known)| known.lane.is_none()).filter_map(|(id, known)| {
-                let info = self.engine.info(known.association)?;
-                Some(self.association(id, known.association, (known.role, known.began), &info, None))
-            });
-        let shared = self.trunks.iter().filter_map(|(association, state)| {
-            let info = self.engine.info(association)?;
-            let users = state.owners.len() as u64;
-            Some(self.association(state.number, association, (state.role(), state.began), &info, Some(users)))
-        });
-        own.chain(shared).collect()
+    /// The association that a connection has for itself, if it has one.
+    pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
+        let info = self.engine.info(known.association).filter(|_| known.lane.is_none())?;
+        Some(self.association(id, known.association, (known.role, known.began), &info, None))
+    }
+
+    /// An association that connections share.
+    pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
+        let (state, info) = (self.trunks.get(association)?, self.engine.info(association)?);
+        let users = state.owners.len() as u64;
+        Some(self.association(state.number, association, (state.role(), state.began), &info, Some(users)))
     }
 
     fn association(
@@ -135,15 +126,15 @@ impl Shard {
     }
 
     /// Those of the listeners that others can reach.
-    fn reachable(&self, mut listeners: Vec<SocketAddr>) -> Vec<Listener> {
+    pub(crate) fn reachable(&self, mut listeners: Vec<SocketAddr>) -> Vec<SocketAddr> {
         listeners.retain(|address| !address.ip().is_loopback() || self.addresses.is_own(address.ip()));
         listeners.sort_unstable();
         listeners.dedup();
-        listeners.into_iter().map(|address| self.listener(address)).collect()
+        listeners
     }
 
     /// A listener as it would be after the papers' bind() and listen().
-    fn listener(&self, address: SocketAddr) -> Listener {
+    pub(crate) fn listener(&self, address: SocketAddr) -> Listener {
         let decision = self.rules.lock().explain(Chain::Local, address.ip(), address.port());
         let obstacle = self.obstacle(address.ip());
         let steps: &[ShimStep] = match (&decision.because, decision.policy.is_enable(), &obstacle) {
@@ -169,8 +160,9 @@ impl Shard {
         })
     }
 
-    fn explain(&self, address: IpAddr, port: u16) -> Explanation {
-        let destination = SocketAddr::new(address, port);
+    /// What becomes of connections to `destination`, of which `live` ones are there.
+    pub(crate) fn explain(&self, destination: SocketAddr, live: Live) -> Explanation {
+        let (address, port) = (destination.ip(), destination.port());
         let decision = self.rules.lock().explain(Chain::Remote, address, port);
         let own = self.addresses.stays_plain(address);
         let learned = self.learned_of(destination);
@@ -179,21 +171,13 @@ impl Shard {
         } else {
             FallbackReason::from_decision(&decision).or_else(|| self.learned_reason(&decision, &learned))
         };
-        let live: Vec<&Known> = self
-            .connections
-            .iter()
-            .map(|(_, known)| known)
-            .filter(|known| known.role == Role::Client && known.flow.remote() == destination)
-            .collect();
         let mut notes = Vec::new();
         if reason.is_none() && learned.as_ref().is_some_and(|row| row.entry.disabled.is_some()) {
             let beats = "a rule that names the host is heeded before what was learned";
             let off = "automatic configuration is off, so what was learned is not heeded";
             notes.push(if decision.is_order() { beats } else { off }.to_owned());
         }
-        let is_native =
-            |known: &&Known| matches!(known.stage, Stage::Relaying(_)) && known.peer == Peer::Native;
-        if live.iter().any(is_native) {
+        if live.is_native {
             notes.push("the peer is a native SCTP program: half-close is not possible with it".to_owned());
         }
         if reason.is_none() {
@@ -213,26 +197,17 @@ impl Shard {
             because: decision.because.to_string(),
             reason,
             learned,
-            connections: live.len(),
-            limited_by: self.limits_of(&live),
-            waiting_bytes: self.waiting_for(&live),
+            connections: live.count,
+            limited_by: live.limited_by,
+            waiting_bytes: live.waiting_bytes,
             past: self.history.of(destination),
             notes,
         }
     }
 
-    /// How many of these connections are limited by what now.
-    fn limits_of(&self, live: &[&Known]) -> BTreeMap<LimitedBy, usize> {
-        let mut limits = BTreeMap::new();
-        for limit in live.iter().filter_map(|known| self.limit_of(known)) {
-            *limits.entry(limit).or_default() += 1;
-        }
-        limits
-    }
-
     /// What keeps a connection from sending more; none before bytes flow. What shares an association shares its limit, but each has a
     /// window of its own there.
-    fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
+    pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
             self.engine.info(known.association).filter(|_| matches!(known.stage, Stage::Relaying(_)))?;
         let trunk = known.lane.and_then(|lane| Some((lane, self.trunks.get(known.association)?)));
@@ -244,13 +219,6 @@ impl Shard {
             sctp::LimitedBy::Receiver => LimitedBy::Receiver,
             sctp::LimitedBy::Network => LimitedBy::Network,
         })
-    }
-
-    /// Bytes that wait on the associations of these connections, each association once.
-    fn waiting_for(&self, live: &[&Known]) -> u64 {
-        let associations: BTreeSet<AssociationId> = live.iter().map(|known| known.association).collect();
-        let infos = associations.into_iter().filter_map(|association| self.engine.info(association));
-        infos.map(|info| info.send_waiting as u64).sum()
     }
 
     /// What connections to the host share, if anything.

@@ -35,9 +35,11 @@ use crate::probes::Probes;
 use crate::rules_store::RulesStore;
 use crate::server::Doorman;
 use crate::supervisor::BEAT;
+use crate::survey::{Question, Surveys};
 use crate::timers::Timers;
 use crate::timing;
 use crate::trunks::{Trunks, is_for_trunk};
+use crate::turns::Turns;
 use crate::uplinks::Unanswered;
 
 /// The target of log lines that tell what the engine does.
@@ -96,8 +98,9 @@ pub(crate) enum Timer {
 pub(crate) enum Command {
     /// Answer this.
     Ask(Request, Sender<Response>),
-    /// Tell the status, with these TCP listeners of the host: to list them takes the kernel milliseconds, in which packets would wait.
-    Status(Vec<SocketAddr>, Sender<Response>),
+    /// Answer this, which tells of all connections. The TCP listeners of the host come with the question: to list them takes the
+    /// kernel milliseconds.
+    Survey(Question, Sender<Response>),
     /// Capture what passes; the answer is what is heard, or None if somebody captures already.
     Capture(Sender<Option<Ear>>),
     /// A plain connection outside of the enclosed namespace was opened, or was not.
@@ -140,6 +143,10 @@ pub(crate) struct Shard {
     pub(crate) connections: Connections,
     pub(crate) trunks: Trunks,
     pub(crate) history: History,
+    /// Reports that are being gathered.
+    pub(crate) surveys: Surveys,
+    /// How long turns took.
+    pub(crate) turns: Turns,
     pub(crate) timers: Timers<Timer>,
     pub(crate) verdicts: Verdicts,
     pub(crate) udp_peers: UdpPeers,
@@ -241,6 +248,8 @@ impl Shard {
             connections: Connections::default(),
             trunks,
             history: History::default(),
+            surveys: Surveys::default(),
+            turns: Turns::default(),
             timers: Timers::new(),
             verdicts: Verdicts::default(),
             udp_peers: UdpPeers::default(),
@@ -285,6 +294,7 @@ impl Shard {
             self.beat();
             self.take_events(&events);
             more = self.turn()?;
+            self.turns.note(self.clock.now() - self.now);
         }
         self.release_all_syns();
         for id in self.connections.ids() {
@@ -406,6 +416,7 @@ impl Shard {
         self.flush_trunks();
         self.take_engine_events();
         more |= self.transmit();
+        more |= self.survey();
         self.log_trace();
         Ok(more)
     }
@@ -422,9 +433,7 @@ impl Shard {
                 Command::Ask(request, reply) => {
                     let _ = reply.send(self.answer(&request));
                 }
-                Command::Status(listeners, reply) => {
-                    let _ = reply.send(Response::Status(Box::new(self.status(listeners))));
-                }
+                Command::Survey(question, reply) => self.surveys.begin(question, reply),
             }
         }
     }
@@ -646,6 +655,11 @@ impl Shard {
         } else {
             self.on_association_closed(id, how);
         }
+    }
+
+    /// The time, which goes on while a turn lasts; [`Shard::now`] does not.
+    pub(crate) fn read_clock(&self) -> Time {
+        self.clock.now()
     }
 
     /// The state of an association, if it exists.

@@ -61,7 +61,8 @@ impl Histogram {
     }
 
     fn add_to(&self, out: &mut MetricsText, name: &str, labels: &[(&str, &dyn std::fmt::Display)]) {
-        out.histogram(name, labels, &self.bounds_ms, &self.counts, Duration::from_micros(self.sum_us));
+        let bounds: Vec<_> = self.bounds_ms.iter().copied().map(Duration::from_millis).collect();
+        out.histogram(name, labels, &bounds, &self.counts, Duration::from_micros(self.sum_us));
     }
 }
 

@@ -153,6 +153,20 @@ impl Daemons {
         number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
     }
 
+    /// How many turns of the packet loop of alpha's daemon took longer than `limit` so far. Asks for its status.
+    ///
+    /// # Errors
+    /// When the daemon does not answer, or `limit` is no bound of its histogram.
+    pub fn turns_longer_than(&self, limit: Duration) -> Result<u64> {
+        let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
+        let mut status: Value = serde_json::from_str(&text)?;
+        let bounds: Vec<u64> = serde_json::from_value(status["turns"]["bounds_us"].take())?;
+        let counts: Vec<u64> = serde_json::from_value(status["turns"]["counts"].take())?;
+        let bound = bounds.iter().position(|us| Duration::from_micros(*us) == limit);
+        let bound = bound.with_context(|| format!("no bucket ends at {limit:?}"))?;
+        Ok(counts.iter().skip(bound + 1).sum())
+    }
+
     /// Changes a setting of alpha's.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ pub(crate) fn status() -> Status {
         uptime_s: 61,
         enabled: true,
         counters: Counters { connects_seen: 3, ..Counters::default() },
+        turns: TurnTimes::default(),
         connections: vec![Connection {
             id: 5,
             role: Role::Client,

@@ -28,17 +28,17 @@ impl MetricsText {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    /// The series of a histogram of times. `counts` are of what is in one bucket alone, in the order of `bounds_ms`, their upper bounds in
-    /// milliseconds; the last one has no bound.
+    /// The series of a histogram of times. `counts` are of what is in one bucket alone, in the order of `bounds`, their upper bounds;
+    /// the last one has no bound.
     pub fn histogram(
         &mut self,
         name: &str,
         labels: &[(&str, &dyn Display)],
-        bounds_ms: &[u64],
+        bounds: &[Duration],
         counts: &[u64],
         sum: Duration,
     ) {
-        let bounds = bounds_ms.iter().map(|ms| seconds(Duration::from_millis(*ms)));
+        let bounds = bounds.iter().map(|bound| seconds(*bound));
         let mut all = 0;
         for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
             all += count;
@@ -75,7 +75,13 @@ mod tests {
     #[test]
     fn buckets_of_a_histogram_count_what_is_in_those_before_too() {
         let mut out = MetricsText::default();
-        out.histogram("a", &[("b", &"c")], &[5, 2000], &[1, 2, 4], Duration::from_millis(10_250));
+        out.histogram(
+            "a",
+            &[("b", &"c")],
+            &[5, 2000].map(Duration::from_millis),
+            &[1, 2, 4],
+            Duration::from_millis(10_250),
+        );
         let lines = [
             "a_bucket{b=\"c\",le=\"0.005\"} 1",
             "a_bucket{b=\"c\",le=\"2\"} 3",
@@ -85,7 +91,7 @@ mod tests {
         ];
         assert_eq!(out.0, lines.join("\n"));
         let mut out = MetricsText::default();
-        out.histogram("a", &[], &[100], &[0, 0], Duration::ZERO);
+        out.histogram("a", &[], &[Duration::from_millis(100)], &[0, 0], Duration::ZERO);
         assert_eq!(out.0, "a_bucket{le=\"0.1\"} 0\na_bucket{le=\"+Inf\"} 0\na_sum 0\na_count 0\n");
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::time::Duration;
 
-use control::{Association, MetricsText, Path, PathState, Status};
+use control::{Association, MetricsText, Path, PathState, Status, TurnTimes};
 
 /// Path series at most: a busy host has more associations than a time series store likes.
 const PATHS_MAX: usize = 512;
@@ -33,8 +34,16 @@ pub(super) fn write(status: &Status) -> MetricsText {
     out.one("sctpify_path_switches_total", "counter", "Times that data took another path.", c.path_switches);
     out.one("sctpify_connections", "gauge", "Connections that ride SCTP now.", status.connections.len());
     out.one("sctpify_associations", "gauge", "Associations now.", status.associations.len());
+    turns(&mut out, &status.turns);
     paths(&mut out, &status.associations);
     out
+}
+
+fn turns(out: &mut MetricsText, turns: &TurnTimes) {
+    const NAME: &str = "sctpify_loop_turn_seconds";
+    out.head(NAME, "histogram", "Time of a turn of the packet loop, in which packets wait.");
+    let bounds: Vec<_> = turns.bounds_us.iter().copied().map(Duration::from_micros).collect();
+    out.histogram(NAME, &[], &bounds, &turns.counts, Duration::from_micros(turns.sum_us));
 }
 
 fn paths(out: &mut MetricsText, associations: &[Association]) {
