@@ -4,7 +4,8 @@
 //! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without (there also where programs' TCP has bbr), and on a slow link;
-//! then connect latency through the shim against plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon's memory.
+//! then connect latency through the shim against plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon with
+//! many connections. [`uplinks`]: processor time at the rates of uplinks, and keystrokes.
 //! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`] (`sip-page`): its page.
 //!
 //! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
@@ -21,6 +22,7 @@ mod sctp;
 mod sip;
 mod stats;
 mod streams;
+mod uplinks;
 
 use crate::tools::output;
 use crate::{Outcome, optimised};
@@ -43,6 +45,9 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         [word] if word == "shim" => in_lab(word, shim),
         [word] if word == "connect" => in_lab(word, connect),
         [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &optimised::tools()?)),
+        [word, rest @ ..] if word == "uplinks" => {
+            in_lab(word, |lab| uplinks::run(lab, rest, &optimised::tools()?))
+        }
         [word] if word == "linkemu" => in_lab(word, linkemu::run),
         [word] if word == "router" => in_lab(word, router::run),
         [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &optimised::tools()?)),
@@ -58,7 +63,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             in_lab(word, |lab| sip::page::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         _ => bail!(
-            "usage: ./x bench shim | connect | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }

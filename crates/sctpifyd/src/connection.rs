@@ -14,6 +14,7 @@ use relay::{Closed, Peer, Relay};
 use sctp::AssociationId;
 
 use crate::addresses::host_part;
+use crate::coalescing::Transfer;
 
 /// Connections that ride SCTP or wait for it, at most; further ones are plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
@@ -55,6 +56,7 @@ pub(crate) struct Connection {
     pub(crate) is_stranded: bool,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    pub(crate) transfer: Transfer,
 }
 
 /// How far a connection has come.
@@ -120,6 +122,7 @@ impl Connection {
             is_stranded: false,
             bytes_sent: 0,
             bytes_received: 0,
+            transfer: Transfer::default(),
         }
     }
 

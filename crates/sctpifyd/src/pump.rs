@@ -138,14 +138,16 @@ impl Shard {
         connection.bytes_received += outcome.received;
         self.history.counters.bytes_sent += outcome.sent;
         self.history.counters.bytes_received += outcome.received;
+        let moved = outcome.sent + outcome.received;
+        if moved > 0 {
+            let traffic = connection.transfer.note(self.now, outcome.sent, outcome.received);
+            let round_trip = self.engine.shortest_round_trip(association);
+            self.coalescing.note(self.now, moved, round_trip, traffic);
+        }
         if outcome.finished {
             self.finish(id);
         } else if outcome.more {
             self.ready.insert(id);
-        }
-        let moved = outcome.sent + outcome.received;
-        if moved > 0 {
-            self.coalescing.note(self.now, moved, self.engine.shortest_round_trip(association));
         }
         moved
     }

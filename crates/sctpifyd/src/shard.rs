@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use bytes::Bytes;
 use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
 use mio::{Events, Interest, Poll, Token, Waker};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
 use rules::Guarded;
 use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord};
@@ -321,10 +324,18 @@ impl Shard {
         }
         let pause = self.coalescing.pause(self.now);
         if pause > Duration::ZERO && self.now + pause < next {
-            std::thread::sleep(pause);
+            self.rest(pause);
             self.now = self.clock.now();
         }
         self.poll_for(events, next.since(self.now))
+    }
+
+    /// Waits for new connections of local programs alone.
+    fn rest(&mut self, pause: Duration) {
+        let queue = self.interceptor.queue();
+        let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
+        // A failure shortens the rest, and what failed is asked again by the poll that follows.
+        let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
     }
 
     fn poll_for(&mut self, events: &mut Events, pause: Duration) -> Result<()> {

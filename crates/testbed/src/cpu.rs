@@ -6,12 +6,11 @@
 use crate::host::Host;
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
-
-/// The kernel's unit of time in /proc: USER_HZ is 100 on every architecture we run on.
-const TICK: Duration = Duration::from_millis(10);
 
 /// How much of a process's name the kernel keeps.
 const COMM_BYTES_MAX: usize = 15;
@@ -29,14 +28,16 @@ pub fn of_ended_children() -> Result<Duration> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// User and system time so far of the living processes called `name` in a host; resolution 10 ms.
+/// User and system time so far of the living processes called `name` in a host.
 ///
 /// # Errors
 /// When the host is gone.
 pub fn of_processes(host: &Host, name: &str) -> Result<Duration> {
-    let stats = processes(host, name)?.into_iter().filter_map(|id| stat(id).ok());
-    let ticks: u64 = stats.filter_map(|stat| ticks(&stat)).sum();
-    Ok(TICK * u32::try_from(ticks)?)
+    let clocks = processes(host, name)?.into_iter().filter_map(|id| {
+        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(id).ok()?)).ok()?;
+        clock_gettime(clock).ok()
+    });
+    Ok(clocks.map(Duration::from).sum())
 }
 
 /// Memory of the living processes called `name` in a host, in KiB: what each has to itself, and its part of what it shares.
@@ -97,16 +98,9 @@ fn comm(stat: &str) -> Option<&str> {
     Some(stat.rsplit_once(") ")?.0.split_once('(')?.1)
 }
 
-/// utime + stime of a line of /proc/PID/stat.
-fn ticks(stat: &str) -> Option<u64> {
-    let (_, tail) = stat.rsplit_once(") ")?;
-    let field = |n: usize| tail.split(' ').nth(n)?.parse::<u64>().ok();
-    Some(field(11)? + field(12)?)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{comm, kib_in, ticks};
+    use super::{comm, kib_in};
 
     #[test]
     fn memory_is_what_a_process_has_to_itself_and_its_part_of_the_rest() {
@@ -116,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn name_and_times_are_read_also_when_the_name_has_spaces_and_brackets() {
+    fn the_name_is_read_also_when_it_has_spaces_and_brackets() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 25 17 3 4 20 0 1 0 100 0 0";
-        assert_eq!((comm(stat), ticks(stat)), (Some("a) b"), Some(42)));
+        assert_eq!(comm(stat), Some("a) b"));
     }
 }

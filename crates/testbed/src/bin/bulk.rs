@@ -1,8 +1,10 @@
 //! A plain TCP program for measurements: moves bytes for a time, sends them to and fro, or connects again and again.
 //!
-//!     bulk receive PORT [SECONDS]            prints "listening", then "BYTES MICROSECONDS"; of so many seconds at most
-//!     bulk send ADDRESS:PORT SECONDS SIZE    writes of SIZE bytes for SECONDS
+//!     bulk receive PORT [SECONDS]            prints "listening", then "processor MICROSECONDS" and
+//!                                            "BYTES MICROSECONDS"; of so many seconds at most
+//!     bulk send ADDRESS:PORT SECONDS SIZE    writes of SIZE bytes for SECONDS; prints "processor MICROSECONDS"
 //!     bulk send-now ADDRESS:PORT SECONDS SIZE  the same, with TCP_NODELAY
+//!     bulk send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS  the same, a write each so many microseconds
 //!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
 //!     bulk connect ADDRESS:PORT COUNT        prints how long each connect took, in microseconds
 //!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"; once all ports of this host are
@@ -10,18 +12,21 @@
 //!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, for ever
 //!     bulk hold ADDRESS:PORT COUNT           connects so often, prints "holding", and keeps all connections, for ever
 //!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
-//!     bulk ping ADDRESS:PORT COUNT SIZE      prints each round trip of SIZE bytes in microseconds
+//!     bulk ping ADDRESS:PORT COUNT SIZE [MICROSECONDS]  prints each round trip of SIZE bytes in microseconds; begins one each so
+//!                                            many microseconds, or else when the last one is over
 //!     bulk give PORT                         prints "listening"; sends each connection as many bytes as it asks for, for ever
 //!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  COUNT connections, so many at a time, each asking for SIZE bytes;
 //!                                            prints "COUNT MICROSECONDS"
 //!
-//! The receiver's time runs from its first to its last byte. Knows nothing of SCTP.
+//! The receiver's time runs from its first to its last byte, the processor's from when the connection is there. Knows
+//! nothing of SCTP.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{self, Backlog};
+use nix::time::{ClockId, clock_gettime};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread::sleep;
@@ -42,10 +47,14 @@ fn main() -> Result<()> {
         ["receive", port] => receive(port.parse()?, Duration::MAX),
         ["receive", port, seconds] => receive(port.parse()?, Duration::from_secs_f64(seconds.parse()?)),
         ["send", to, seconds, size] => {
-            send(to.parse()?, false, Duration::from_secs_f64(seconds.parse()?), size.parse()?)
+            send(to.parse()?, false, Duration::from_secs_f64(seconds.parse()?), size.parse()?, Duration::ZERO)
         }
         ["send-now", to, seconds, size] => {
-            send(to.parse()?, true, Duration::from_secs_f64(seconds.parse()?), size.parse()?)
+            send(to.parse()?, true, Duration::from_secs_f64(seconds.parse()?), size.parse()?, Duration::ZERO)
+        }
+        ["send-paced", to, seconds, size, apart] => {
+            let apart = Duration::from_micros(apart.parse()?);
+            send(to.parse()?, true, Duration::from_secs_f64(seconds.parse()?), size.parse()?, apart)
         }
         ["accept", port] => accept(port.parse()?),
         ["connect", to, count] => connect(to.parse()?, count.parse()?),
@@ -57,10 +66,14 @@ fn main() -> Result<()> {
         ["fetch", to, count, size, parallel] => {
             fetch(to.parse()?, count.parse()?, size.parse()?, parallel.parse()?)
         }
-        ["ping", to, count, size] => ping(to.parse()?, count.parse()?, size.parse()?),
+        ["ping", to, count, size] => ping(to.parse()?, count.parse()?, size.parse()?, Duration::ZERO),
+        ["ping", to, count, size, apart] => {
+            ping(to.parse()?, count.parse()?, size.parse()?, Duration::from_micros(apart.parse()?))
+        }
         _ => bail!(
-            "usage: bulk receive PORT [SECONDS] | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | accept PORT \
-             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | keep PORT | hold ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE \
+            "usage: bulk receive PORT [SECONDS] | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | \
+             send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS | accept PORT \
+             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | keep PORT | hold ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE [MICROSECONDS] \
              | give PORT | fetch ADDRESS:PORT COUNT SIZE PARALLEL"
         ),
     }
@@ -77,6 +90,7 @@ fn listen(port: u16) -> Result<TcpListener> {
 
 fn receive(port: u16, time: Duration) -> Result<()> {
     let (mut stream, _) = listen(port)?.accept()?;
+    let processor = processor_time()?;
     let mut buffer = vec![0; READ_BYTES];
     let mut bytes = stream.read(&mut buffer)?;
     let first = now();
@@ -88,7 +102,18 @@ fn receive(port: u16, time: Duration) -> Result<()> {
             break;
         }
     }
+    tell_processor(processor)?;
     println!("{bytes} {}", last.duration_since(first).as_micros());
+    Ok(())
+}
+
+/// Processor time of this process so far.
+fn processor_time() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).context("no clock of processor time")?.into())
+}
+
+fn tell_processor(since: Duration) -> Result<()> {
+    println!("processor {}", (processor_time()? - since).as_micros());
     Ok(())
 }
 
@@ -106,15 +131,18 @@ fn connected_with_port(to: SocketAddr) -> Result<TcpStream> {
     }
 }
 
-fn send(to: SocketAddr, at_once: bool, time: Duration, size: usize) -> Result<()> {
+fn send(to: SocketAddr, at_once: bool, time: Duration, size: usize, apart: Duration) -> Result<()> {
     let mut stream = connected(to)?;
     stream.set_nodelay(at_once)?;
     let message = vec![0; size];
-    let start = now();
+    let (start, processor) = (now(), processor_time()?);
+    let mut due = Duration::ZERO;
     while start.elapsed() < time {
         stream.write_all(&message)?;
+        due += apart;
+        sleep(due.saturating_sub(start.elapsed()));
     }
-    Ok(())
+    tell_processor(processor)
 }
 
 fn accept(port: u16) -> Result<()> {
@@ -229,7 +257,7 @@ fn fetch_one(to: SocketAddr, size: u64) -> Result<()> {
     Ok(())
 }
 
-fn ping(to: SocketAddr, count: u32, size: usize) -> Result<()> {
+fn ping(to: SocketAddr, count: u32, size: usize, apart: Duration) -> Result<()> {
     let mut stream = connected(to)?;
     stream.set_nodelay(true)?;
     let mut message = vec![0; size];
@@ -239,6 +267,7 @@ fn ping(to: SocketAddr, count: u32, size: usize) -> Result<()> {
         stream.write_all(&message)?;
         stream.read_exact(&mut message)?;
         round_trips.push(start.elapsed());
+        sleep(apart.saturating_sub(start.elapsed()));
     }
     for time in round_trips {
         println!("{:.1}", time.as_secs_f64() * 1e6);

@@ -1,0 +1,200 @@
+//! Processor time at the rates that uplinks have, and how long a keystroke takes beside a transfer.
+//!
+//! One bulk stream over an emulated link of 20 ms, as plain TCP and by the daemons in turn; processor time is that of sender and
+//! receiver, from when they are connected, and of both daemons. Then 64 bytes there and back, each 50 ms, alone and beside a stream that leaves the link room: there the queue
+//! does not hide what the daemons add.
+
+use super::stats::{percentile, spread};
+use anyhow::{Context, Result, ensure};
+use std::process::Command;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
+use testbed::{DelayedLink, Lab, Process, cpu};
+
+/// Rates of the link in Mbit/s, and how many times TCP's processor time the daemons may take.
+const RATES: [(u32, f64); 6] = [(5, 3.0), (10, 3.0), (20, 3.0), (50, 3.0), (100, 1.2), (200, 1.2)];
+/// One way.
+const DELAY: &str = "10ms";
+/// The queue of the bottleneck holds as much as leaves in this time, and never less than ten packets.
+const QUEUE_MS: u32 = 50;
+const QUEUE_PACKETS_MIN: u32 = 10;
+const PACKET_BITS: u32 = 12_000;
+/// Runs of each.
+const REPETITIONS: usize = 5;
+/// How long a sender sends, in seconds.
+const SECONDS: &str = "3";
+/// Size of its writes.
+const WRITE: &str = "65536";
+/// The link on which keystrokes are measured, in Mbit/s.
+const TYPED_RATE: u32 = 100;
+/// The stream beside them: writes of so many bytes, so many microseconds apart (10 Mbit/s).
+const STREAM: [&str; 2] = ["12500", "10000"];
+/// Its time, in seconds: longer than the keystrokes take.
+const STREAM_SECONDS: &str = "14";
+/// Keystrokes, and how many microseconds apart.
+const KEYSTROKES: [&str; 2] = ["200", "50000"];
+/// The ports of the keystrokes beside those of the stream: plain TCP, and by a rule.
+const TYPED_PORTS: [u16; 2] = [TCP_PORT + 100, SHIM_PORT + 100];
+/// How long a run may take.
+const LIMIT: Duration = Duration::from_secs(60);
+const DAEMON: &str = "sctpifyd";
+
+/// The daemons beside plain TCP.
+const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
+
+/// Runs everything, or some of the rates alone, and prints the tables; whether all goals are met.
+pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools) -> Result<bool> {
+    let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
+    let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();
+    ensure!(!rates.is_empty(), "no such rate: say some of {:?}, or nothing", RATES.map(|(rate, _)| rate));
+    let mut is_good = true;
+    println!(
+        "\nMbit/s  TCP: Mbit/s          CPU s/GB                shim: Mbit/s         CPU s/GB                x TCP  goal"
+    );
+    for (number, (rate, goal)) in (1..).zip(rates) {
+        let [tcp, shim] = at_rate(lab, tools, number, rate)?;
+        let ratio = percentile(&shim.cpu_s_per_gb, 50) / percentile(&tcp.cpu_s_per_gb, 50);
+        println!("{rate:<7} {tcp} {shim} {ratio:>5.2}  {goal}");
+        is_good &= ratio <= goal;
+    }
+    println!("CPU: processes only; the kernel's interrupt work for packets is in no column.");
+    if only.is_empty() {
+        typed(lab, tools)?;
+    }
+    Ok(is_good)
+}
+
+/// The results of one carrier at one rate.
+#[derive(Debug, Default)]
+struct Samples {
+    mbit_per_s: Vec<f64>,
+    cpu_s_per_gb: Vec<f64>,
+}
+
+impl std::fmt::Display for Samples {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:<20} {:<23}", spread(&self.mbit_per_s), spread(&self.cpu_s_per_gb))
+    }
+}
+
+/// Two hosts on a link of this rate, with daemons.
+struct Uplink<'a> {
+    pair: Pair,
+    link: DelayedLink,
+    daemons: Daemons,
+    tools: &'a Tools,
+}
+
+impl<'a> Uplink<'a> {
+    fn new(lab: &Lab, tools: &'a Tools, name: &str, number: u8, rate: u32) -> Result<Uplink<'a>> {
+        let pair = Pair::new(lab, name)?;
+        let packets = (rate * 1_000 * QUEUE_MS / PACKET_BITS).max(QUEUE_PACKETS_MIN).to_string();
+        let rate = format!("{rate}mbit");
+        let settings = ["--rate", &rate, "--delay", DELAY, "--queue", &packets];
+        let link = DelayedLink::emulated(lab, &pair.alpha, &pair.beta, number, &settings, &tools.linkemu)?;
+        link.link.set_tcp_controls("cubic")?;
+        let daemons = pair.start_daemons(tools)?;
+        Ok(Uplink { pair, link, daemons, tools })
+    }
+
+    fn target(&self, port: u16) -> String {
+        format!("{}:{port}", self.link.link.right_v4())
+    }
+
+    fn client(&self, program: &std::path::Path, args: &[&str]) -> Command {
+        let mut command = self.pair.alpha.command(program);
+        command.args(args);
+        command
+    }
+
+    /// One run of a bulk stream.
+    fn measure(&self, port: u16, samples: &mut Samples) -> Result<()> {
+        let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
+        let (connects, daemons) = (self.daemons.connects_sctp()?, self.cpu_of_daemons()?);
+        let sender = self.client(&self.tools.bulk, &["send", &self.target(port), SECONDS, WRITE]);
+        let sent = self.pair.alpha.run("sender", sender, LIMIT)?.good()?.stdout;
+        let told = server.finish(LIMIT)?.good()?.stdout;
+        let (daemons, connects) =
+            (self.cpu_of_daemons()? - daemons, self.daemons.connects_sctp()? - connects);
+        let cpu = daemons + cpu_told(&sent)? + cpu_told(&told)?;
+        ensure!(connects == u64::from(port == SHIM_PORT), "{connects} connections to port {port} rode SCTP");
+        let numbers =
+            told.lines().last().and_then(|line| line.split_once(' ')).context("the receiver told nothing")?;
+        let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);
+        samples.mbit_per_s.push(bytes * 8.0 / micros);
+        samples.cpu_s_per_gb.push(cpu.as_secs_f64() / (bytes / 1e9));
+        Ok(())
+    }
+
+    fn cpu_of_daemons(&self) -> Result<Duration> {
+        Ok(cpu::of_processes(&self.pair.alpha, DAEMON)? + cpu::of_processes(&self.pair.beta, DAEMON)?)
+    }
+
+    /// Round trips of keystrokes, in microseconds.
+    fn keystrokes(&self, port: u16) -> Result<Vec<f64>> {
+        let _server = self.pair.serve(&self.tools.bulk, &["echo", &port.to_string()])?;
+        let [count, pause] = KEYSTROKES;
+        let typist = self.client(&self.tools.bulk, &["ping", &self.target(port), count, "64", pause]);
+        let told = self.pair.alpha.run("typist", typist, LIMIT)?.good()?.stdout;
+        Ok(told.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// A stream that leaves the link room, from its start to its end.
+    fn stream(&self, port: u16) -> Result<[Process; 2]> {
+        let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
+        let [size, pause] = STREAM;
+        let sender =
+            self.client(&self.tools.bulk, &["send-paced", &self.target(port), STREAM_SECONDS, size, pause]);
+        Ok([server, self.pair.alpha.spawn("stream", sender)?])
+    }
+}
+
+/// Processor time that a program tells, without its start.
+fn cpu_told(told: &str) -> Result<Duration> {
+    let micros = told.lines().find_map(|line| line.strip_prefix("processor "));
+    Ok(Duration::from_micros(micros.context("a program told no processor time")?.parse()?))
+}
+
+/// Plain TCP and the shim, in turn.
+fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 2]> {
+    let uplink = Uplink::new(lab, tools, &format!("-{rate}mbit"), number, rate)?;
+    let mut all = [Samples::default(), Samples::default()];
+    // The association that connections share is opened beside the first one.
+    uplink.measure(SHIM_PORT, &mut Samples::default())?;
+    for _ in 0..REPETITIONS {
+        for (port, samples) in PORTS.into_iter().zip(&mut all) {
+            uplink.measure(port, samples).with_context(|| format!("{rate} Mbit/s, port {port}"))?;
+        }
+    }
+    uplink.daemons.stop();
+    Ok(all)
+}
+
+/// Prints how long keystrokes take.
+fn typed(lab: &Lab, tools: &Tools) -> Result<()> {
+    let uplink = Uplink::new(lab, tools, "-typed", 100, TYPED_RATE)?;
+    for (daemon, chain) in [(&uplink.daemons.alphas, "remote"), (&uplink.daemons.betas, "local")] {
+        let port = TYPED_PORTS[1].to_string();
+        daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port])?.good()?;
+    }
+    println!("\n64 bytes there and back, each 50 ms, 20 ms round trip      p50 ms     p99 ms");
+    for (name, beside, typed) in [
+        ("alone, TCP", None, TYPED_PORTS[0]),
+        ("alone, shim", None, TYPED_PORTS[1]),
+        ("beside 10 Mbit/s, TCP", Some(TCP_PORT), TYPED_PORTS[0]),
+        ("beside 10 Mbit/s, shim", Some(SHIM_PORT), TYPED_PORTS[1]),
+    ] {
+        let stream = beside.map(|port| uplink.stream(port)).transpose()?;
+        let micros = uplink.keystrokes(typed)?;
+        for process in stream.into_iter().flatten() {
+            process.finish(LIMIT)?.good()?;
+        }
+        println!(
+            "{name:<58} {:<10.3} {:<10.3}",
+            percentile(&micros, 50) / 1e3,
+            percentile(&micros, 99) / 1e3
+        );
+    }
+    uplink.daemons.stop();
+    Ok(())
+}
