@@ -116,18 +116,27 @@ pub enum Command {
         seconds: u32,
     },
     /// Change settings, now and in the configuration file
+    ///
+    /// Without a daemon they are written to the file alone, and are in force from its next start. A value that it could not use,
+    /// such as a port that is taken, is refused.
     Set {
         /// Settings and their new values, such as default_remote_enable=1
         #[arg(value_name = "NAME=VALUE", required = true)]
         assignments: Vec<String>,
-        /// The daemon's configuration file, for settings that only root changes: those are written to it from here
+        /// The daemon's configuration file: for settings that only root changes, and for all if no daemon runs
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
         config: PathBuf,
     },
     /// Show one setting, or all
+    ///
+    /// Changes that wait for a restart are shown beside the values in force. Without a daemon those of the configuration file are
+    /// shown.
     Get {
         /// The setting
         name: Option<String>,
+        /// The configuration file that is read if no daemon runs
+        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
+        config: PathBuf,
     },
     /// Forget what was learned of a host: its next connection tries SCTP again
     ///
@@ -141,6 +150,8 @@ pub enum Command {
         host: String,
     },
     /// Read the configuration and the rules again; connections go on
+    ///
+    /// Names the changes that wait for a restart.
     Reload,
     /// Show or check the configuration file
     #[command(disable_help_subcommand = true)]
@@ -278,13 +289,18 @@ pub enum ConfigCommand {
         #[arg(long)]
         default: bool,
         /// Configuration file
-        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
-        config: PathBuf,
+        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
+        config: Option<PathBuf>,
     },
     /// Say whether the configuration file is sound, and if not, which line is wrong
     Check {
         /// Configuration file
-        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
-        config: PathBuf,
+        #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
+        config: Option<PathBuf>,
     },
+}
+
+/// The help of a file that must be there if it is named.
+fn named_config() -> String {
+    format!("Configuration file, which must exist if it is named [default: {DEFAULT_CONFIG}]")
 }

@@ -7,16 +7,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use control::{
-    Done, Request, Response, SettingsReport, default_config_text, load_config, print_config, save_setting,
-};
-use rules::{Setting, Settings, normalise};
+use control::Request;
+use rules::normalise;
 
 use crate::bench;
-use crate::session::{Session, unexpected};
-use crate::{
-    CliError, Command, ConfigCommand, Sctpify, WatchArgs, capture, daemon, doctor, live, man, run, show,
-};
+use crate::session::Session;
+use crate::{CliError, Command, Sctpify, WatchArgs, capture, daemon, doctor, live, man, run, settings, show};
 
 /// Runs one command.
 pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
@@ -41,12 +37,11 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
             None => bench::serve(session, args.port, args.duration),
         },
         Command::Capture { output, seconds } => capture::run(session, output, *seconds),
-        Command::Set { assignments, config } => set(session, assignments, config),
-        Command::Get { name: None } => ask_and_show(session, &Request::Settings),
-        Command::Get { name: Some(name) } => get(session, name),
+        Command::Set { assignments, config } => settings::set(session, assignments, config),
+        Command::Get { name, config } => settings::get(session, name.as_deref(), config),
         Command::Forget { host } => forget(session, host),
         Command::Reload => ask_and_show(session, &Request::Reload),
-        Command::Config { command } => config(session, command),
+        Command::Config { command } => settings::config(session, command),
         Command::Man { dir } => man::write_man_pages(dir).map_err(|e| cannot_write(dir, &e)),
         Command::Completions { shell, program } => {
             man::completions(*shell, program, &mut io::stdout().lock())
@@ -66,73 +61,6 @@ fn cannot_write(path: &Path, error: &io::Error) -> CliError {
 fn ask_and_show(session: Session<'_>, request: &Request) -> Result<(), CliError> {
     let answer = session.ask(request)?;
     session.print(&answer, show::answer)
-}
-
-fn get(session: Session<'_>, name: &str) -> Result<(), CliError> {
-    let answer = session.ask(&Request::Get { name: name.into() })?;
-    let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
-    session.print(&answer, |out, _| report.settings.iter().try_for_each(|s| writeln!(out, "{}", s.value)))
-}
-
-/// Changes settings one by one. All are checked for form first, so that a slip in the last changes nothing.
-fn set(session: Session<'_>, assignments: &[String], config: &Path) -> Result<(), CliError> {
-    let mut changes = Vec::new();
-    for assignment in assignments {
-        let (name, value) = assignment
-            .split_once('=')
-            .ok_or_else(|| CliError::Usage(format!("`{assignment}` has no `=`: write NAME=VALUE")))?;
-        let setting = Settings::default().set(name.trim(), value);
-        changes.push((setting.map_err(|e| CliError::Failed(e.to_string()))?, value.trim()));
-    }
-    for (setting, value) in changes {
-        let answer = match setting.is_roots() {
-            true => set_in_file(session, setting, value, config)?,
-            false => session.ask(&Request::Set { name: setting.name.into(), value: value.into() })?,
-        };
-        let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
-        session.print(&answer, |out, _| show::changed(out, report))?;
-    }
-    Ok(())
-}
-
-/// Writes a setting that the daemon itself must not change to its configuration file, which this process may write if it is
-/// root's, and has the daemon read it. The path is the caller's word, not the daemon's.
-fn set_in_file(
-    session: Session<'_>,
-    setting: &Setting,
-    value: &str,
-    config: &Path,
-) -> Result<Response, CliError> {
-    // Without a daemon nothing is changed, as with all other settings.
-    let get = Request::Get { name: setting.name.into() };
-    session.ask(&get)?;
-    save_setting(config, setting.name, value)?;
-    let mut wanted = Settings::default();
-    setting.change(&mut wanted, value).map_err(|e| CliError::Failed(e.to_string()))?;
-    let written = format!("{} is written to {}", setting.name, config.display());
-    match session.ask(&Request::Reload) {
-        Ok(_) => {}
-        // A daemon that is confined may be unable to read now what it reads at its start.
-        Err(CliError::Refused(refusal)) if setting.needs_restart => {
-            eprintln!(
-                "{written} and counts from the daemon's next start on; now it says: {}",
-                refusal.message
-            );
-            return Ok(Response::Settings(SettingsReport::one(setting, &wanted)));
-        }
-        Err(error) => {
-            return Err(CliError::Failed(format!(
-                "{written}, but the daemon does not take it over: {error}"
-            )));
-        }
-    }
-    let answer = session.ask(&get)?;
-    let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
-    if report.settings.iter().any(|told| told.value != setting.value(&wanted)) {
-        let text = format!("{written}, but the daemon reads another file: name that with --config");
-        return Err(CliError::Failed(text));
-    }
-    Ok(answer)
 }
 
 fn explain(session: Session<'_>, destination: &str) -> Result<(), CliError> {
@@ -183,25 +111,6 @@ fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, CliError> {
 fn forget(session: Session<'_>, host: &str) -> Result<(), CliError> {
     let addresses: BTreeSet<IpAddr> = addresses_of(host)?.collect();
     addresses.into_iter().try_for_each(|address| ask_and_show(session, &Request::Forget { address }))
-}
-
-fn config(session: Session<'_>, command: &ConfigCommand) -> Result<(), CliError> {
-    match command {
-        ConfigCommand::Show { default: true, .. } => {
-            let answer = Response::Settings(SettingsReport::all(&Settings::default()));
-            session.print(&answer, |out, _| write!(out, "{}", default_config_text()))
-        }
-        ConfigCommand::Show { default: false, config } => {
-            let settings = load_config(config)?;
-            let answer = Response::Settings(SettingsReport::all(&settings));
-            session.print(&answer, |out, _| write!(out, "{}", print_config(&settings)))
-        }
-        ConfigCommand::Check { config } => {
-            load_config(config)?;
-            let found = if config.exists() { "is sound" } else { "does not exist: the defaults hold" };
-            session.print(&Response::Done(Done::new(format!("{} {found}", config.display()))), show::answer)
-        }
-    }
 }
 
 #[cfg(test)]

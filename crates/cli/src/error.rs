@@ -65,7 +65,10 @@ impl From<FrameError> for CliError {
 
 impl From<FileError> for CliError {
     fn from(error: FileError) -> CliError {
-        CliError::Failed(error.to_string())
+        let is_denied =
+            matches!(&error, FileError::Io { error, .. } if error.kind() == ErrorKind::PermissionDenied);
+        let advice = if is_denied { ": run this as root" } else { "" };
+        CliError::Failed(format!("{error}{advice}"))
     }
 }
 

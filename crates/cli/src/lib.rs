@@ -1,7 +1,7 @@
 //! The commands `sctpify` and `shimrules`: they ask the daemon over its control socket and print what it says.
 //!
 //! Makes no decision of its own: rules, settings and reasons come from the daemon. Without a daemon only
-//! `up`, `down`, `doctor` and `config` do their work. Command lines, manual pages and completions come from one
+//! `up`, `down`, `doctor`, `config`, `get` and `set` do their work. Command lines, manual pages and completions come from one
 //! definition.
 //!
 //! Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
@@ -23,6 +23,7 @@ mod man;
 mod probe;
 mod run;
 mod session;
+mod settings;
 mod shimrules;
 mod show;
 mod table;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use control::{
     Association, Connection, DoctorReport, Explanation, Fallback, LearnedRow, LearnedState, Level,
-    PastAttempt, Path, PathState,
+    PastAttempt, Path, PathState, PendingChange,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -56,6 +56,11 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
         if let Some(problem) = &carrier.problem {
             writeln!(out, "{} is closed: {problem}", via(carrier.carrier))?;
         }
+    }
+    if !s.pending.is_empty() {
+        let change = |c: &PendingChange| format!("{}={} (now {})", c.name, c.configured, shown(&c.in_force));
+        let changes = s.pending.iter().map(change).collect::<Vec<_>>().join(", ");
+        writeln!(out, "waiting for a restart: {changes}")?;
     }
     writeln!(out, "confined: {}", s.confinement)?;
     connections(out, &s.connections)?;
@@ -353,20 +358,45 @@ pub(crate) fn date(day: u64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}")
 }
 
+/// A column of its own for what is in force only where that is something else than what is configured.
 fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
-    let mut table = Table::new(&[("NAME", Left), ("VALUE", Right), ("DEFAULT", Right), ("TAKES", Left)]);
-    for s in &report.settings {
-        table.row([s.name.clone(), s.value.clone(), s.default.clone(), s.takes.clone()]);
+    let (default, takes) = (("DEFAULT", Right), ("TAKES", Left));
+    if report.pending().is_empty() {
+        let mut table = Table::new(&[("NAME", Left), ("VALUE", Right), default, takes]);
+        for s in &report.settings {
+            table.row([s.name.clone(), s.value.clone(), s.default.clone(), s.takes.clone()]);
+        }
+        return table.print(out, "");
     }
-    table.print(out, "")
+    let columns = [("NAME", Left), ("CONFIGURED", Right), ("IN FORCE", Right), default, takes];
+    let mut table = Table::new(&columns);
+    for s in &report.settings {
+        let in_force = s.in_force.clone().unwrap_or_else(|| s.value.clone());
+        table.row([s.name.clone(), s.value.clone(), in_force, s.default.clone(), s.takes.clone()]);
+    }
+    table.print(out, "")?;
+    report.pending().iter().try_for_each(|change| writeln!(out, "{}", pending(change)))
+}
+
+/// A change that waits, for people.
+pub(crate) fn pending(change: &PendingChange) -> String {
+    let PendingChange { name, configured, in_force } = change;
+    format!(
+        "{name}={configured} waits for a restart (`sctpify down`, `sctpify up`); in force: {}",
+        shown(in_force)
+    )
+}
+
+/// A value in a sentence.
+fn shown(value: &str) -> &str {
+    if value.is_empty() { "nothing" } else { value }
 }
 
 /// Prints settings as they are after a change.
 pub(crate) fn changed(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
-    report.settings.iter().try_for_each(|s| {
-        let restart =
-            if s.needs_restart { " (holds from the next start: `sctpify down`, `sctpify up`)" } else { "" };
-        writeln!(out, "{}={}{restart}", s.name, s.value)
+    report.settings.iter().try_for_each(|s| match s.pending() {
+        Some(change) => writeln!(out, "{}", pending(&change)),
+        None => writeln!(out, "{}={}", s.name, s.value),
     })
 }
 

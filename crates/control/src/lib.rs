@@ -25,12 +25,15 @@ mod limit;
 mod man;
 mod page;
 mod part;
+mod peer_keys;
 mod reason;
 mod request;
 mod resolver;
 mod response;
+mod setting;
 mod shim;
 mod status;
+mod trial;
 
 pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
 pub use args::{LEARNED_FILE_NAME, RULES_FILE_NAME};
@@ -48,11 +51,12 @@ pub use limit::LimitedBy;
 pub use man::{completions, write_command_pages};
 pub use page::{MetricsText, Page, PageAnswer, PageRequest};
 pub use part::{LISTED_MAX, LOOKED_AT_MAX, Part, Taken};
+pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
 pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, name_servers, with_name_server};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
-pub use response::{SettingRow, SettingsReport};
+pub use setting::{PendingChange, SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
 pub use status::Switch;
 pub use status::{
@@ -60,6 +64,7 @@ pub use status::{
     PathsReport, TurnTimes,
 };
 pub use status::{Role, Status, Via};
+pub use trial::{bind_page, try_setting, udp_port_problem};
 
 /// The version of the words. It changes when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;

@@ -1,9 +1,11 @@
 //! What the daemon answers.
 
-use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, SETTINGS, Setting, Settings, Tally, UnixMs};
+use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, Tally, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchReport, DoctorReport, Explanation, LearnedRow, PathsReport, Status};
+use crate::{
+    BenchReport, DoctorReport, Explanation, LearnedRow, PathsReport, PendingChange, SettingsReport, Status,
+};
 
 /// One answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,53 +31,6 @@ pub enum Response {
     Done(Done),
     /// It is not done.
     Error(Refusal),
-}
-
-/// Settings in the order of [`rules::SETTINGS`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SettingsReport {
-    /// One row a setting.
-    pub settings: Vec<SettingRow>,
-}
-
-/// One setting.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SettingRow {
-    /// Its name.
-    pub name: String,
-    /// Its value, as `set` reads it.
-    pub value: String,
-    /// Its value when nothing is configured.
-    pub default: String,
-    /// What values it takes, for people.
-    pub takes: String,
-    /// Whether a change waits for the next start of the daemon.
-    pub needs_restart: bool,
-}
-
-impl SettingRow {
-    /// The row of one setting with its value in `settings`.
-    pub fn new(setting: &Setting, settings: &Settings) -> SettingRow {
-        SettingRow {
-            name: setting.name.into(),
-            value: setting.value(settings),
-            default: setting.default_value(),
-            takes: setting.kind.to_string(),
-            needs_restart: setting.needs_restart,
-        }
-    }
-}
-
-impl SettingsReport {
-    /// All settings.
-    pub fn all(settings: &Settings) -> SettingsReport {
-        SettingsReport { settings: SETTINGS.iter().map(|s| SettingRow::new(s, settings)).collect() }
-    }
-
-    /// One setting.
-    pub fn one(setting: &Setting, settings: &Settings) -> SettingsReport {
-        SettingsReport { settings: vec![SettingRow::new(setting, settings)] }
-    }
 }
 
 /// Rules, and the default policies that they are exceptions to.
@@ -161,12 +116,15 @@ pub struct Done {
     /// How many rules were taken out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<usize>,
+    /// Which settings wait for a restart of the daemon, after files were read again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<PendingChange>,
 }
 
 impl Done {
     /// Done, and nothing more to say than this sentence.
     pub fn new(message: impl Into<String>) -> Done {
-        Done { message: message.into(), added: None, removed: None }
+        Done { message: message.into(), added: None, removed: None, pending: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, FallbackReason, ShimState};
+use crate::{Confinement, FallbackReason, PendingChange, ShimState};
 
 /// What is going on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct Status {
     /// What the daemon has given up since it was set up.
     #[serde(default)]
     pub confinement: Confinement,
+    /// Settings whose configured value waits for a restart.
+    #[serde(default)]
+    pub pending: Vec<PendingChange>,
 }
 
 /// How long turns of the packet loop took since the daemon started: while one lasts, packets and new connections wait.

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use control::*;
 use rules::{
-    Chain, Failure, LearnPolicy, LearnedTable, Outcome, Policy, Rule, Rulebook, Settings, UnixMs, parse_table,
+    Chain, Failure, LearnPolicy, LearnedTable, Outcome, Policy, Rule, Rulebook, Settings, UnixMs,
+    find_setting, parse_table,
 };
 
 fn rule() -> Rule {
@@ -91,6 +92,10 @@ fn connection() -> Connection {
     }
 }
 
+fn pending() -> PendingChange {
+    PendingChange { name: "multipath".into(), configured: "redundant".into(), in_force: "off".into() }
+}
+
 fn status() -> Status {
     Status {
         version: "0.1.0".into(),
@@ -132,6 +137,7 @@ fn status() -> Status {
             system_calls: Measure::Off,
             files: Measure::Unavailable { why: "no Landlock".into() },
         },
+        pending: vec![pending()],
     }
 }
 
@@ -231,13 +237,15 @@ fn responses() -> Vec<Response> {
         Response::Status(Box::new(status())),
         Response::Paths(PathsReport { associations: vec![association()] }),
         Response::Explanation(Box::new(explanation)),
-        Response::Settings(SettingsReport::all(&Settings::default())),
+        Response::Settings(SettingsReport::all(&Settings::default()).beside(&Settings::default())),
+        Response::Settings(SettingsReport::one(find_setting("udp_port").unwrap(), &Settings::default())),
         Response::Rules(rules_report(&book)),
         Response::DefaultPolicy(DefaultPolicy::of(&book, Chain::Local)),
         Response::Doctor(DoctorReport { checks }),
         Response::Done(Done { added: Some(Added::New(3)), ..Done::new("rule 3 of remote-enable added") }),
         Response::Done(Done { removed: Some(2), ..Done::new("2 rules deleted") }),
         Response::Done(Done::new("reloaded")),
+        Response::Done(Done { pending: vec![pending()], ..Done::new("reloaded") }),
     ];
     let codes = [ErrorCode::BadRequest, ErrorCode::NotPermitted, ErrorCode::Refused, ErrorCode::Failed];
     responses.extend(codes.map(|code| Response::error(code, "what is wrong and what to do")));

@@ -31,7 +31,6 @@ use crate::clock::today;
 use crate::control_group;
 use crate::learned_store::LearnedStore;
 use crate::listeners::listeners;
-use crate::page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle};
 use crate::survey::Question;
@@ -62,8 +61,6 @@ pub(crate) struct Desk {
     rules: RulesStore,
     learned: LearnedStore,
     shard: Handle,
-    /// The page's, if this process has it.
-    page_port: u16,
     served: Arc<AtomicUsize>,
     /// Who made the socket: the worker has become another since.
     owner: Uid,
@@ -98,9 +95,8 @@ impl ControlServer {
         rules: RulesStore,
         learned: LearnedStore,
         shard: Handle,
-        page_port: u16,
     ) -> ControlServer {
-        let desk = Desk { rules, learned, shard, page_port, served: Arc::default(), owner: socket.owner };
+        let desk = Desk { rules, learned, shard, served: Arc::default(), owner: socket.owner };
         ControlServer { listener: socket.listener, desk }
     }
 
@@ -200,7 +196,7 @@ impl Desk {
 
     fn answer_any(&self, request: Request) -> Response {
         match request {
-            Request::Settings => Response::Settings(SettingsReport::all(&self.rules.settings())),
+            Request::Settings => self.settings(SettingsReport::all(&self.rules.configured())),
             Request::Get { name } => self.get(&name),
             Request::Set { name, value } => self.set(&name, &value),
             Request::RulesAdd { chain, policy, rule } => self.add_rule(chain, policy, rule),
@@ -214,9 +210,7 @@ impl Desk {
             Request::RuleAutoEn => self.learn(true),
             Request::RuleAutoDis => self.learn(false),
             Request::Forget { address } => self.forget(address),
-            Request::Reload => {
-                done(self.rules.reload().map(|()| Done::new("configuration and rules are read again")))
-            }
+            Request::Reload => done(self.rules.reload().map(|()| self.reloaded())),
             Request::Shutdown => {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
@@ -242,31 +236,51 @@ impl Desk {
         answer.recv_timeout(SHARD_LIMIT).unwrap_or_else(|_| Response::error(ErrorCode::Failed, NO_ANSWER))
     }
 
+    fn reloaded(&self) -> Done {
+        let pending = self.rules.pending();
+        let names: Vec<&str> = pending.iter().map(|change| change.name.as_str()).collect();
+        let waiting = match names.len() {
+            0 => String::new(),
+            1 => format!("; 1 change waits for a restart: {}", names[0]),
+            count => format!("; {count} changes wait for a restart: {}", names.join(", ")),
+        };
+        Done { pending, ..Done::new(format!("configuration and rules are read again{waiting}")) }
+    }
+
+    /// The answer with the settings in force beside those configured.
+    fn settings(&self, report: SettingsReport) -> Response {
+        Response::Settings(report.beside(&self.rules.settings()))
+    }
+
     fn get(&self, name: &str) -> Response {
         match find_setting(name) {
-            Ok(setting) => Response::Settings(SettingsReport::one(setting, &self.rules.settings())),
+            Ok(setting) => self.settings(SettingsReport::one(setting, &self.rules.configured())),
             Err(error) => Response::error(ErrorCode::Refused, error.to_string()),
         }
     }
 
     fn set(&self, name: &str, value: &str) -> Response {
-        if let Err(fault) = self.try_page_port(name, value) {
+        if let Err(fault) = self.try_first(name, value) {
             return Response::error(ErrorCode::Refused, fault);
         }
         match self.rules.set(name, value) {
-            Ok(setting) => Response::Settings(SettingsReport::one(setting, &self.rules.settings())),
+            Ok(setting) => self.settings(SettingsReport::one(setting, &self.rules.configured())),
             Err(error) => refusal(error),
         }
     }
 
-    /// A port that cannot be had is refused now, and not found missing at the next start.
-    fn try_page_port(&self, name: &str, value: &str) -> Result<(), String> {
-        let mut settings = self.rules.settings();
-        let is_port = matches!(settings.set(name, value), Ok(setting) if setting.name == "page_port");
-        if is_port && settings.page_port != self.page_port {
-            page::bind(settings.page_port)?;
+    /// What cannot be had is refused now, and not found missing at the next start.
+    fn try_first(&self, name: &str, value: &str) -> Result<(), String> {
+        let mut settings = self.rules.configured();
+        match settings.set(name, value) {
+            // Refused further on.
+            Ok(setting) if setting.is_roots() => Ok(()),
+            // Which the daemon has open itself.
+            Ok(setting) if setting.value(&settings) == setting.value(&self.rules.settings()) => Ok(()),
+            Ok(setting) => control::try_setting(setting, &settings),
+            // Told of where it is set.
+            Err(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn add_rule(&self, chain: Chain, policy: Policy, rule: Rule) -> Response {

@@ -55,6 +55,7 @@ impl Shard {
             recent_switches: self.history.switches(),
             draining: self.draining,
             confinement: self.confinement.clone(),
+            pending: self.rules.pending(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! The rulebook, shared by the shard (which decides) and the control server (which changes), and its files.
 //!
-//! Invariant: what is in force is what the files say; a change that cannot be written is not made.
+//! Invariant: what is configured is what the files say, and the rulebook has of it what takes effect before a restart; a change
+//! that cannot be written is not made.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use control::DaemonArgs;
+use control::{DaemonArgs, PendingChange, SettingsReport};
 use rules::{Advertise, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
@@ -17,6 +18,7 @@ use crate::peer_keys::PeerKeys;
 #[derive(Clone)]
 pub(crate) struct RulesStore {
     book: Arc<Mutex<Rulebook>>,
+    configured: Arc<Mutex<Settings>>,
     keys: Arc<Mutex<PeerKeys>>,
     archive: Archive,
     serves_a_command: bool,
@@ -28,9 +30,16 @@ impl RulesStore {
         let serves_a_command = args.inside.is_some();
         // Still with this process's own rights: the supervisor is not asked before both are set up.
         let loaded = Archive::own(args).load()?;
-        let book = Rulebook::new(in_force(loaded.settings, serves_a_command), loaded.table);
-        let (book, keys) = (Arc::new(Mutex::new(book)), Arc::new(Mutex::new(loaded.keys)));
-        Ok(RulesStore { book, keys, archive, serves_a_command })
+        let settings = for_whom(loaded.settings, serves_a_command);
+        let configured = Arc::new(Mutex::new(settings.clone()));
+        let book = Arc::new(Mutex::new(Rulebook::new(settings, loaded.table)));
+        Ok(RulesStore {
+            book,
+            configured,
+            keys: Arc::new(Mutex::new(loaded.keys)),
+            archive,
+            serves_a_command,
+        })
     }
 
     /// The rulebook, locked. Held for moments only: the shard waits for it.
@@ -38,9 +47,30 @@ impl RulesStore {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The settings as they are now.
+    /// The settings in force.
     pub(crate) fn settings(&self) -> Settings {
         self.lock().settings.clone()
+    }
+
+    /// The settings of the file. Those that need a restart are not in force before one.
+    pub(crate) fn configured(&self) -> Settings {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The changes that wait for a restart.
+    pub(crate) fn pending(&self) -> Vec<PendingChange> {
+        SettingsReport::all(&self.configured()).beside(&self.settings()).pending()
+    }
+
+    /// There is no page, for its port cannot be had.
+    pub(crate) fn goes_without_page(&self) {
+        self.lock().settings.page_port = 0;
+    }
+
+    fn configure(&self, settings: Settings) {
+        let mut book = self.lock();
+        book.settings = settings.until_restart(&book.settings);
+        *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     /// Counts what became of a connection to or from `address`, for the rule that decided about it.
@@ -64,10 +94,10 @@ impl RulesStore {
 
     /// Changes one setting, in the file first.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<&'static rules::Setting, ArchiveError> {
-        let mut settings = self.settings();
+        let mut settings = self.configured();
         let setting = settings.set(name, value).map_err(|error| ArchiveError::Refused(error.to_string()))?;
         self.archive.set(setting, value)?;
-        self.lock().settings = settings;
+        self.configure(settings);
         Ok(setting)
     }
 
@@ -113,17 +143,20 @@ impl RulesStore {
     /// Reads all files again; if one is wrong, all stays as it was.
     pub(crate) fn reload(&self) -> Result<(), ArchiveError> {
         let Loaded { settings, mut table, keys } = self.archive.load()?;
-        let mut book = self.lock();
-        table.keep_hits_of(&book.table);
         *self.keys() = keys;
-        book.settings = in_force(settings, self.serves_a_command);
+        let peer_keys = settings.peer_keys.clone();
+        self.configure(for_whom(settings, self.serves_a_command));
+        let mut book = self.lock();
+        // Unlike others that name a file, this one is read again.
+        book.settings.peer_keys = peer_keys;
+        table.keep_hits_of(&book.table);
         book.table = table;
         Ok(())
     }
 }
 
 /// The settings of the file. A command without privileges asked for SCTP by being run, and has UDP only.
-fn in_force(settings: Settings, serves_a_command: bool) -> Settings {
+fn for_whom(settings: Settings, serves_a_command: bool) -> Settings {
     match serves_a_command {
         false => settings,
         true => Settings { default_remote_enable: true, carriers: Carriers::Udp, ..settings },

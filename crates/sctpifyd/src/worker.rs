@@ -64,9 +64,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let user = assume(&interceptor, &identity)?;
     let (mut shard, handle) =
         Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
-    let page = page::bind(rules.settings().page_port);
-    let page_port = if matches!(page, Ok(Some(_))) { rules.settings().page_port } else { 0 };
-    let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone(), page_port);
+    let page = control::bind_page(rules.settings().page_port);
+    let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
     let desk = server.desk();
     let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
     shard.confinement = control::Confinement { user, ..confine(&shard.interceptor, &confinement)? };
@@ -77,6 +76,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         // Connections go on without it.
         Err(fault) => {
             tracing::warn!("{fault}");
+            rules.goes_without_page();
             shard.page_fault = Some(fault);
         }
     }
@@ -161,7 +161,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
         if signal != SIGHUP {
             shard.send(Command::Stop);
         } else if let Err(error) = rules.reload() {
-            tracing::error!(?error, "the files are wrong; all stays as it was");
+            tracing::error!(?error, "reload failed; keeping the current configuration");
         }
     }
 }

@@ -7,7 +7,8 @@ use std::thread;
 
 use control::*;
 use rules::{
-    Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, Rulebook, Setting, UnixMs, find_setting,
+    Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, Rulebook, Setting, Settings, UnixMs,
+    find_setting,
 };
 use tempfile::TempDir;
 
@@ -18,6 +19,10 @@ const NO_SUCH_PID: u32 = u32::MAX;
 pub(crate) struct FakeDaemon {
     dir: TempDir,
     pub(crate) book: Arc<Mutex<Rulebook>>,
+}
+
+fn with_in_force(report: SettingsReport, book: &Rulebook) -> Response {
+    Response::Settings(report.beside(&book.settings.until_restart(&Settings::default())))
 }
 
 pub(crate) fn status() -> Status {
@@ -94,6 +99,11 @@ pub(crate) fn status() -> Status {
         }],
         draining: false,
         confinement: control::Confinement::default(),
+        pending: vec![PendingChange {
+            name: "multipath".into(),
+            configured: "redundant".into(),
+            in_force: "off".into(),
+        }],
     }
 }
 
@@ -117,7 +127,7 @@ fn explain(book: &Rulebook, address: std::net::IpAddr, port: u16) -> Explanation
 
 fn answer(book: &mut Rulebook, request: Request) -> Response {
     let answer = match request {
-        Request::Settings => Ok(Response::Settings(SettingsReport::all(&book.settings))),
+        Request::Settings => Ok(with_in_force(SettingsReport::all(&book.settings), book)),
         Request::Get { name } => find_setting(&name).map_err(to_text).map(|s| one(book, s)),
         Request::Set { name, value } => {
             book.settings.set(&name, &value).map_err(to_text).map(|s| one(book, s))
@@ -176,7 +186,7 @@ fn to_text(error: impl ToString) -> String {
 }
 
 fn one(book: &Rulebook, setting: &Setting) -> Response {
-    Response::Settings(SettingsReport::one(setting, &book.settings))
+    with_in_force(SettingsReport::one(setting, &book.settings), book)
 }
 
 fn add(book: &mut Rulebook, chain: Chain, policy: Policy, rule: Rule) -> Result<Response, String> {

@@ -1,6 +1,7 @@
 //! The commands against a peer that speaks the control socket's own protocol: output, error texts, exit status.
 
 mod fake;
+mod settings;
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use control::{Check, Response, parse_config, read_request, read_response};
+use control::{Check, Response, read_request, read_response};
 use rules::{Chain, Failure, Outcome, UnixMs};
 use tempfile::TempDir;
 
@@ -36,9 +37,11 @@ struct Ran {
     code: i32,
 }
 
+/// Without the configuration file of the host that tests run on.
 fn run(program: &str, socket: &Path, args: &str) -> Ran {
     let mut command = Command::new(program);
     command.args(args.split_whitespace()).env("SCTPIFY_CONTROL", socket);
+    command.env("SCTPIFY_CONFIG", "/nonexistent/sctpify.toml");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = {
         let _alone = FORKS.lock();
@@ -157,16 +160,7 @@ fn wrong_usage_has_exit_status_2() {
 #[test]
 fn no_daemon_has_exit_status_3_and_says_how_to_start_it() {
     let expected = "no daemon is listening on /nonexistent/control.sock: start it with `sctpify up`\n";
-    for args in [
-        "status",
-        "paths",
-        "get",
-        "reload",
-        "set enable=1",
-        "explain 10.0.0.1:22",
-        "doctor 10.0.0.1",
-        "forget 10.0.0.1",
-    ] {
+    for args in ["status", "paths", "reload", "explain 10.0.0.1:22", "doctor 10.0.0.1", "forget 10.0.0.1"] {
         let ran = run(SCTPIFY, &nowhere(), args);
         assert!(ran.err.ends_with(expected), "{args}: {}", ran.err);
         assert_eq!(ran.code, 3, "{args}");
@@ -193,6 +187,7 @@ fn status_shows_connections_associations_and_fallback_reasons() {
         "sctpifyd 9.9.9, pid 4294967295, up 1 min 1 s, enabled",
         "   5  client  10.0.1.1:40000  10.0.1.2:22  ACTIVE  sctp-udp  64.0 MiB     100 B  12 s      1",
         "1 of 2 active",
+        "\nwaiting for a restart: multipath=redundant (now off)\n",
         "the peer did not answer by SCTP within 250 ms",
         "Listeners (SCTP clients reach those in LISTEN): none",
     ] {
@@ -226,26 +221,6 @@ fn explain_names_the_rule_or_the_reason() {
     let sctp = daemon.run(SCTPIFY, "explain 10.1.2.3:22").out;
     let expected = "10.1.2.3:22: SCTP is tried first, then TCP\n  because rule 1 of remote-enable: -P 22\n";
     assert_eq!(sctp, expected);
-}
-
-#[test]
-fn set_changes_settings_and_says_what_waits_for_a_restart() {
-    let daemon = FakeDaemon::start();
-    let set = daemon.run(SCTPIFY, "set race_timer_ms=100 udp_port=9900");
-    let expected =
-        "race_timer_ms=100\nudp_port=9900 (holds from the next start: `sctpify down`, `sctpify up`)\n";
-    assert_eq!((set.out.as_str(), set.code), (expected, 0), "{}", set.err);
-    let settings = daemon.book.lock().unwrap().settings.clone();
-    assert_eq!((settings.race_timer_ms, settings.udp_port), (100, 9900));
-}
-
-#[test]
-fn a_slip_in_one_of_several_settings_changes_none() {
-    let daemon = FakeDaemon::start();
-    let set = daemon.run(SCTPIFY, "set enable=0 race_timer=100");
-    let expected = "error: there is no setting `race_timer`; did you mean `race_timer_ms`?\n";
-    assert_eq!((set.err.as_str(), set.code), (expected, 1));
-    assert!(daemon.book.lock().unwrap().settings.enable);
 }
 
 #[test]
@@ -345,23 +320,6 @@ fn a_hung_daemon_is_not_taken_for_a_missing_one() {
     hung_up.join().unwrap();
     assert!(ran.err.contains("closed the connection without an answer"), "{}", ran.err);
     assert_eq!(ran.code, 1);
-}
-
-#[test]
-fn config_check_names_the_line_that_is_wrong() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("sctpify.toml");
-    std::fs::write(&file, "enable = true\nforce_bindal = true\n").unwrap();
-    let checked = run(SCTPIFY, &nowhere(), &format!("config check --config {}", file.display()));
-    let expected = "line 2: unknown key `force_bindal`; did you mean `force_bindall`?\n";
-    assert!(checked.err.ends_with(expected), "{}", checked.err);
-    assert_eq!(checked.code, 1);
-}
-
-#[test]
-fn the_default_configuration_can_be_used_as_it_is_printed() {
-    let shown = run(SCTPIFY, &nowhere(), "config show --default").out;
-    assert_eq!(parse_config(&shown), Ok(rules::Settings::default()));
 }
 
 #[test]

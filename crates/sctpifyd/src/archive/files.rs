@@ -37,15 +37,15 @@ impl Files {
 
     pub(super) fn load(&self) -> Result<Loaded, ArchiveError> {
         let (settings, table, keys) = self.texts()?;
-        let keys = PeerKeys::parse(Path::new(&settings.peer_keys), &keys).map_err(refused)?;
+        let keys = PeerKeys::parse(&settings.peer_keys, &keys).map_err(refused)?;
         Ok(Loaded { settings, table, keys })
     }
 
     /// The same with the keys as their file has them, which make sense.
     pub(super) fn texts(&self) -> Result<(Settings, RulesTable, String), ArchiveError> {
         let settings = control::load_config(&self.args.config)?;
-        let keys = PeerKeys::read(&settings.peer_keys).map_err(refused)?;
-        PeerKeys::parse(Path::new(&settings.peer_keys), &keys).map_err(refused)?;
+        let keys = control::read_peer_keys(&settings.peer_keys).map_err(refused)?;
+        PeerKeys::parse(&settings.peer_keys, &keys).map_err(refused)?;
         Ok((settings, control::load_rules(&self.args.rules_file())?, keys))
     }
 

@@ -4,7 +4,6 @@ use std::io::{self, BufReader};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -59,7 +58,7 @@ impl Line {
         };
         let settings = control::parse_config(&config).map_err(nonsense)?;
         let table = rules::parse_table(&rules).map_err(|(_, error)| nonsense(error))?;
-        let keys = PeerKeys::parse(Path::new(&settings.peer_keys), &keys).map_err(nonsense)?;
+        let keys = PeerKeys::parse(&settings.peer_keys, &keys).map_err(nonsense)?;
         Ok(Loaded { settings, table, keys })
     }
 

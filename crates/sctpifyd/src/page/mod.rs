@@ -1,6 +1,6 @@
 //! The web page and the metrics: what goes on, for people and for Prometheus, on 127.0.0.1 alone.
 //!
-//! [`control::Page`] serves it and says who may look. Begin with [`bind`]; [`metrics`] writes the numbers.
+//! [`control::Page`] serves it and says who may look. Begin with [`run`]; [`metrics`] writes the numbers.
 
 mod metrics;
 
@@ -10,20 +10,6 @@ use crate::control_server::Desk;
 
 /// What there is.
 const NAMES: &str = "/, /metrics, /status.json and /rules.json";
-
-/// Listens on `port` of 127.0.0.1; none where it is 0.
-///
-/// # Errors
-/// Why the port cannot be had, and what to do.
-pub(crate) fn bind(port: u16) -> Result<Option<Page>, String> {
-    if port == 0 {
-        return Ok(None);
-    }
-    let refused = |error| {
-        format!("cannot open port {port} of 127.0.0.1 for the page ({error}): set page_port to another")
-    };
-    Page::bind(port).map(Some).map_err(refused)
-}
 
 /// Serves until the process ends.
 pub(crate) fn run(page: Page, desk: Desk) {

@@ -115,8 +115,17 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
     let world = World::with("", false);
     let file = world.alpha.dir().unwrap().join("sctpifyd/keys");
     std::fs::write(&file, format!("* {KEY}\n")).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    world.alphas.sctpify(&["set", &format!("peer_keys={}", file.display())]).unwrap().good().unwrap();
-    let told = world.alphas.sctpify(&["reload"]).unwrap();
-    assert!(!told.status.success() && (told.stdout + &told.stderr).contains("chmod 600"));
+    let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    let is_refused = |words: &[&str]| {
+        let told = world.alphas.sctpify(words).unwrap();
+        !told.status.success() && told.stderr.contains("chmod 600")
+    };
+    let (assignment, config) = (format!("peer_keys={}", file.display()), file.with_file_name("sctpify.toml"));
+    mode(0o644);
+    assert!(is_refused(&["set", &assignment]));
+    assert!(!std::fs::read_to_string(&config).unwrap().contains("peer_keys"), "nothing is written");
+    mode(0o600);
+    world.alphas.sctpify(&["set", &assignment]).unwrap().good().unwrap();
+    mode(0o644);
+    assert!(is_refused(&["reload"]));
 }

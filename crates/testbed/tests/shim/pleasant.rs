@@ -116,5 +116,61 @@ fn a_page_port_that_is_taken_is_refused_and_keeps_no_daemon_from_starting() {
     }
     let told = daemon.sctpify(&["get", "page_port"]).unwrap().good().unwrap().stdout;
     assert!(told.contains("9896"), "{told}");
+    let status = daemon.sctpify(&["status"]).unwrap().stdout;
+    assert!(status.contains("waiting for a restart: page_port=9896 (now 0)"), "{status}");
+    daemon.stop();
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn changes_that_wait_for_a_restart_are_told_until_there_was_one() {
+    let lab = Lab::new().unwrap();
+    let alpha = lab.host("alpha").unwrap();
+    let programs = Programs::find().unwrap();
+    let daemon = Daemon::start(&alpha, &programs, "race_timer_ms = 100\n").unwrap();
+    let told = |daemon: &Daemon, words: &[&str]| daemon.sctpify(words).unwrap().good().unwrap().stdout;
+    let json =
+        |daemon: &Daemon| -> Value { serde_json::from_str(&told(daemon, &["status", "--json"])).unwrap() };
+    let config = alpha.dir().unwrap().join("sctpifyd/sctpify.toml");
+    std::fs::write(&config, "race_timer_ms = 200\nmultipath = \"redundant\"\nudp_port = 9900\n").unwrap();
+    let reloaded = told(&daemon, &["reload"]);
+    assert!(reloaded.ends_with("; 2 changes wait for a restart: udp_port, multipath\n"), "{reloaded}");
+    assert!(told(&daemon, &["status"]).contains("udp_port=9900 (now 9899), multipath=redundant (now off)"));
+    assert_eq!(json(&daemon)["pending"][1]["configured"], "redundant");
+    told(&daemon, &["set", "udp_port=9899"]);
+    let got = told(&daemon, &["get"]);
+    assert!(got.contains("IN FORCE") && got.contains("multipath=redundant waits for a restart"), "{got}");
+    assert!(!got.contains("udp_port=9899 waits"), "{got}");
+    daemon.stop();
+    let daemon = Daemon::restart(&alpha, &programs).unwrap();
+    assert!(json(&daemon)["pending"].as_array().unwrap().is_empty());
+    assert!(told(&daemon, &["reload"]).ends_with("are read again\n"));
+    daemon.stop();
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_setting_made_without_a_daemon_is_in_force_from_its_next_start() {
+    let lab = Lab::new().unwrap();
+    let alpha = lab.host("alpha").unwrap();
+    let programs = Programs::find().unwrap();
+    let daemon = Daemon::start(&alpha, &programs, PAGE).unwrap();
+    let sctpify = |words: &[&str]| {
+        let dir = alpha.dir().unwrap().join("sctpifyd");
+        let mut command = alpha.command(programs.path("sctpify"));
+        command.args(words).env("SCTPIFY_CONTROL", dir.join("control.sock"));
+        command.env("SCTPIFY_CONFIG", dir.join("sctpify.toml"));
+        alpha.run("sctpify", command, LIMIT).unwrap()
+    };
+    daemon.stop();
+    let set = sctpify(&["set", "page_port=9896", "multipath=redundant"]).good().unwrap();
+    assert!(set.stderr.contains("no daemon is listening on"), "{set:?}");
+    assert_eq!(sctpify(&["get", "page_port"]).good().unwrap().stdout, "9896\n");
+    let daemon = Daemon::restart(&alpha, &programs).unwrap();
+    let got = daemon.sctpify(&["get", "--json"]).unwrap().good().unwrap().stdout;
+    assert!(got.contains("\"value\":\"redundant\",\"in_force\":\"redundant\""), "{got}");
+    let mut curl = alpha.command("curl");
+    curl.args(["-s", "--max-time", "5", "http://127.0.0.1:9896/status.json"]);
+    alpha.run("curl", curl, LIMIT).unwrap().good().unwrap();
     daemon.stop();
 }

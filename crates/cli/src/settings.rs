@@ -1,0 +1,175 @@
+//! Settings: what is configured, what is in force, and changing them with a daemon or for its next start.
+
+use std::path::{Path, PathBuf};
+
+use control::{
+    DEFAULT_CONFIG, Done, Request, Response, SettingsReport, default_config_text, load_config, print_config,
+    save_setting, try_setting, udp_port_problem,
+};
+use rules::{Setting, Settings, find_setting};
+
+use crate::session::{Session, unexpected};
+use crate::{CliError, ConfigCommand, show};
+
+/// Shows one setting or all; without a daemon those of the file.
+pub(crate) fn get(session: Session<'_>, name: Option<&str>, config: &Path) -> Result<(), CliError> {
+    let request = name.map_or(Request::Settings, |name| Request::Get { name: name.into() });
+    let answer = match session.ask(&request) {
+        Err(CliError::NoDaemon(_)) => {
+            let report = from_file(name, config)?;
+            tell_of_no_daemon(session, &format!("these are the settings of {}", config.display()));
+            Response::Settings(report)
+        }
+        answer => answer?,
+    };
+    let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
+    if name.is_none() {
+        return session.print(&answer, show::answer);
+    }
+    report.pending().iter().for_each(|change| eprintln!("{}", show::pending(change)));
+    session.print(&answer, |out, _| report.settings.iter().try_for_each(|s| writeln!(out, "{}", s.value)))
+}
+
+fn from_file(name: Option<&str>, config: &Path) -> Result<SettingsReport, CliError> {
+    let settings = load_config(config)?;
+    let Some(name) = name else { return Ok(SettingsReport::all(&settings)) };
+    let setting = find_setting(name).map_err(failed)?;
+    Ok(SettingsReport::one(setting, &settings))
+}
+
+/// On standard error, so that the answer itself is read by scripts as ever.
+fn tell_of_no_daemon(session: Session<'_>, what: &str) {
+    eprintln!(
+        "no daemon is listening on {}: {what}, in force from its next start",
+        session.control.display()
+    );
+}
+
+fn failed(error: impl ToString) -> CliError {
+    CliError::Failed(error.to_string())
+}
+
+/// Changes settings one by one. All are checked for form first, so that a slip in the last changes nothing.
+pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -> Result<(), CliError> {
+    let mut changes = Vec::new();
+    for assignment in assignments {
+        let (name, value) = assignment
+            .split_once('=')
+            .ok_or_else(|| CliError::Usage(format!("`{assignment}` has no `=`: write NAME=VALUE")))?;
+        let setting = Settings::default().set(name.trim(), value).map_err(failed)?;
+        changes.push((setting, value.trim()));
+    }
+    match session.ask(&Request::Settings) {
+        Err(CliError::NoDaemon(_)) => return set_for_next_start(session, &changes, config),
+        answer => answer?,
+    };
+    for (setting, value) in changes {
+        let answer = match setting.is_roots() {
+            true => set_in_file(session, setting, value, config)?,
+            false => session.ask(&Request::Set { name: setting.name.into(), value: value.into() })?,
+        };
+        show_changed(session, &answer)?;
+    }
+    Ok(())
+}
+
+/// Prints settings as they are after a change, and warns of a port that the next start would not get.
+fn show_changed(session: Session<'_>, answer: &Response) -> Result<(), CliError> {
+    let Response::Settings(report) = answer else { return Err(unexpected(answer)) };
+    for row in report.settings.iter().filter(|row| row.name == "udp_port") {
+        let is_open = row.in_force.as_ref() == Some(&row.value);
+        let problem = row.value.parse().ok().filter(|_| !is_open).and_then(udp_port_problem);
+        problem.iter().for_each(|problem| eprintln!("warning: {problem}"));
+    }
+    session.print(answer, |out, _| show::changed(out, report))
+}
+
+/// Writes all of the changes to the configuration file, or none if one of them is not to be had.
+fn set_for_next_start(
+    session: Session<'_>,
+    changes: &[(&Setting, &str)],
+    config: &Path,
+) -> Result<(), CliError> {
+    let mut wanted = load_config(config)?;
+    for (setting, value) in changes {
+        setting.change(&mut wanted, value).map_err(failed)?;
+    }
+    changes.iter().try_for_each(|(setting, _)| try_setting(setting, &wanted)).map_err(failed)?;
+    for (setting, value) in changes {
+        save_setting(config, setting.name, value)?;
+    }
+    tell_of_no_daemon(session, &format!("written to {}", config.display()));
+    changes.iter().try_for_each(|(setting, _)| {
+        show_changed(session, &Response::Settings(SettingsReport::one(setting, &wanted)))
+    })
+}
+
+/// Writes a setting that the daemon itself must not change to its configuration file, which this process may write if it is
+/// root's, and has the daemon read it. The path is the caller's word, not the daemon's.
+fn set_in_file(
+    session: Session<'_>,
+    setting: &Setting,
+    value: &str,
+    config: &Path,
+) -> Result<Response, CliError> {
+    let mut wanted = Settings::default();
+    setting.change(&mut wanted, value).map_err(failed)?;
+    try_setting(setting, &wanted).map_err(failed)?;
+    save_setting(config, setting.name, value)?;
+    let written = format!("{} is written to {}", setting.name, config.display());
+    match session.ask(&Request::Reload) {
+        Ok(_) => {}
+        // A daemon that is confined may be unable to read now what it reads at its start.
+        Err(CliError::Refused(refusal)) if setting.needs_restart => {
+            eprintln!(
+                "{written} and is in force from the daemon's next start; now it says: {}",
+                refusal.message
+            );
+            return Ok(Response::Settings(SettingsReport::one(setting, &wanted)));
+        }
+        Err(error) => {
+            let text = format!("{written}, but the daemon does not take it over: {error}");
+            return Err(CliError::Failed(text));
+        }
+    }
+    let answer = session.ask(&Request::Get { name: setting.name.into() })?;
+    let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
+    if report.settings.iter().any(|told| told.value != setting.value(&wanted)) {
+        let text = format!("{written}, but the daemon reads another file: name that with --config");
+        return Err(CliError::Failed(text));
+    }
+    Ok(answer)
+}
+
+/// Shows or checks the configuration file.
+pub(crate) fn config(session: Session<'_>, command: &ConfigCommand) -> Result<(), CliError> {
+    match command {
+        ConfigCommand::Show { default: true, .. } => {
+            let answer = Response::Settings(SettingsReport::all(&Settings::default()));
+            session.print(&answer, |out, _| write!(out, "{}", default_config_text()))
+        }
+        ConfigCommand::Show { default: false, config } => {
+            let (_, settings) = load_named(config.as_deref())?;
+            let answer = Response::Settings(SettingsReport::all(&settings));
+            session.print(&answer, |out, _| write!(out, "{}", print_config(&settings)))
+        }
+        ConfigCommand::Check { config } => {
+            let (path, _) = load_named(config.as_deref())?;
+            let found = if path.exists() { "is sound" } else { "does not exist: the defaults hold" };
+            session.print(&Response::Done(Done::new(format!("{} {found}", path.display()))), show::answer)
+        }
+    }
+}
+
+/// The settings of this file, which must be there, or of the usual one, which need not.
+fn load_named(named: Option<&Path>) -> Result<(PathBuf, Settings), CliError> {
+    let path = named.unwrap_or(Path::new(DEFAULT_CONFIG));
+    if named.is_some() && !path.exists() {
+        let text = format!(
+            "{} does not exist: make it (`sctpify config show --default`), or name another",
+            path.display()
+        );
+        return Err(CliError::Failed(text));
+    }
+    Ok((path.into(), load_config(path)?))
+}

@@ -1,0 +1,189 @@
+//! The file with the secrets shared with other sctpify hosts.
+//!
+//! It has one key a line: an address, a prefix or `*` for all, blanks, and the key, as it stands or in hexadecimal
+//! behind `hex:`. The longest prefix counts. Refused: a file that others may read, keys of fewer than [`KEY_MIN`] bytes,
+//! two keys for one prefix. Secrets are in no error, and not in what `Debug` prints.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+use rules::IpNet;
+
+/// Fewest bytes of a key.
+const KEY_MIN: usize = 16;
+/// Most bytes of a key.
+const KEY_MAX: usize = 1024;
+/// Most keys.
+const KEYS_MAX: usize = 4096;
+/// Most bytes of the file.
+const FILE_MAX: u64 = 1 << 20;
+
+/// A key and the hosts that share it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PeerKey {
+    net: Option<IpNet>,
+    secret: Vec<u8>,
+}
+
+impl PeerKey {
+    /// The hosts; none is all of them.
+    pub fn net(&self) -> Option<IpNet> {
+        self.net
+    }
+
+    /// The key itself.
+    pub fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for PeerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PeerKey").field(&self.net).finish_non_exhaustive()
+    }
+}
+
+/// Why keys were not read.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerKeyError {
+    /// The file cannot be read.
+    #[error("{}: {error} (setting peer_keys)", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        error: std::io::Error,
+    },
+    /// Others may read the file.
+    #[error("{}: others may read or change this file: chown root, chmod 600", .path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line is wrong.
+    #[error("{}, line {line}: {what}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+/// The text of the file; empty where the path is.
+///
+/// # Errors
+/// When it cannot be read, or others may read it.
+pub fn read_peer_keys(path: &str) -> Result<String, PeerKeyError> {
+    let mut text = String::new();
+    if path.is_empty() {
+        return Ok(text);
+    }
+    let path = Path::new(path);
+    let io = |error| PeerKeyError::Io { path: path.into(), error };
+    let file = File::open(path).map_err(io)?;
+    let status = file.metadata().map_err(io)?;
+    let is_ours = [0, geteuid().as_raw()].contains(&status.uid());
+    if !is_ours || status.mode() & 0o077 != 0 {
+        return Err(PeerKeyError::Exposed { path: path.into() });
+    }
+    file.take(FILE_MAX).read_to_string(&mut text).map_err(io)?;
+    Ok(text)
+}
+
+/// The keys in the text of the file at `path`, longest prefixes first.
+///
+/// # Errors
+/// The first line that is wrong.
+pub fn parse_peer_keys(path: &str, text: &str) -> Result<Vec<PeerKey>, PeerKeyError> {
+    parse(text).map_err(|(line, what)| PeerKeyError::Line { path: path.into(), line, what })
+}
+
+fn parse(text: &str) -> Result<Vec<PeerKey>, (usize, String)> {
+    let mut keys: Vec<PeerKey> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let key = parse_line(line).map_err(|what| (index + 1, what))?;
+        if keys.len() >= KEYS_MAX {
+            return Err((index + 1, format!("more than {KEYS_MAX} keys")));
+        }
+        if keys.iter().any(|known| known.net == key.net) {
+            return Err((index + 1, "a second key for the same hosts".to_owned()));
+        }
+        keys.push(key);
+    }
+    let length = |key: &PeerKey| key.net.map_or(0, |net| 1 + u16::from(net.prefix_len()));
+    keys.sort_by_key(|key| std::cmp::Reverse(length(key)));
+    Ok(keys)
+}
+
+fn parse_line(line: &str) -> Result<PeerKey, String> {
+    let (net, key) = line.split_once(char::is_whitespace).ok_or("an address, a prefix or *, then a key")?;
+    let net = match net {
+        "*" => None,
+        net => Some(net.parse::<IpNet>().map_err(|error| error.to_string())?),
+    };
+    let key = key.trim();
+    let secret = match key.strip_prefix("hex:") {
+        Some(digits) => from_hex(digits).ok_or("hex: is not followed by pairs of hexadecimal digits")?,
+        None => key.as_bytes().to_vec(),
+    };
+    match secret.len() {
+        KEY_MIN..=KEY_MAX => Ok(PeerKey { net, secret }),
+        length => Err(format!("a key of {length} bytes: it must have {KEY_MIN} to {KEY_MAX}")),
+    }
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let is_even = digits.len().is_multiple_of(2);
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    if is_even { (0..digits.len()).step_by(2).map(byte).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const KEY: &str = "0123456789abcdef";
+
+    #[test]
+    fn wrong_lines_are_named_and_show_no_secret() {
+        for (line, expected) in [
+            (format!("10.0.0.0/40 {KEY}"), "prefix length 40"),
+            ("* too-short".to_owned(), "a key of 9 bytes"),
+            ("* hex:0g".to_owned(), "hexadecimal"),
+            (KEY.to_owned(), "then a key"),
+            (format!("* {KEY}\n* {KEY}"), "a second key"),
+        ] {
+            let (_, what) = parse(&line).expect_err("a wrong line");
+            assert!(what.contains(expected) && !what.contains(KEY), "{what}");
+        }
+        assert!(!format!("{:?}", parse(&format!("* {KEY}"))).contains("48, 49"));
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        std::fs::write(&path, format!("* {KEY}\n")).unwrap();
+        let load = |mode| {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            let path = path.to_str().unwrap();
+            parse_peer_keys(path, &read_peer_keys(path)?).map(|keys| keys.len())
+        };
+        assert!(matches!(load(0o640), Err(PeerKeyError::Exposed { .. })));
+        assert_eq!(load(0o600).unwrap(), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! Whether what a setting names is to be had, tried before it is written: a start would find it missing, and nobody be there to see.
+
+use std::fs::File;
+use std::net::{Ipv6Addr, UdpSocket};
+
+use nix::unistd::User;
+use rules::{Setting, Settings};
+
+use crate::{Page, parse_peer_keys, read_peer_keys};
+
+/// Listens on `port` of 127.0.0.1 for the daemon's page; none where it is 0.
+///
+/// # Errors
+/// Why the port cannot be had, and what to do.
+pub fn bind_page(port: u16) -> Result<Option<Page>, String> {
+    if port == 0 {
+        return Ok(None);
+    }
+    let refused = |error| {
+        format!("cannot open port {port} of 127.0.0.1 for the page ({error}): set page_port to another")
+    };
+    Page::bind(port).map(Some).map_err(refused)
+}
+
+/// Tries what `setting` names in these settings, which are to be configured.
+///
+/// # Errors
+/// Why a daemon would not start with it, or go without it, and what to do.
+pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String> {
+    match setting.name {
+        "page_port" => bind_page(settings.page_port).map(drop),
+        "peer_keys" => {
+            let path = &settings.peer_keys;
+            let keys = read_peer_keys(path).and_then(|text| parse_peer_keys(path, &text));
+            keys.map(drop).map_err(|error| error.to_string())
+        }
+        "learned_store_roots" if !settings.learned_store_roots.is_empty() => {
+            let path = &settings.learned_store_roots;
+            File::open(path).map(drop).map_err(|error| format!("{path}: {error} (setting {})", setting.name))
+        }
+        "worker_user" => try_user(&settings.worker_user),
+        _ => Ok(()),
+    }
+}
+
+/// A number need not be anybody's.
+fn try_user(wanted: &str) -> Result<(), String> {
+    if wanted.is_empty() || wanted.parse::<u32>().is_ok() {
+        return Ok(());
+    }
+    match User::from_name(wanted) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => {
+            Err(format!("there is no user `{wanted}`: make one (useradd --system), or leave it empty"))
+        }
+        Err(error) => Err(format!("cannot look user {wanted} up: {error}")),
+    }
+}
+
+/// What keeps the daemon from this UDP port now. It would start, go without SCTP in UDP, and try again every few seconds.
+pub fn udp_port_problem(port: u16) -> Option<String> {
+    let error = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).err()?;
+    Some(format!("UDP port {port} cannot be opened now ({error}): without it there is no SCTP in UDP"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    fn tried(name: &str, value: &str) -> Result<(), String> {
+        let mut settings = Settings::default();
+        let setting = settings.set(name, value).unwrap();
+        try_setting(setting, &settings)
+    }
+
+    #[test]
+    fn what_a_setting_names_must_be_there() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port().to_string();
+        for (name, value, told) in [
+            ("page_port", port.as_str(), "set page_port to another"),
+            ("peer_keys", "/nonexistent/keys", "/nonexistent/keys: No such file"),
+            ("learned_store_roots", "/nonexistent/roots", "/nonexistent/roots: No such file"),
+            ("worker_user", "nobody-of-this-name", "there is no user `nobody-of-this-name`"),
+        ] {
+            assert!(tried(name, value).unwrap_err().contains(told), "{name}: {:?}", tried(name, value));
+        }
+        drop(taken);
+        let good = [("page_port", port.as_str()), ("peer_keys", ""), ("worker_user", "60899")];
+        for (name, value) in good.into_iter().chain([("udp_port", "1")]) {
+            assert_eq!(tried(name, value), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_udp_port_that_somebody_has_is_a_problem() {
+        let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert!(udp_port_problem(port).unwrap().contains(&format!("UDP port {port}")));
+        drop(taken);
+        assert_eq!(udp_port_problem(port), None);
+    }
+}
