@@ -104,7 +104,7 @@ fn agent(input: &mut Input<'_>) {
         password: Some("secret".to_owned()),
         listener: listener(),
         proxy: hop(),
-        rtp: ([192, 0, 2, 100], 4000).into(),
+        rtp: Some(([192, 0, 2, 100], 4000).into()),
         ring: Duration::from_millis(500),
         calls_max: CALLS_MAX,
         timers: Timers::default(),

@@ -89,6 +89,9 @@ fn show_all(dir: &Path, json: bool) -> Result<(), LinkemuError> {
     let names = living(dir)?;
     let reports: Vec<Report> =
         names.iter().map(|name| ask(dir, name, &Request::Show)).collect::<Result<_, _>>()?;
+    if reports.is_empty() && !json {
+        eprintln!("no links");
+    }
     print(&reports, json)
 }
 

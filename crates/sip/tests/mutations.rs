@@ -111,7 +111,7 @@ fn an_agent_lives_through_changed_messages_within_its_limits() {
         password: Some("secret".to_owned()),
         listener: listener(),
         proxy: hop(),
-        rtp: "192.0.2.100:4000".parse().unwrap(),
+        rtp: "192.0.2.100:4000".parse().ok(),
         ring: Duration::from_secs(1),
         calls_max: 20,
         timers: Timers::default(),

@@ -43,6 +43,18 @@ pub enum SipError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// An address of the user agent's command line that cannot be listened at.
+    #[error("cannot listen at {transport} {address}: {source}; {flag} says where")]
+    Flag {
+        /// What was to be carried.
+        transport: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+        /// The option that names the address.
+        flag: &'static str,
+    },
     /// A program that has no completions here.
     #[error("{0}")]
     Program(String),

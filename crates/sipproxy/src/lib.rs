@@ -56,7 +56,7 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
     }
     let config = config::Config::read(&args.config)?;
     if args.check {
-        println!("{}: good", args.config.display());
+        println!("{} is sound", args.config.display());
         return Ok(());
     }
     begin_log(&args.log);

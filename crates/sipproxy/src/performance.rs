@@ -56,7 +56,7 @@ impl Histogram {
     fn to_text(&self) -> String {
         match self.count() {
             0 => "none".to_owned(),
-            count => format!("{count}, {:.3} s in the mean", self.sum_us as f64 / 1e6 / count as f64),
+            count => format!("{count}, mean {:.1} ms", self.sum_us as f64 / 1e3 / count as f64),
         }
     }
 
@@ -94,7 +94,7 @@ impl Performance {
         }
     }
 
-    /// For people, by the RFC's names.
+    /// For people, by the RFC's names, short and long.
     pub(crate) fn to_text(&self) -> String {
         use Attempt::{Declined, Failed, Ineffective, Redirected, Successful};
         let Performance { registrations, sessions, .. } = self;
@@ -103,31 +103,46 @@ impl Performance {
         let not_redirected = [Successful, Declined, Ineffective, Failed];
         let completed = self.session_duration.successful.count();
         let mut text = String::new();
-        for (name, part, whole) in [
-            ("IRA", ended(registrations, &[Declined, Ineffective, Failed]), ended(registrations, &all)),
-            ("SER", ended(sessions, &[Successful]), ended(sessions, &not_redirected)),
-            ("SEER", ended(sessions, &[Successful, Declined]), ended(sessions, &not_redirected)),
-            ("ISA", ended(sessions, &[Ineffective]), ended(sessions, &all)),
-            ("SCR", completed, ended(sessions, &all)),
+        for (name, meaning, part, whole) in [
+            (
+                "IRA",
+                "ineffective registration attempts",
+                ended(registrations, &[Declined, Ineffective, Failed]),
+                ended(registrations, &all),
+            ),
+            (
+                "SER",
+                "session establishment ratio",
+                ended(sessions, &[Successful]),
+                ended(sessions, &not_redirected),
+            ),
+            (
+                "SEER",
+                "session establishment effectiveness",
+                ended(sessions, &[Successful, Declined]),
+                ended(sessions, &not_redirected),
+            ),
+            ("ISA", "ineffective session attempts", ended(sessions, &[Ineffective]), ended(sessions, &all)),
+            ("SCR", "session completion ratio", completed, ended(sessions, &all)),
         ] {
             let percent = match whole {
                 0 => "-".to_owned(),
                 _ => format!("{:.2} %", 100.0 * part as f64 / whole as f64),
             };
-            text += &format!("{name:<17} {percent} ({part} of {whole})\n");
+            text += &format!("{name:<4} {meaning:<36} {percent} ({part} of {whole})\n");
         }
         let [srd, sdd, sdt] =
             [&self.session_request_delay, &self.session_disconnect_delay, &self.session_duration];
-        for (name, histogram) in [
-            ("RRD", &self.registration_request_delay),
-            ("SRD successful", &srd.successful),
-            ("SRD failed", &srd.failed),
-            ("SDD successful", &sdd.successful),
-            ("SDD failed", &sdd.failed),
-            ("SDT successful", &sdt.successful),
-            ("SDT failed", &sdt.failed),
+        for (name, meaning, histogram) in [
+            ("RRD", "registration request delay", &self.registration_request_delay),
+            ("SRD", "session request delay, successful", &srd.successful),
+            ("SRD", "session request delay, failed", &srd.failed),
+            ("SDD", "session disconnect delay, successful", &sdd.successful),
+            ("SDD", "session disconnect delay, failed", &sdd.failed),
+            ("SDT", "session duration, successful", &sdt.successful),
+            ("SDT", "session duration, failed", &sdt.failed),
         ] {
-            text += &format!("{name:<17} {}\n", histogram.to_text());
+            text += &format!("{name:<4} {meaning:<36} {}\n", histogram.to_text());
         }
         text
     }
@@ -193,13 +208,13 @@ mod tests {
     fn ratios_are_of_the_attempts_that_the_rfc_counts() {
         let text = some().to_text();
         for line in [
-            "IRA               - (0 of 0)\n",
-            "SER               62.50 % (5 of 8)\n",
-            "SEER              75.00 % (6 of 8)\n",
-            "ISA               0.00 % (0 of 10)\n",
-            "SCR               40.00 % (4 of 10)\n",
-            "SDT successful    4, 0.125 s in the mean\n",
-            "SDT failed        none\n",
+            "IRA  ineffective registration attempts    - (0 of 0)\n",
+            "SER  session establishment ratio          62.50 % (5 of 8)\n",
+            "SEER session establishment effectiveness  75.00 % (6 of 8)\n",
+            "ISA  ineffective session attempts         0.00 % (0 of 10)\n",
+            "SCR  session completion ratio             40.00 % (4 of 10)\n",
+            "SDT  session duration, successful         4, mean 125.0 ms\n",
+            "SDT  session duration, failed             none\n",
         ] {
             assert!(text.contains(line), "{line}{text}");
         }

@@ -271,24 +271,15 @@ impl Answer {
     /// For people: a line for each number or contact.
     pub(crate) fn to_text(&self) -> String {
         match self {
-            Answer::Status(status) => {
-                let value = serde_json::to_value(status).unwrap_or_default();
-                let lines = value.as_object().into_iter().flatten().map(|(name, value)| match value {
-                    serde_json::Value::Array(list) => {
-                        let list: Vec<_> = list.iter().map(bare).collect();
-                        format!("{:<20} {}\n", name.replace('_', " "), list.join(", "))
-                    }
-                    value => format!("{:<20} {}\n", name.replace('_', " "), bare(value)),
-                });
-                lines.collect()
-            }
+            Answer::Status(status) => status.to_text(),
             Answer::Performance(performance) => performance.to_text(),
             Answer::Contacts { contacts, left_out, .. } => {
                 let line = |c: &Contact| {
                     let Contact { user, uri, expires_s, transport, source } = c;
                     format!("{user} {uri} {transport} {source} {expires_s} s\n")
                 };
-                contacts.iter().map(line).collect::<String>() + &more(*left_out)
+                list(contacts, "USER CONTACT TRANSPORT SOURCE EXPIRES\n", "no contacts\n", line)
+                    + &more(*left_out)
             }
             Answer::Dialogs { dialogs, left_out, .. } => {
                 let line = |d: &Dialog| {
@@ -298,14 +289,45 @@ impl Answer {
                         "{kind} {state} {age_s} s: {from} ({caller}) to {to} ({callees}) Call-ID {call_id}\n"
                     )
                 };
-                dialogs.iter().map(line).collect::<String>() + &more(*left_out)
+                list(dialogs, "", "no calls or subscriptions\n", line) + &more(*left_out)
             }
             Answer::Connections { connections, left_out, .. } => {
-                connections.iter().map(Connection::to_text).collect::<String>() + &more(*left_out)
+                list(connections, "", "no connections\n", Connection::to_text) + &more(*left_out)
             }
             Answer::Tracing => String::new(),
             Answer::Refused { reason } => format!("{reason}\n"),
         }
+    }
+}
+
+impl Status {
+    /// A line for each number, by its name in JSON.
+    fn to_text(&self) -> String {
+        let labelled = |names: &[String], counts: &[u64]| -> String {
+            let pairs = names.iter().zip(counts).map(|(name, count)| format!("{name}: {count}"));
+            pairs.collect::<Vec<_>>().join(", ")
+        };
+        let classes: Vec<String> = (1..=self.responses.len()).map(|class| format!("{class}xx")).collect();
+        let connections: Vec<u64> = self.connections.iter().map(|count| *count as u64).collect();
+        let value = serde_json::to_value(self).unwrap_or_default();
+        let lines = value.as_object().into_iter().flatten().map(|(name, value)| {
+            let value = match name.as_str() {
+                "listeners" => self.listeners.join(", "),
+                "connections" => labelled(&self.listeners, &connections),
+                "responses" => labelled(&classes, &self.responses),
+                _ => bare(value),
+            };
+            format!("{:<20} {value}\n", name.replace('_', " "))
+        });
+        lines.collect()
+    }
+}
+
+/// A line for each item below a heading, or that there are none.
+fn list<T>(items: &[T], heading: &str, none: &str, line: impl FnMut(&T) -> String) -> String {
+    match items.is_empty() {
+        true => none.to_owned(),
+        false => heading.to_owned() + &items.iter().map(line).collect::<String>(),
     }
 }
 
@@ -333,7 +355,7 @@ mod tests {
         };
         assert_eq!(
             Answer::Contacts { contacts: vec![contact], left_out: 2, next: None }.to_text(),
-            "bob@example.com sip:bob@192.0.2.2 udp 192.0.2.2:5060 60 s\nand 2 more\n"
+            "USER CONTACT TRANSPORT SOURCE EXPIRES\nbob@example.com sip:bob@192.0.2.2 udp 192.0.2.2:5060 60 s\nand 2 more\n"
         );
         let dialog = Dialog {
             kind: "call".to_owned(),
@@ -374,11 +396,24 @@ mod tests {
             "sctp 192.0.2.1:5060 192.0.2.2:5060 ESTABLISHED, 0 bytes wait\n  any to 192.0.2.2 (sctp): potentially failed, primary, \
              20.3 ms, 9 bytes, 2 sent again, 1 time-outs\n"
         );
-        let status =
-            Status { calls: 7, listeners: vec!["udp 192.0.2.1:5060".to_owned()], ..Status::default() };
+        let empty = Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None }.to_text();
+        assert_eq!(empty, "no contacts\n");
+        let listeners = ["udp 192.0.2.1:5060", "sctp 192.0.2.1:5060"].map(str::to_owned).into();
+        let status = Status {
+            calls: 7,
+            listeners,
+            connections: vec![0, 3],
+            responses: [0, 9, 0, 1, 0, 0],
+            ..Status::default()
+        };
         let text = Answer::Status(Box::new(status)).to_text();
         assert!(text.contains("calls                7\n"), "{text}");
-        assert!(text.contains("listeners            udp 192.0.2.1:5060\n"), "{text}");
-        assert!(text.contains("responses            0, 0, 0, 0, 0, 0\n"), "{text}");
+        assert!(text.contains("listeners            udp 192.0.2.1:5060, sctp 192.0.2.1:5060\n"), "{text}");
+        assert!(
+            text.contains("connections          udp 192.0.2.1:5060: 0, sctp 192.0.2.1:5060: 3\n"),
+            "{text}"
+        );
+        let responses = "responses            1xx: 0, 2xx: 9, 3xx: 0, 4xx: 1, 5xx: 0, 6xx: 0\n";
+        assert!(text.contains(responses), "{text}");
     }
 }

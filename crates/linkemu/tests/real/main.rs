@@ -94,6 +94,8 @@ fn a_killed_link_leaves_nothing_at_its_interfaces_and_its_name_is_free() {
     assert_eq!(world.promiscuity(), [0, 0]);
     let told = world.linkemu(&["show"]);
     assert!(told.stderr.contains("link x: its process was killed") && told.stdout.is_empty(), "{told:?}");
+    let told = world.linkemu(&["show"]);
+    assert!(told.stderr == "no links\n" && told.stdout.is_empty(), "{told:?}");
     world.add(&[]);
     world.linkemu(&["del", "x"]).good().unwrap();
     assert!(testbed::process::wait_for(LIMIT, || world.promiscuity() == [0, 0]));

@@ -4,7 +4,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::dialog::{Call, State, contact_of};
-use super::{Agent, AgentEvent, CallId, Sleeper, audio_address, audio_session};
+use super::{Agent, AgentEvent, CallId, Sleeper, audio_address};
 use crate::essentials::Essentials;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
@@ -79,7 +79,7 @@ impl Agent {
         response.headers.extend(request.all(Name::RecordRoute).cloned());
         response.push(Header::new(Name::Contact, &self.contact()));
         if status == 200 {
-            response.body = audio_session(self.config.rtp);
+            response.body = self.session();
             response.set(Header::new(Name::ContentLength, &response.body.len().to_string()));
             response.push(Header::new(Name::ContentType, "application/sdp"));
         }
@@ -95,7 +95,7 @@ impl Agent {
             State::Answered { give_up, .. } if *give_up <= now => {
                 self.forget_call(id);
                 self.ringing.remove(&id);
-                self.tell(AgentEvent::Failed { call: id, status: 408 });
+                self.tell(AgentEvent::Failed { call: id, status: 408, is_answer: false });
             }
             State::Answered { resend, interval, bytes, hop, .. } if *resend <= now => {
                 *interval = (*interval * 2).min(t2);
@@ -166,6 +166,6 @@ impl Agent {
         if let Some(request) = self.ringing.remove(&id) {
             self.respond(now, invite, &request.response(487, "Request Terminated", &tag));
         }
-        self.tell(AgentEvent::Failed { call: id, status: 487 });
+        self.tell(AgentEvent::Failed { call: id, status: 487, is_answer: true });
     }
 }

@@ -4,7 +4,7 @@ use base::Time;
 use bytes::Bytes;
 
 use super::dialog::{Call, State};
-use super::{Agent, AgentEvent, CallId, Purpose, audio_address, audio_session, request};
+use super::{Agent, AgentEvent, CallId, Purpose, audio_address, request};
 use crate::address::Address;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
@@ -42,7 +42,7 @@ impl Agent {
             Header::new(Name::Contact, &self.contact()),
             Header::new(Name::ContentType, "application/sdp"),
         ];
-        let body = audio_session(self.config.rtp);
+        let body = self.session();
         let invite = request(Method::Invite, call.target.clone(), headers, body);
         self.dialogs.insert((call_id, tag), id);
         self.calls.insert(id, call);
@@ -67,9 +67,10 @@ impl Agent {
     }
 
     pub(super) fn on_invite_final(&mut self, now: Time, id: CallId, status: u16, response: Option<&Message>) {
+        let is_answer = response.is_some();
         let Some(response) = response.filter(|_| (200..300).contains(&status)) else {
             self.forget_call(id);
-            self.tell(AgentEvent::Failed { call: id, status });
+            self.tell(AgentEvent::Failed { call: id, status, is_answer });
             return;
         };
         let Some(call) = self.calls.get_mut(&id) else { return };

@@ -11,6 +11,7 @@ mod registering;
 mod sdp;
 mod timers;
 
+use sdp::silent_session;
 pub use sdp::{audio_address, audio_session};
 
 use std::cmp::Reverse;
@@ -47,8 +48,8 @@ pub struct AgentConfig {
     pub listener: Listener,
     /// Where requests outside of dialogs go.
     pub proxy: Hop,
-    /// Where it takes sound.
-    pub rtp: SocketAddr,
+    /// Where it takes sound; `None`: nowhere, and calls are without.
+    pub rtp: Option<SocketAddr>,
     /// How long it rings before it answers.
     pub ring: Duration,
     /// Calls at once at most; more are answered with 486.
@@ -68,10 +69,12 @@ pub enum AgentEvent {
         /// Since [`Agent::register`].
         took: Duration,
     },
-    /// The registrar refused, or did not answer (408).
+    /// The registrar refused, did not answer (408), or was not reached (503).
     NotRegistered {
         /// Its status.
         status: u16,
+        /// Whether it came in an answer.
+        is_answer: bool,
     },
     /// A call is up.
     Answered {
@@ -95,8 +98,10 @@ pub enum AgentEvent {
     Failed {
         /// Which.
         call: CallId,
-        /// The status that ended it.
+        /// The status that ended it; 408 without an answer in time, 503 where the request could not be sent.
         status: u16,
+        /// Whether the peer said so.
+        is_answer: bool,
     },
 }
 
@@ -183,6 +188,12 @@ impl Agent {
             wakes: BinaryHeap::new(),
             outputs: VecDeque::new(),
         }
+    }
+
+    /// The session that calls are offered and answered with.
+    fn session(&self) -> Bytes {
+        let host = self.config.listener.address.ip();
+        self.config.rtp.map_or_else(|| silent_session(host), audio_session)
     }
 
     /// What is to be done, or has happened, next.

@@ -58,8 +58,9 @@ impl Agent {
     }
 
     pub(super) fn on_registered(&mut self, now: Time, since: Time, status: u16, response: Option<&Message>) {
+        let is_answer = response.is_some();
         let Some(response) = response.filter(|_| (200..300).contains(&status)) else {
-            self.tell(AgentEvent::NotRegistered { status });
+            self.tell(AgentEvent::NotRegistered { status, is_answer });
             return;
         };
         self.tell(AgentEvent::Registered { took: now.since(since) });

@@ -14,7 +14,18 @@ pub fn audio_session(rtp: SocketAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// Where a session's first audio stream is to be sent; `None` if it has none, or one that was refused (port 0).
+/// A session whose one audio stream is used neither way (RFC 3264 section 5.1); its port is the one that discards.
+pub(super) fn silent_session(host: IpAddr) -> Bytes {
+    let family = if host.is_ipv4() { "IP4" } else { "IP6" };
+    let text = format!(
+        "v=0\r\no=- 1 1 IN {family} {host}\r\ns=-\r\nc=IN {family} {host}\r\nt=0 0\r\nm=audio 9 RTP/AVP 0\r\n\
+         a=rtpmap:0 PCMU/8000\r\na=inactive\r\n"
+    );
+    Bytes::from(text)
+}
+
+/// Where a session's first audio stream is to be sent; `None` if it has none, one that was refused (port 0), or one that takes
+/// nothing.
 pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(session).ok()?;
     let (mut ip, mut port) = (None, None);
@@ -25,6 +36,8 @@ pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
             }
             let mut words = media.split(' ');
             port = words.next().filter(|kind| *kind == "audio").and(words.next());
+        } else if matches!(line, "a=inactive" | "a=sendonly") {
+            return None;
         } else if let Some(connection) = line.strip_prefix("c=IN ") {
             // The stream's own goes before the session's.
             ip = connection.split(' ').nth(1).and_then(|ip| ip.parse::<IpAddr>().ok());
@@ -43,6 +56,7 @@ mod tests {
         for address in ["192.0.2.1:4000", "[2001:db8::1]:4000"] {
             let address: SocketAddr = address.parse().unwrap();
             assert_eq!(audio_address(&audio_session(address)), Some(address));
+            assert_eq!(audio_address(&silent_session(address.ip())), None);
         }
     }
 

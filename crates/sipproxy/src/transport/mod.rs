@@ -74,6 +74,8 @@ pub(crate) struct Inbox {
     pub(crate) refused: Vec<u64>,
     /// How many there were of those so far.
     turned_away: u64,
+    /// How the association that ended last came to its end.
+    pub(crate) ended: Option<&'static str>,
     /// Datagrams that ICMP says did not arrive and never will: where they went, and how they begin.
     pub(crate) unreachable: Vec<(SocketAddr, Bytes)>,
 }

@@ -150,7 +150,7 @@ impl Sctp {
                     }
                 }
                 Event::PathSwitched { from, to } => {
-                    tracing::info!(?from, ?to, "SCTP data takes another path");
+                    tracing::info!(?from, ?to, "SCTP path switched");
                 }
                 // The peer is about to leave; so do we, once our data is out.
                 Event::PeerShutdown => {}
@@ -226,6 +226,7 @@ impl Sctp {
         self.by_address.retain(|_, known| *known != number);
         let Some(association) = self.associations.remove(&number) else { return };
         tracing::info!(peer = %association.peer, ?reason, "association over");
+        inbox.ended = Some(words_for(reason));
         inbox.failures.extend(association.first);
         inbox.failures.extend(association.unsent.iter().filter_map(|message| message.on_failure));
     }
@@ -234,6 +235,18 @@ impl Sctp {
 /// The message in memory of its own: its transaction outlives the engine's blocks.
 fn copy_of(message: Message) -> Bytes {
     Bytes::from(message.pieces.concat())
+}
+
+/// How an association ended, for people.
+fn words_for(reason: &CloseReason) -> &'static str {
+    match reason {
+        CloseReason::NoAnswer => "no answer",
+        CloseReason::PeerAborted(_) => "refused by the peer",
+        CloseReason::Aborted(_) => "ended by this side",
+        CloseReason::Unreachable(_) => "unreachable, as ICMP says",
+        CloseReason::LostContact => "all paths have failed",
+        CloseReason::Graceful | CloseReason::Restarted => "ended by the peer",
+    }
 }
 
 /// Stream and order of a message.

@@ -76,11 +76,11 @@ pub struct UaArgs {
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub ring: Duration,
 
-    /// Send a tone (PCMU) in calls
+    /// Send a tone (PCMU) in calls, and take the other's; without it calls are silent, and no port is opened for sound
     #[arg(long)]
     pub tone: bool,
 
-    /// UDP port for sound
+    /// UDP port for sound, with --tone
     #[arg(long, value_name = "PORT", default_value_t = 4000)]
     pub rtp_port: u16,
 

@@ -14,6 +14,7 @@ use sip::transaction::Timers;
 use sip::{Hop, Limits, Transport};
 
 use super::args::UaArgs;
+use super::in_flags;
 use super::rtp::{self, Sender};
 use super::statistics::Statistics;
 use crate::clock::Clock;
@@ -52,7 +53,8 @@ pub(super) struct Driver<'a> {
     agent: Agent,
     plugin: Box<dyn Plugin>,
     inbox: Inbox,
-    sound: UdpSocket,
+    /// Where the tones of calls come and go, if there are any.
+    sound: Option<UdpSocket>,
     senders: BTreeMap<CallId, Sender>,
     tone: [u8; 160],
     /// Calls of ours that are up, and when they are hung up.
@@ -71,13 +73,10 @@ impl<'a> Driver<'a> {
         let listener = Listener { transport: args.transport, address: args.local };
         let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
         let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
-        let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())?;
-        let rtp = SocketAddr::new(args.local.ip(), args.rtp_port);
-        let sound = open_sound(rtp, &poll).map_err(|source| SipError::Listen {
-            transport: "RTP",
-            address: rtp,
-            source,
-        })?;
+        let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
+            .map_err(in_flags)?;
+        let rtp = args.tone.then(|| SocketAddr::new(args.local.ip(), args.rtp_port));
+        let sound = rtp.map(|rtp| open_sound(rtp, &poll)).transpose()?;
         let now = clock.now();
         let mut agent = Agent::new(agent_config(args, listener, rtp)?, rand::random());
         if !args.no_register {
@@ -188,6 +187,9 @@ impl<'a> Driver<'a> {
         if self.phase != Phase::Unregistering {
             self.statistics.note(&event);
         }
+        if let AgentEvent::NotRegistered { is_answer, .. } | AgentEvent::Failed { is_answer, .. } = event {
+            self.statistics.silence = (!is_answer).then(|| self.silence());
+        }
         if self.phase == Phase::Working && matches!(event, AgentEvent::Ended { .. }) {
             self.statistics.completed += 1;
             if let Some((_, end)) = &mut self.statistics.calling {
@@ -218,6 +220,23 @@ impl<'a> Driver<'a> {
                 self.up.remove(&call);
                 self.senders.remove(&call);
             }
+        }
+    }
+
+    /// What there is instead of an answer.
+    fn silence(&self) -> String {
+        let (proxy, transport) = (self.args.proxy, self.args.transport);
+        let is_up = self.plugin.seen(0).any(|seen| matches!(seen.state, "ESTABLISHED" | "connected"));
+        let name = transport.as_str();
+        match transport {
+            Transport::Sctp if !is_up => {
+                let carrier =
+                    self.args.sctp_udp_port.map(|port| format!(" (UDP {port})")).unwrap_or_default();
+                let why = self.inbox.ended.unwrap_or("no answer");
+                format!("no SCTP association with {proxy}{carrier}: {why}")
+            }
+            Transport::Tcp | Transport::Tls if !is_up => format!("no {name} connection with {proxy}"),
+            _ => format!("no answer from {proxy} by {name}"),
         }
     }
 
@@ -288,11 +307,12 @@ impl<'a> Driver<'a> {
     }
 
     fn speak(&mut self, now: Time) {
+        let Some(sound) = &self.sound else { return };
         for sender in self.senders.values_mut() {
             while sender.next <= now {
                 let packet = sender.packet(&self.tone);
                 // What the kernel does not take is lost, as on the wire.
-                if self.sound.send_to(&packet, sender.peer).is_ok() {
+                if sound.send_to(&packet, sender.peer).is_ok() {
                     self.statistics.sent += 1;
                 }
             }
@@ -300,21 +320,23 @@ impl<'a> Driver<'a> {
     }
 
     fn hear(&mut self, now: Time) {
+        let Some(sound) = &mut self.sound else { return };
         let mut buffer = [0; 2048];
         for _ in 0..PACKETS_PER_TURN {
-            match self.sound.recv_from(&mut buffer) {
+            match sound.recv_from(&mut buffer) {
                 Ok((length, _)) => self.statistics.receiver.handle(now, &buffer[..length]),
                 Err(_) => return,
             }
         }
         // Edges are reported once: what is left must be asked for.
-        let _ = self.poll.registry().reregister(&mut self.sound, SOUND, Interest::READABLE);
+        let _ = self.poll.registry().reregister(sound, SOUND, Interest::READABLE);
     }
 }
 
-fn open_sound(address: SocketAddr, poll: &Poll) -> io::Result<UdpSocket> {
-    let mut socket = UdpSocket::bind(address)?;
-    poll.registry().register(&mut socket, SOUND, Interest::READABLE)?;
+fn open_sound(address: SocketAddr, poll: &Poll) -> Result<UdpSocket, SipError> {
+    let failed = |source| SipError::Flag { transport: "RTP", address, source, flag: "--rtp-port" };
+    let mut socket = UdpSocket::bind(address).map_err(failed)?;
+    poll.registry().register(&mut socket, SOUND, Interest::READABLE).map_err(failed)?;
     Ok(socket)
 }
 
@@ -330,7 +352,7 @@ pub(super) fn sctp(args: &UaArgs) -> SctpConfig {
     }
 }
 
-fn agent_config(args: &UaArgs, listener: Listener, rtp: SocketAddr) -> Result<AgentConfig, SipError> {
+fn agent_config(args: &UaArgs, listener: Listener, rtp: Option<SocketAddr>) -> Result<AgentConfig, SipError> {
     let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'>');
     let parts = args.user.split_once('@').filter(|(user, domain)| is_word(user) && is_word(domain));
     let Some((user, domain)) = parts else {

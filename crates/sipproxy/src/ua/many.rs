@@ -15,6 +15,7 @@ use sip::{Hop, Limits, Message, Name, Transport};
 
 use super::args::UaArgs;
 use super::driver::{sctp, tls};
+use super::in_flags;
 use super::statistics::times;
 use crate::clock::Clock;
 use crate::error::SipError;
@@ -68,7 +69,8 @@ pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
     let listener = Listener { transport: args.transport, address: args.local };
     let bounds = Bounds { messages: Limits::default(), connections: 1 };
     let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
-    let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())?;
+    let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
+        .map_err(in_flags)?;
     let (inbox, run, round) = (Inbox::default(), rand::random(), Round::default());
     let mut many = Many { args, user, domain, plugin, inbox, run, users, round };
     let mut rounds = Vec::new();

@@ -13,6 +13,17 @@ pub use args::UaArgs;
 
 use crate::error::SipError;
 
+/// The same error in the words of this program, which has no configuration but its command line.
+fn in_flags(error: SipError) -> SipError {
+    match error {
+        SipError::Listen { transport, address, source } => {
+            SipError::Flag { transport, address, source, flag: "--local" }
+        }
+        SipError::KernelSctp(found) => SipError::Usage(format!("{found}; or say --sctp-udp-port 9899")),
+        other => other,
+    }
+}
+
 /// Does what the command line says; prints statistics at its end.
 ///
 /// # Errors

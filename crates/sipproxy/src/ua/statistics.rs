@@ -29,6 +29,8 @@ pub(super) struct Statistics {
     hung_up: Vec<Duration>,
     failed: u64,
     last_failure: Option<u16>,
+    /// What there was instead of an answer to what failed last: a status that we made ourselves is not the proxy's.
+    pub(super) silence: Option<String>,
     pub(super) sent: u64,
     pub(super) receiver: Receiver,
 }
@@ -43,7 +45,7 @@ impl Statistics {
     pub(super) fn note(&mut self, event: &AgentEvent) {
         match *event {
             AgentEvent::Registered { took } => keep(&mut self.registered, took),
-            AgentEvent::NotRegistered { status } => self.not_registered.push(status),
+            AgentEvent::NotRegistered { status, .. } => self.not_registered.push(status),
             AgentEvent::Answered { is_caller: true, took, .. } => keep(&mut self.answered, took),
             AgentEvent::Answered { is_caller: false, .. } => self.taken += 1,
             AgentEvent::Ended { took, .. } => {
@@ -89,15 +91,17 @@ impl Statistics {
     /// What did not succeed of what the command line asked for.
     pub(super) fn verdict(&self, args: &UaArgs) -> Option<String> {
         if !args.no_register && self.registered.is_empty() {
-            return Some(match self.not_registered.last() {
-                Some(status) => format!("not registered: {status}"),
-                None => "not registered: no answer yet".to_owned(),
-            });
+            let refusal =
+                self.not_registered.last().map(|status| format!("{} answered {status}", args.proxy));
+            let why = self.silence.clone().or(refusal);
+            return Some(format!("not registered: {}", why.as_deref().unwrap_or("no answer yet")));
         }
         let wanted = args.call.as_ref().map_or(0, |_| args.calls);
         let answered = self.answered.len() as u64;
         if answered < wanted || self.failed > 0 {
-            let last = self.last_failure.map(|status| format!(", last by {status}")).unwrap_or_default();
+            let status = self.last_failure.map(|status| format!("status {status}"));
+            let last =
+                self.silence.clone().or(status).map(|why| format!(", the last: {why}")).unwrap_or_default();
             return Some(format!("{answered} of {wanted} calls were answered; {} failed{last}", self.failed));
         }
         None

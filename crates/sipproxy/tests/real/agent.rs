@@ -29,7 +29,10 @@ impl World {
 
     fn agent(&self, host: &Host, address: &str, user: &str, words: &[&str]) -> std::process::Command {
         let mut command = host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
-        command.args(["--local", address, "--proxy", "10.77.1.1:5060", "--log", "info"]);
+        command.args(["--local", address, "--log", "info"]);
+        if !words.contains(&"--proxy") {
+            command.args(["--proxy", "10.77.1.1:5060"]);
+        }
         command.args(["--user", &format!("{user}@a.example")]).args(words);
         command
     }
@@ -110,5 +113,44 @@ fn an_agent_with_a_wrong_password_says_so() {
     command.env("SCTPIFY_UA_PASSWORD", "wrong");
     let told = world.far.run("bob", command, LIMIT).unwrap();
     assert!(!told.status.success());
-    assert!(told.stderr.contains("not registered: 401"), "{}", told.stderr);
+    assert!(told.stderr.contains("not registered: 10.77.1.1:5060 answered 401"), "{}", told.stderr);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_agent_tells_its_own_faults_from_the_proxys_and_opens_no_port_for_sound_unasked() {
+    let world = World::new("");
+    let silent = world.agent(&world.far, "10.77.1.2:5070", "bob", &[]);
+    let mut silent = world.far.spawn("bob", silent).unwrap();
+    silent.wait_until("registered", LIMIT, |bob| bob.stderr().contains("Registered")).unwrap();
+    let sockets = world.far.tool("ss", &["-Hanu"]).unwrap();
+    assert!(sockets.contains(":5070") && !sockets.contains(":4000"), "{sockets}");
+    let said = |address: &str, words: &[&str]| {
+        let command = world.agent(&world.far, address, "carol", words);
+        let told = world.far.run("carol", command, LIMIT).unwrap();
+        assert!(!told.status.success(), "{}", told.stdout);
+        told.stderr.lines().last().unwrap_or_default().to_owned()
+    };
+    let _loud = {
+        let loud = world.agent(&world.far, "10.77.1.2:5071", "dave", &["--tone"]);
+        let mut loud = world.far.spawn("dave", loud).unwrap();
+        loud.wait_until("registered", LIMIT, |dave| dave.stderr().contains("Registered")).unwrap();
+        loud
+    };
+    let taken = said("10.77.1.2:5070", &[]);
+    assert!(
+        taken.contains("cannot listen at udp 10.77.1.2:5070") && taken.ends_with("; --local says where"),
+        "{taken}"
+    );
+    let rtp = said("10.77.1.2:5072", &["--tone"]);
+    assert!(
+        rtp.contains("cannot listen at RTP 10.77.1.2:4000") && rtp.ends_with("; --rtp-port says where"),
+        "{rtp}"
+    );
+    let tcp = said("10.77.1.2:5073", &["--transport", "tcp", "--proxy", "10.77.1.1:5999"]);
+    assert!(tcp.ends_with("not registered: no TCP connection with 10.77.1.1:5999"), "{tcp}");
+    let words = ["--transport", "sctp", "--sctp-udp-port", "9901"];
+    let sctp = said("10.77.1.2:5074", &words);
+    assert!(sctp.contains("not registered: no SCTP association with 10.77.1.1:5060 (UDP 9901): "), "{sctp}");
+    stop(silent);
 }

@@ -56,7 +56,7 @@ fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
         "{listed}"
     );
     caller.finish(LIMIT).unwrap().good().unwrap();
-    assert_eq!(world.site.told(&["dialogs"]), "");
+    assert_eq!(world.site.told(&["dialogs"]), "no calls or subscriptions\n");
     let metrics = world.site.host.tool("curl", &["-s", "http://127.0.0.1:9897/metrics"]).unwrap();
     for line in [
         "sctpify_sip_calls_total 1\n",
@@ -69,7 +69,12 @@ fn a_call_is_listed_while_it_stands_and_counted_in_the_metrics() {
     ] {
         assert!(metrics.contains(line), "{line}{metrics}");
     }
-    assert!(world.site.told(&["performance"]).contains("SER               100.00 % (1 of 1)\n"));
+    assert!(
+        world
+            .site
+            .told(&["performance"])
+            .contains("SER  session establishment ratio          100.00 % (1 of 1)\n")
+    );
     let elsewhere = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example:9897"];
     let page = "http://127.0.0.1:9897/status.json";
     assert_eq!(world.site.host.tool("curl", &[&elsewhere[..], &[page]].concat()).unwrap(), "403");

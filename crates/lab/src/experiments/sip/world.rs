@@ -255,7 +255,7 @@ impl Joined {
 
     /// How often the near proxy has taken another path.
     pub(super) fn switches(&self) -> usize {
-        self.proxies[0].stderr().matches("SCTP data takes another path").count()
+        self.proxies[0].stderr().matches("SCTP path switched").count()
     }
 }
 
