@@ -74,7 +74,7 @@ pub enum Command {
         #[arg(long, conflicts_with = "json")]
         markdown: bool,
     },
-    /// Show paths, rates and events on the terminal, live; Ctrl-C ends
+    /// Show paths, rates and events on the terminal, live; q or Ctrl-C ends
     Top(WatchArgs),
     /// Print the status as JSON again and again, one object a line
     Watch(WatchArgs),

@@ -1,16 +1,20 @@
 //! What goes on, again and again: `watch` as lines of JSON, `top` on the terminal.
 //!
 //! `top` needs no more of the terminal than what every one has: another screen, the cursor's home, clearing. It ends with
-//! Ctrl-C and leaves the screen as it was.
+//! `q` or Ctrl-C and leaves the screen as it was.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Stdin, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use control::{Path, PathState, Request, Response, Status, write_response};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::read;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::session::{Session, unexpected};
@@ -78,26 +82,65 @@ pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> 
     // A daemon that is not there is told before the screen changes.
     let mut before = status(session)?;
     let screen = io::stdout().is_terminal().then(Screen::enter).transpose()?;
+    let keys = screen.as_ref().and_then(|_| Keys::of_terminal(io::stdin()));
     for done in 1.. {
         let now = status(session)?;
         draw(screen.is_some(), lines(&before, &now, rhythm))?;
         before = now;
-        if rhythm.is_over(done) || waited(rhythm.pause(), &stop) {
+        if rhythm.is_over(done) || waited(rhythm.pause(), &stop, keys.as_ref()) {
             break;
         }
     }
     Ok(())
 }
 
-/// Waits; true if that was ended by a signal.
-fn waited(pause: Duration, stop: &AtomicBool) -> bool {
+/// Waits; true if that was ended by a signal or a key.
+fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     let mut left = pause;
     while !left.is_zero() && !stop.load(Ordering::Relaxed) {
         let nap = left.min(LOOK_EVERY);
-        sleep(nap);
+        match keys {
+            Some(keys) if keys.has_quit() => return true,
+            _ => sleep(nap),
+        }
         left -= nap;
     }
     stop.load(Ordering::Relaxed)
+}
+
+/// A terminal whose keys come one by one and are not shown; it is as it was when this goes. Ctrl-C stays a signal.
+struct Keys {
+    input: Stdin,
+    before: Termios,
+}
+
+impl Keys {
+    /// None if that is no terminal.
+    fn of_terminal(input: Stdin) -> Option<Keys> {
+        let before = tcgetattr(&input).ok()?;
+        let mut now = before.clone();
+        now.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        tcsetattr(&input, SetArg::TCSANOW, &now).ok()?;
+        Some(Keys { input, before })
+    }
+
+    /// Whether `q` is among the keys that were pressed.
+    fn has_quit(&self) -> bool {
+        let mut pressed = [0; 64];
+        let mut ready = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
+        if !poll(&mut ready, PollTimeout::ZERO).is_ok_and(|count| count > 0) {
+            return false;
+        }
+        let count = read(&self.input, &mut pressed).unwrap_or(0);
+        pressed[..count].iter().any(|key| matches!(key, b'q' | b'Q'))
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        // There is nobody to tell.
+        let _ = tcsetattr(&self.input, SetArg::TCSANOW, &self.before);
+    }
 }
 
 /// The other screen; the usual one comes back when this goes.

@@ -2,6 +2,7 @@
 
 mod fake;
 mod settings;
+mod top;
 
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
