@@ -100,7 +100,7 @@ pub enum Command {
     ///
     /// The host's operator starts `sctpify bench --serve` there, which listens on three ports in a row for as long as it is told.
     /// A rule of each host must enable the first (`shimrules -A -c remote -p enable -P 9890` here, `-c local` there); the
-    /// second is for plain TCP, the third for MPTCP. The report says what connections really rode.
+    /// second is for plain TCP, the third for MPTCP. The report shows which transport each connection actually used.
     Bench(BenchArgs),
     /// Write the packets of the daemon's carriers to a file for Wireshark; Ctrl-C ends
     ///
@@ -138,7 +138,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
         config: PathBuf,
     },
-    /// Forget what was learned of a host: its next connection tries SCTP again
+    /// Forget what was learned about a host: its next connection tries SCTP again
     ///
     /// `shimrules -L` shows what was learned. Connections go on.
     Forget {
@@ -200,9 +200,12 @@ pub struct UpArgs {
 
 /// What `sctpify bench` measures, or that it serves.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "sctpify bench [OPTIONS] <HOST>\n       sctpify bench --serve [--port <PORT>] [--for <SECONDS>]"
+)]
 pub struct BenchArgs {
     /// The host to measure with; it serves
-    #[arg(required_unless_present = "serve", conflicts_with = "serve")]
+    #[arg(conflicts_with = "serve")]
     pub host: Option<String>,
 
     /// Serve measurements of others, on all addresses
@@ -225,7 +228,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=30))]
     pub seconds: u32,
 
-    /// How many connects in each way, beside the first
+    /// How many connects in each way, after the first
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub connects: u32,
 }
@@ -292,7 +295,7 @@ pub enum ConfigCommand {
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
         config: Option<PathBuf>,
     },
-    /// Say whether the configuration file is sound, and if not, which line is wrong
+    /// Check the configuration file: say that it is sound, or which line is wrong
     Check {
         /// Configuration file
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]

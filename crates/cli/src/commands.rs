@@ -34,7 +34,8 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
         Command::Bench(args) => match &args.host {
             Some(host) => bench::run(session, host, args),
-            None => bench::serve(session, args.port, args.duration),
+            None if args.serve => bench::serve(session, args.port, args.duration),
+            None => Err(CliError::Usage("give a HOST to measure with, or --serve to be measured".to_owned())),
         },
         Command::Capture { output, seconds } => capture::run(session, output, *seconds),
         Command::Set { assignments, config } => settings::set(session, assignments, config),
@@ -102,6 +103,12 @@ pub(crate) fn resolve_host(host: &str) -> Result<IpAddr, CliError> {
 }
 
 fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, CliError> {
+    let has_port = |(name, port): (&str, &str)| {
+        port.parse::<u16>().is_ok() && (!name.contains(':') || name.ends_with(']'))
+    };
+    if host.rsplit_once(':').is_some_and(has_port) {
+        return Err(CliError::Usage(format!("`{host}` has a port: give the host alone")));
+    }
     let found = (host.trim_matches(['[', ']']), 0).to_socket_addrs();
     let found = found.map_err(|e| CliError::Failed(format!("cannot find the address of {host}: {e}")))?;
     Ok(found.map(|address| normalise(address.ip())))
@@ -123,6 +130,16 @@ mod tests {
         assert!(resolve("[2001:db8::1]:22").is_ok());
         for wrong in ["10.1.2.3", "2001:db8::1", "10.1.2.3:ssh", "10.1.2.3:65536"] {
             assert!(matches!(resolve(wrong), Err(CliError::Usage(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_no_port_and_may_have_brackets() {
+        for right in ["10.1.2.3", "2001:db8::1", "[2001:db8::1]", "::1"] {
+            assert!(resolve_host(right).is_ok(), "{right}");
+        }
+        for wrong in ["10.1.2.3:22", "[2001:db8::1]:22", "localhost:22"] {
+            assert!(matches!(resolve_host(wrong), Err(CliError::Usage(_))), "{wrong}");
         }
     }
 }

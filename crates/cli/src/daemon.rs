@@ -149,7 +149,8 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
         _ => Some(()),
     });
     if is_dry.is_none() {
-        eprintln!("{left} connections are still there after {} s and are cut", limit.as_secs());
+        let (connections, them) = if left == 1 { ("connection", "it") } else { ("connections", "them") };
+        eprintln!("{left} {connections} still open after {} s; closing {them}", limit.as_secs());
     }
     Ok(())
 }

@@ -46,12 +46,9 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
             "ask again as root, or look at its log",
         )),
     }
-    let worst = report.worst();
+    let missing = report.missing().join(", ");
     session.print(&Response::Doctor(report), show::answer)?;
-    match worst {
-        Level::Missing => Err(CliError::SomethingMissing),
-        Level::Ok | Level::Warning => Ok(()),
-    }
+    if missing.is_empty() { Ok(()) } else { Err(CliError::SomethingMissing(missing)) }
 }
 
 /// The way to a peer, by the UDP port that this host uses: both ends have the same.

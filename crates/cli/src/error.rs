@@ -23,9 +23,9 @@ pub enum CliError {
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
-    /// The doctor's report, already printed, says that something is missing.
-    #[error("something is missing: the report says what to do")]
-    SomethingMissing,
+    /// The doctor's report, already printed, says that this is missing.
+    #[error("missing: {0}; the report says what to do")]
+    SomethingMissing(String),
     /// The command of `sctpify run` could not be started.
     #[error("cannot run {program}: {error}")]
     NotRun {
@@ -76,7 +76,7 @@ impl CliError {
     fn exit_code(&self) -> u8 {
         match self {
             CliError::Refused(_) | CliError::Client(_) | CliError::Failed(_) => 1,
-            CliError::SomethingMissing | CliError::Output(_) => 1,
+            CliError::SomethingMissing(_) | CliError::Output(_) => 1,
             CliError::NotRun { error, .. } if error.kind() == ErrorKind::NotFound => 127,
             CliError::NotRun { .. } => 126,
             CliError::Usage(_) => 2,
@@ -90,7 +90,7 @@ impl CliError {
             CliError::NoDaemon(_) => ErrorCode::NoDaemon,
             CliError::Usage(_) => ErrorCode::BadRequest,
             CliError::Client(_) | CliError::Failed(_) | CliError::NotRun { .. } => ErrorCode::Failed,
-            CliError::SomethingMissing | CliError::Output(_) => ErrorCode::Failed,
+            CliError::SomethingMissing(_) | CliError::Output(_) => ErrorCode::Failed,
         };
         Refusal { code, message: self.to_string() }
     }
@@ -106,7 +106,7 @@ pub(crate) fn finish(result: Result<ExitCode, CliError>, json: bool) -> ExitCode
     if matches!(&error, CliError::Output(e) if e.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    if json && matches!(error, CliError::SomethingMissing) {
+    if json && matches!(error, CliError::SomethingMissing(_)) {
         return ExitCode::from(error.exit_code());
     }
     if json {

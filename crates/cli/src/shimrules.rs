@@ -65,7 +65,7 @@ pub struct Shimrules {
     #[arg(short = 'C', group = "action")]
     pub auto_enable: bool,
 
-    /// Automatic configuration off: learn nothing, and do not heed what was learned
+    /// Automatic configuration off: stop learning, and ignore what was learned
     #[arg(short = 'B', group = "action")]
     pub auto_disable: bool,
 
@@ -255,9 +255,21 @@ fn usage(problem: &str) -> CliError {
 /// Prints the rules, the default policies they are exceptions to, and what was learned.
 pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: bool) -> io::Result<()> {
     for d in &report.defaults {
-        let searched = format!("rules of {}-{} are searched", d.chain, d.policy.opposite());
+        let whose = match d.chain {
+            Chain::Local => "incoming",
+            Chain::Remote => "outgoing",
+        };
+        let (usual, exception) = match d.policy.is_enable() {
+            false => ("TCP", "allows SCTP"),
+            true => ("SCTP", "keeps it on TCP"),
+        };
+        let rules = format!("a rule of {}-{} {exception}", d.chain, d.policy.opposite());
         let hits = if d.hits == 1 { "hit" } else { "hits" };
-        writeln!(out, "default {:<6} {:<7}  {} {hits}; {searched}", d.chain, d.policy, d.hits)?;
+        writeln!(
+            out,
+            "default {:<6} {:<7}  {} {hits}; {whose}: {usual} unless {rules}",
+            d.chain, d.policy, d.hits
+        )?;
     }
     if report.rules.is_empty() {
         writeln!(out, "no rules")?;
@@ -338,7 +350,7 @@ fn show_learned(out: &mut dyn Write, report: &RulesReport) -> io::Result<()> {
     if !chains_remote {
         return Ok(());
     }
-    let switch = if report.learning { "-C" } else { "-B: not heeded" };
+    let switch = if report.learning { "-C" } else { "-B: ignored" };
     if report.learned.is_empty() {
         return writeln!(out, "nothing learned ({switch})");
     }

@@ -47,7 +47,7 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     let (shared, trunks) = (c.connects_shared, c.trunks);
     writeln!(
         out,
-        "shared:   {shared} of the connects over SCTP rode an association that others share; {trunks} of those began"
+        "shared:   {shared} of them joined a shared association; {trunks} shared associations opened"
     )?;
     writeln!(out, "accepts:  {} over SCTP, {} refused", c.accepts, c.accepts_refused)?;
     let (sent, received) = (bytes(c.bytes_sent), bytes(c.bytes_received));
@@ -166,8 +166,8 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
 fn users(shared_by: Option<u64>) -> String {
     match shared_by {
         None => "one connection".to_owned(),
-        Some(0) => "any, now none".to_owned(),
-        Some(n) => format!("any, now {n}"),
+        Some(0) => "shared, now by none".to_owned(),
+        Some(n) => format!("shared by {n}"),
     }
 }
 
@@ -176,7 +176,7 @@ fn listeners(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     for l in &s.listeners {
         table.row([l.address.to_string(), l.state.name().into(), l.because.clone()]);
     }
-    section(out, "Listeners (SCTP clients reach those in LISTEN)", &table)
+    section(out, "Listening services (those in LISTEN are reachable over SCTP)", &table)
 }
 
 fn fallbacks(out: &mut dyn Write, all: &[Fallback]) -> io::Result<()> {
@@ -312,7 +312,7 @@ fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {
     let (entry, tally) = (&row.entry, row.entry.tally);
     let today = format!("{} calls today, {} failed", tally.calls_today, tally.failures_today);
     let round_trip = tally.rtt_us.map(|us| format!(", round trip {}", millis(us))).unwrap_or_default();
-    writeln!(out, "  learned of {}: {today}{round_trip}", destination(entry))?;
+    writeln!(out, "  learned about {}: {today}{round_trip}", destination(entry))?;
     let Some(disabled) = entry.disabled else { return Ok(()) };
     writeln!(
         out,

@@ -47,8 +47,9 @@ impl Check {
 }
 
 impl DoctorReport {
-    /// The worst level found; [`Level::Ok`] if nothing was looked at.
-    pub fn worst(&self) -> Level {
-        self.checks.iter().map(|c| c.level).max().unwrap_or(Level::Ok)
+    /// The names of what does not work.
+    pub fn missing(&self) -> Vec<&str> {
+        let missing = self.checks.iter().filter(|check| check.level == Level::Missing);
+        missing.map(|check| check.name.as_str()).collect()
     }
 }

@@ -27,7 +27,7 @@ pub enum FallbackReason {
     },
     /// The peer answered with an ABORT: nothing listens there for SCTP, or it refuses.
     PeerAborted {
-        /// The cause in the ABORT, or "no cause given".
+        /// The cause in the ABORT, or [`FallbackReason::NO_CAUSE`].
         cause: String,
     },
     /// The peer's sctpify answered that its rules keep this port on TCP.
@@ -122,6 +122,11 @@ impl fmt::Display for KeyFault {
 }
 
 impl FallbackReason {
+    /// The cause of an ABORT that names none.
+    pub const NO_CAUSE: &str = "no cause given";
+    /// The cause that sctpify gives where no program listens, or no rule allows it: which of them is no stranger's business.
+    pub const NOT_SERVED: &str = "nothing is served there";
+
     /// Why a decision keeps a connection on TCP; `None` if it lets it ride SCTP.
     pub fn from_decision(decision: &Decision) -> Option<FallbackReason> {
         if decision.policy.is_enable() {
@@ -152,7 +157,15 @@ impl fmt::Display for FallbackReason {
             }
             R::InitUnanswered { inits } => write!(f, "the peer answered none of {inits} INITs"),
             R::IcmpUnreachable { message } => write!(f, "the peer cannot be reached by SCTP: {message}"),
-            R::PeerAborted { cause } => write!(f, "the peer refused SCTP with an ABORT ({cause})"),
+            R::PeerAborted { cause } => {
+                write!(f, "the peer refused SCTP with an ABORT ({cause})")?;
+                match cause.as_str() {
+                    R::NO_CAUSE | R::NOT_SERVED => f.write_str(
+                        ": no program listens at that port, or no rule there allows it (`shimrules -A -c local` there)",
+                    ),
+                    _ => Ok(()),
+                }
+            }
             R::RefusedByPeerRule => f.write_str("the rules of the peer's sctpify keep this port on TCP"),
             R::LocalRule { chain, number, rule } if rule.is_empty() => {
                 write!(f, "rule {number} of {chain}-disable keeps everything on TCP")

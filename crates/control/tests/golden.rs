@@ -162,6 +162,7 @@ fn reasons() -> Vec<FallbackReason> {
         R::InitUnanswered { inits: 3 },
         R::IcmpUnreachable { message: "port unreachable".into() },
         R::PeerAborted { cause: "no cause given".into() },
+        R::PeerAborted { cause: "the program there did not take the connection".into() },
         R::RefusedByPeerRule,
         R::LocalRule { chain: Chain::Remote, number: 2, rule: "-P 22".into() },
         R::DefaultPolicy { chain: Chain::Remote },

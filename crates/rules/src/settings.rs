@@ -309,7 +309,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         doc: "Automatic configuration: with 1 a destination that has no SCTP is learned, and connections to it are plain \
               TCP at once until a probe in the background is answered. With 0 nothing is learned, and what was learned is \
-              not heeded. Rules that name a single host are heeded before what was learned. `shimrules -C` and -B set this.",
+              ignored. Rules that name a single host go before what was learned. `shimrules -C` and -B set this.",
         needs_restart: false,
         read: |s| number(s.learn),
         write: |s, v| put(&mut s.learn, parse_bool(v)),
@@ -369,8 +369,8 @@ pub const SETTINGS: &[Setting] = &[
               sends, and the others take over when it fails. lowest-rtt: all of them carry it, the quickest first, so \
               that a transfer gets the sum of its links; over a bottleneck that they share they take together what one \
               would. weighted: all of them carry it, each in proportion to its weight in \
-              multipath_weights while it has room. redundant: all of them carry all data and the first to arrive counts, so that no loss or failure of \
-              one is felt, at twice the bandwidth and more. Each host decides for what it sends.",
+              multipath_weights while it has room. redundant: all of them carry all data and the first to arrive counts, so that the loss of a packet \
+              or a path has no effect, at twice the bandwidth and more. Each host decides for what it sends.",
         needs_restart: true,
         read: |s| s.multipath.to_string(),
         write: |s, v| put(&mut s.multipath, v.parse().ok()),
@@ -380,7 +380,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Weights,
         doc: "The parts of the paths when multipath is weighted: a path has the weight of the first network in this list that \
               this host's address on it, or the peer's, lies in, and 1 without one. 192.0.2.0/24=3 198.51.100.7=1 sends three \
-              times as much by the first network's uplink as by the other. Paths that come up from now on heed a change.",
+              times as much by the first network's uplink as by the other. A change applies to paths that come up from then on.",
         needs_restart: false,
         read: |s| s.multipath_weights.to_string(),
         write: |s, v| put(&mut s.multipath_weights, v.parse().ok()),

@@ -599,7 +599,7 @@ fn micros(duration: Duration) -> u64 {
 pub(crate) fn cause_text(cause: &sctp::AbortCause) -> String {
     let reason = String::from_utf8_lossy(&cause.reason);
     match (cause.code, reason.is_empty()) {
-        (0, _) => "no cause given".to_owned(),
+        (0, _) => FallbackReason::NO_CAUSE.to_owned(),
         (code, true) => format!("cause {code}"),
         (code, false) => format!("cause {code}: {reason}"),
     }

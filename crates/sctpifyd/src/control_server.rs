@@ -337,15 +337,15 @@ impl Desk {
         let (value, message) = if on {
             ("1", "automatic configuration is on: destinations without SCTP are learned")
         } else {
-            ("0", "automatic configuration is off: nothing is learned, and what was learned is not heeded")
+            ("0", "automatic configuration is off: nothing is learned, and what was learned is ignored")
         };
         done(self.rules.set("learn", value).map(|_| Done::new(message)))
     }
 
     fn forget(&self, address: IpAddr) -> Response {
         let message = match self.learned.lock().forget(address) {
-            0 => format!("nothing was learned of {address}"),
-            _ => format!("what was learned of {address} is forgotten: its next connection tries SCTP"),
+            0 => format!("nothing was learned about {address}"),
+            _ => format!("what was learned about {address} is forgotten: its next connection tries SCTP"),
         };
         Response::Done(Done::new(message))
     }

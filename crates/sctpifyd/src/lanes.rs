@@ -166,7 +166,7 @@ impl Shard {
         }
         let cause = match reason {
             Refusal::NotTaken => "the program there did not take the connection",
-            _ => "nothing is served there",
+            _ => FallbackReason::NOT_SERVED,
         };
         let failure = if reason == Refusal::NotServed { Failure::Refused } else { Failure::HandshakeFailed };
         let cause = FallbackReason::PeerAborted { cause: cause.to_owned() };

@@ -174,8 +174,8 @@ impl Shard {
         };
         let mut notes = Vec::new();
         if reason.is_none() && learned.as_ref().is_some_and(|row| row.entry.disabled.is_some()) {
-            let beats = "a rule that names the host is heeded before what was learned";
-            let off = "automatic configuration is off, so what was learned is not heeded";
+            let beats = "a rule that names the host goes before what was learned";
+            let off = "automatic configuration is off, so what was learned is ignored";
             notes.push(if decision.is_order() { beats } else { off }.to_owned());
         }
         if live.is_native {
@@ -340,11 +340,14 @@ fn carrier_check(carrier: &OpenCarrier) -> Check {
             let remedy = "stop what is in the way, or change the setting named; it is tried again by itself";
             Check::bad(name, Level::Missing, problem.clone(), remedy)
         }
-        (None, Some(port)) => Check::ok(name, format!("UDP port {port} is open")),
+        (None, Some(port)) => Check::ok(
+            name,
+            format!("listening on UDP port {port}; `sctpify doctor HOST` tells whether packets pass"),
+        ),
         (None, None) if carrier.carrier == Via::SctpUdp => {
-            Check::ok(name, "open, by a UDP port of the kernel's choice")
+            Check::ok(name, "listening on a UDP port of the kernel's choice")
         }
-        (None, None) => Check::ok(name, "IP protocol 132 is open"),
+        (None, None) => Check::ok(name, "listening on IP protocol 132"),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use bytes::Bytes;
-use control::{Role, ShimState};
+use control::{FallbackReason, Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
 use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
 use relay::{Peer, Role as RelayRole};
@@ -252,7 +252,7 @@ impl Shard {
         (route, peer): (&Route, Peer),
     ) {
         let Some(offer) = self.doorman().still_serves(server, client, route.carrier) else {
-            return self.refuse(association, "nothing is served there");
+            return self.refuse(association, FallbackReason::NOT_SERVED);
         };
         let (form, chunk_type) = (self.rules.advertise(server), self.rules.settings().advertise_type);
         self.engine.set_advertisement(self.now, association, timing::advertisement(form, chunk_type));

@@ -586,7 +586,7 @@ impl Shard {
             }
             (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
             (Event::PathSwitched { from, to }, _) => {
-                tracing::info!(?from, ?to, "data takes another path");
+                tracing::info!(?from, ?to, "path switched");
                 self.outlet.note_switch(&from, &to);
                 let number = id.or_else(|| Some(self.trunks.get(association)?.number));
                 self.history.switched(number.map(|id| id.0), &from, &to);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use control::{BenchReport, Way};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::table::{Align, Table, bytes};
+use crate::table::{Align, Table};
 
 pub(crate) use measure::run;
 pub(crate) use serve::serve;
@@ -50,7 +50,8 @@ pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> 
     let mut table = Table::new(&HEADS);
     for row in &report.rows {
         let times = [row.first_connect_us, row.connect_us].map(|us| format!("{us} µs"));
-        let rate = format!("{}/s", bytes(row.bytes_per_s));
+        // As iperf3 and others tell rates, and in one unit for all rows.
+        let rate = format!("{:.1} Mbit/s", row.bytes_per_s as f64 * 8.0 / 1e6);
         let [first, later] = times;
         table.row([row.way.to_string(), first, later, rate, row.rode.clone()]);
     }
@@ -78,13 +79,14 @@ mod tests {
             bytes: 3 * bytes_per_s,
             bytes_per_s,
         };
-        let rows = vec![row(Way::Sctp, "SCTP", 5 << 20), row(Way::Tcp, "TCP: no rule matches", 6 << 20)];
+        let rows =
+            vec![row(Way::Sctp, "SCTP", 5_000_000), row(Way::Tcp, "TCP: no rule matches", 1_000_000_000)];
         let mut text = Vec::new();
         show(&mut text, &BenchReport { address: [192, 0, 2, 1].into(), rows }).unwrap();
         let expected = "\
-WAY   FIRST CONNECT  LATER, MEDIAN       RATE  RODE
-sctp        1234 µs         567 µs  5.0 MiB/s  SCTP
-tcp         1234 µs         567 µs  6.0 MiB/s  TCP: no rule matches
+WAY   FIRST CONNECT  LATER, MEDIAN           RATE  RODE
+sctp        1234 µs         567 µs    40.0 Mbit/s  SCTP
+tcp         1234 µs         567 µs  8000.0 Mbit/s  TCP: no rule matches
 ";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }

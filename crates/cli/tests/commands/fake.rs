@@ -151,7 +151,11 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         }
         Request::Doctor { peer } => {
             let found = peer.map_or("nobody".to_owned(), |p| p.to_string());
-            Ok(Response::Doctor(DoctorReport { checks: vec![Check::ok("asked about", found)] }))
+            let mut checks = vec![Check::ok("asked about", found)];
+            if peer == Some([127, 0, 0, 9].into()) {
+                checks.push(Check::bad("the way there", Level::Missing, "none", "make one"));
+            }
+            Ok(Response::Doctor(DoctorReport { checks }))
         }
         Request::RuleAutoEn => Ok(learn(book, "1")),
         Request::RuleAutoDis => Ok(learn(book, "0")),

@@ -66,8 +66,8 @@ fn shimrules_adds_lists_and_deletes() {
     daemon.book.lock().unwrap().decide(Chain::Remote, "10.1.2.3".parse().unwrap(), 22);
     let listed = daemon.run(SHIMRULES, "-L");
     let expected = "\
-default local  disable  0 hits; rules of local-enable are searched
-default remote disable  0 hits; rules of remote-enable are searched
+default local  disable  0 hits; incoming: TCP unless a rule of local-enable allows SCTP
+default remote disable  0 hits; outgoing: TCP unless a rule of remote-enable allows SCTP
 
 CHAIN   POLICY  NUMBER  ADDRESS      PORTS   HITS  NAME
 local   enable       1  any          1:1024     0
@@ -98,7 +98,7 @@ fn shimrules_switches_automatic_configuration() {
     let daemon = FakeDaemon::start();
     assert_eq!(daemon.run(SHIMRULES, "-B").code, 0);
     assert!(!daemon.book.lock().unwrap().settings.learn);
-    assert!(daemon.run(SHIMRULES, "-L").out.ends_with("nothing learned (-B: not heeded)\n"));
+    assert!(daemon.run(SHIMRULES, "-L").out.ends_with("nothing learned (-B: ignored)\n"));
     assert_eq!(daemon.run(SHIMRULES, "-C").code, 0);
     assert!(daemon.book.lock().unwrap().settings.learn);
 }
@@ -153,9 +153,13 @@ fn wrong_usage_has_exit_status_2() {
         let ran = run(SHIMRULES, &nowhere(), args);
         assert_eq!(ran.code, 2, "{args}: {}", ran.err);
     }
-    for args in ["", "explain 10.0.0.1", "set udp_port", "dance"] {
+    for args in ["", "explain 10.0.0.1", "set udp_port", "dance", "bench", "doctor 10.0.0.1:22"] {
         assert_eq!(run(SCTPIFY, &nowhere(), args).code, 2, "{args}");
     }
+    let bench = run(SCTPIFY, &nowhere(), "bench").err;
+    assert!(bench.contains("give a HOST to measure with, or --serve to be measured"), "{bench}");
+    let doctor = run(SCTPIFY, &nowhere(), "doctor 10.0.0.1:22").err;
+    assert!(doctor.contains("`10.0.0.1:22` has a port: give the host alone"), "{doctor}");
 }
 
 #[test]
@@ -190,7 +194,7 @@ fn status_shows_connections_associations_and_fallback_reasons() {
         "1 of 2 active",
         "\nwaiting for a restart: multipath=redundant (now off)\n",
         "the peer did not answer by SCTP within 250 ms",
-        "Listeners (SCTP clients reach those in LISTEN): none",
+        "Listening services (those in LISTEN are reachable over SCTP): none",
     ] {
         assert!(status.contains(part), "{part} is not in:\n{status}");
     }
@@ -232,6 +236,20 @@ fn doctor_asks_the_daemon_about_a_peer() {
         panic!("{json}")
     };
     assert!(report.checks.contains(&Check::ok("asked about", "127.0.0.1")), "{json}");
+}
+
+#[test]
+fn doctor_ends_with_the_names_of_what_is_missing() {
+    let daemon = FakeDaemon::start();
+    let told = daemon.run(SCTPIFY, "doctor 127.0.0.9");
+    assert!(told.err.starts_with("error: missing: "), "{}", told.err);
+    // Behind what this host may lack.
+    assert!(
+        told.err.contains("the way there") && told.err.ends_with("; the report says what to do\n"),
+        "{}",
+        told.err
+    );
+    assert_eq!(told.code, 1);
 }
 
 #[test]
@@ -373,6 +391,6 @@ fn markdown_has_its_tables_in_code_that_is_closed() {
 fn a_drain_that_takes_too_long_says_how_many_connections_are_cut() {
     let daemon = FakeDaemon::start();
     let stopped = daemon.run(SCTPIFY, "down --drain --wait 0");
-    assert!(stopped.err.starts_with("1 connections are still there"), "{}", stopped.err);
+    assert!(stopped.err.starts_with("1 connection still open after 0 s; closing it\n"), "{}", stopped.err);
     assert_eq!(stopped.code, 0);
 }

@@ -1,3 +1,5 @@
+//! The table of settings: its defaults, ranges and names.
+
 use super::*;
 
 #[test]

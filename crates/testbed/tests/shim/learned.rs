@@ -174,5 +174,5 @@ fn a_rule_that_names_the_host_beats_what_was_learned() {
         .unwrap();
     assert!(connect_captured(&world).1.sctp > 0, "the operator's word counts more");
     let told = explained(&world);
-    assert!(told.contains("a rule that names the host is heeded before what was learned"), "{told}");
+    assert!(told.contains("a rule that names the host goes before what was learned"), "{told}");
 }
