@@ -1,17 +1,18 @@
 #!/bin/sh
-# Installs the Debian or Ubuntu packages of scripts/packages.txt and the Python packages of scripts/packages-pip.txt that are missing,
-# and nothing else.
+# Installs the Debian or Ubuntu packages of scripts/packages.txt, the Python packages of scripts/packages-pip.txt and the SCTP stacks
+# of scripts/packages-stacks.txt that are missing, and nothing else.
 #
 #   scripts/setup.sh            say what is missing, install it, or say that all is there
 #   scripts/setup.sh --quiet    the same, silent when nothing is missing
 #   scripts/setup.sh --list     only list what is missing; installs nothing
 #   scripts/setup.sh --transparency    the packages of packages-transparency.txt as well
 #
-# Idempotent. Uses apt-get, and pip for a directory of its own. Servers that come with packages (nginx, sshd) are not started: a
+# Idempotent. Uses apt-get, and pip, cargo and go for a directory of its own. Servers that come with packages (nginx, sshd) are not started: a
 # policy-rc.d that forbids it stands for the time of the installation, unless the host has one already.
 set -eu
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
 mode=${1:-}
+own=/usr/local/lib/sctpify-tests
 lists=$here/packages.txt
 [ "$mode" != --transparency ] || lists="$lists $here/packages-transparency.txt"
 PATH=$PATH:/usr/sbin:/sbin
@@ -31,16 +32,17 @@ missing_lines() {
 
 missing=$(missing_lines $lists)
 missing_pip=$(missing_lines "$here/packages-pip.txt")
-if [ -z "$missing$missing_pip" ]; then
+missing_stacks=$(missing_lines "$here/packages-stacks.txt")
+if [ -z "$missing$missing_pip$missing_stacks" ]; then
     [ "$mode" = --quiet ] || [ "$mode" = --list ] || echo "setup: all packages are there"
     exit 0
 fi
 if [ "$mode" = --list ]; then
-    printf '%s\n' "$missing" "$missing_pip" | grep .
+    printf '%s\n' "$missing" "$missing_pip" "$missing_stacks" | grep .
     exit 0
 fi
 echo "setup: missing packages:"
-printf '%s\n' "$missing" "$missing_pip" | grep .
+printf '%s\n' "$missing" "$missing_pip" "$missing_stacks" | grep .
 if [ "$(id -u)" != 0 ]; then
     echo "setup: installing needs root: run  sudo $here/setup.sh" >&2
     exit 1
@@ -82,21 +84,54 @@ install_by_apt() {
     fi
 }
 
-# Not every host can have these, and what needs them is skipped without.
+# Not every host can have each of these, and what needs them is skipped without.
 install_by_pip() {
     log=$(mktemp)
-    echo "setup: installing by pip ..."
-    sed -n 's/^\([^#| ]*\) *|.*|\([^|]*\)$/\1 \2/p' "$here/packages-pip.txt" |
-        awk '{ for (i = 2; i <= NF; i++) $i = "--hash=sha256:" $i; print }' >"$log.requirements"
-    if ! python3 -m pip install --target /usr/local/lib/sctpify-tests --upgrade --no-deps --only-binary :all: --require-hashes \
-        --retries 1 --quiet --disable-pip-version-check --root-user-action ignore -r "$log.requirements" >"$log" 2>&1; then
-        tail -n 5 "$log" >&2
-        echo "setup: pip cannot install these: tests that need them will be skipped" >&2
-        echo "$missing_pip" >&2
-    fi
+    for package in $(echo "$missing_pip" | awk '{print $1}'); do
+        echo "setup: installing $package by pip ..."
+        sed -n "s/^\($package\) *|.*|\([^|]*\)$/\1 \2/p" "$here/packages-pip.txt" |
+            awk '{ for (i = 2; i <= NF; i++) $i = "--hash=sha256:" $i; print }' >"$log.requirements"
+        if ! python3 -m pip install --target $own --upgrade --no-deps --only-binary :all: --require-hashes \
+            --retries 1 --quiet --disable-pip-version-check --root-user-action ignore -r "$log.requirements" >"$log" 2>&1; then
+            tail -n 5 "$log" >&2
+            echo "setup: pip cannot install $package: tests that need it will be skipped" >&2
+        fi
+    done
     rm -f "$log" "$log.requirements"
+}
+
+# The library is made of the sources alone, without what the crate builds around them.
+make_usrsctp() {
+    cargo vendor --quiet --locked --manifest-path "$here/../tests/interop/usrsctp/Cargo.toml" "$scratch/vendor" >/dev/null &&
+        cd "$scratch/vendor/datachannel-sys/libdatachannel/deps/usrsctp/usrsctplib" &&
+        gcc -c -O1 -w -I. -D_GNU_SOURCE -D__Userspace__ -DSCTP_SIMPLE_ALLOCATOR -DSCTP_PROCESS_LEVEL_LOCKS -DINET -DINET6 \
+            -DHAVE_SYS_QUEUE_H -DHAVE_LINUX_IF_ADDR_H -DHAVE_LINUX_RTNETLINK_H -DHAVE_NETINET_IP_ICMP_H -DHAVE_NET_ROUTE_H \
+            -DHAVE_STDATOMIC_H ./*.c netinet/*.c netinet6/*.c &&
+        mkdir -p $own/usrsctp-0.23.0 && cp usrsctp.h $own/usrsctp-0.23.0 && ar rcs $own/usrsctp-0.23.0/libusrsctp.a ./*.o
+}
+
+fetch_pion() {
+    cd "$here/../tests/interop/pion" && GOTOOLCHAIN=local GOMODCACHE=$own/go go mod download
+}
+
+# As with pip.
+install_stacks() {
+    scratch=$(mktemp -d)
+    for package in $(echo "$missing_stacks" | awk '{print $1}'); do
+        case $package in
+        datachannel-sys) bring=make_usrsctp ;;
+        *) bring=fetch_pion ;;
+        esac
+        echo "setup: bringing $package ..."
+        if ! ($bring) >"$scratch/log" 2>&1; then
+            tail -n 5 "$scratch/log" >&2
+            echo "setup: $package cannot be had: tests that need it will be skipped" >&2
+        fi
+    done
+    rm -rf "$scratch"
 }
 
 [ -z "$missing" ] || install_by_apt
 [ -z "$missing_pip" ] || install_by_pip
+[ -z "$missing_stacks" ] || install_stacks
 echo "setup: done"

@@ -1,4 +1,4 @@
-/* An SCTP peer on Debian's libusrsctp: a second stack to talk to, as a program of the host.
+/* An SCTP peer on libusrsctp: a second stack to talk to, as a program of the host.
  *
  *   usrsctp_peer [OPTIONS] MODE ...
  *   MODE: echo PORT                     send every message back on the stream it came by
@@ -17,6 +17,7 @@
  *   -a                 authenticate DATA by SHA-1 under the key of the other peers, and offer ASCONF
  *   -T MS, -R N        send: give a message up after so many milliseconds, or retransmissions
  *   -A ADDRESS         client: add this address before the first message, and remove it behind the last one
+ *   -z                 take packets with a checksum of zero, and send them to a peer that does (RFC 9653; not in Debian's version)
  *   -f                 small timers (RTO 50 to 2000 ms, one retransmission fails a path): for tests that cut one
  *
  * It prints "listening" or "connected" when it is. echo and sink serve one association. The exit status is 0 only when it ended with nothing lost.
@@ -48,7 +49,7 @@ struct message {
 
 static double gap;
 static int limit, limit_value;	/* SCTP_PR_SCTP_... */
-static int remote_udp, idata, reconf, auth, unordered, streams = 1, window = 1;
+static int remote_udp, idata, reconf, auth, zero_checksum, unordered, streams = 1, window = 1;
 static const char *added;
 static struct sockaddr_storage local[4];
 static int locals;
@@ -220,6 +221,21 @@ static void ask_for_auth(struct socket *s)
 		fail("AUTH");
 }
 
+/* As if DTLS were beneath. */
+static void allow_zero_checksum(struct socket *s)
+{
+#ifdef SCTP_ACCEPT_ZERO_CHECKSUM
+	uint32_t method = SCTP_EDMID_LOWER_LAYER_DTLS;
+
+	if (usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_ACCEPT_ZERO_CHECKSUM, &method, sizeof method))
+		fail("SCTP_ACCEPT_ZERO_CHECKSUM");
+#else
+	(void)s;
+	fprintf(stderr, "usrsctp_peer: this libusrsctp knows no checksum of zero\n");
+	exit(2);
+#endif
+}
+
 static struct socket *open_socket(int family, int port)
 {
 	struct socket *s = usrsctp_socket(family, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
@@ -242,6 +258,8 @@ static struct socket *open_socket(int family, int port)
 		allow_resets(s);
 	if (auth)
 		ask_for_auth(s);
+	if (zero_checksum)
+		allow_zero_checksum(s);
 	usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_INITMSG, &init, sizeof init);
 	usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_NODELAY, &on, sizeof on);
 	if (usrsctp_setsockopt(s, IPPROTO_SCTP, SCTP_RECVRCVINFO, &on, sizeof on))
@@ -498,7 +516,7 @@ int main(int argc, char **argv)
 	int c, udp = 0, tries, fast = 0, status = 2;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while ((c = getopt(argc, argv, "u:U:s:w:l:g:A:T:R:oifra")) != -1)
+	while ((c = getopt(argc, argv, "u:U:s:w:l:g:A:T:R:oifraz")) != -1)
 		switch (c) {
 		case 'u': udp = atoi(optarg); break;
 		case 'U': remote_udp = atoi(optarg); break;
@@ -510,6 +528,7 @@ int main(int argc, char **argv)
 		case 'f': fast = 1; break;
 		case 'r': reconf = 1; break;
 		case 'a': auth = 1; break;
+		case 'z': zero_checksum = 1; break;
 		case 'A': added = optarg; break;
 		case 'T': limit = SCTP_PR_SCTP_TTL; limit_value = atoi(optarg); break;
 		case 'R': limit = SCTP_PR_SCTP_RTX; limit_value = atoi(optarg); break;

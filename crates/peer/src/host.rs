@@ -29,6 +29,9 @@ const RECEIVES_PER_TURN: usize = 16;
 /// Packets sent and received between two waits that show no bulk transfer: that goes better in batches, so it waits asleep.
 const FEW_PACKETS: usize = 4;
 
+/// The error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one there is.
+const EDMID_DTLS: u32 = 1;
+
 /// Sockets, engine, clock.
 pub struct Host {
     /// The engine.
@@ -307,6 +310,7 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
         reconfig: ReconfigPolicy::default().everything(),
         multipath: options.multipath.into(),
         advertisement: options.sba.map(Into::into),
+        zero_checksum: options.zero_checksum.then_some(EDMID_DTLS),
         ..AssociationConfig::default()
     }
 }

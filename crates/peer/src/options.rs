@@ -46,6 +46,9 @@ pub struct Options {
     /// Offer I-DATA.
     #[arg(long)]
     pub idata: bool,
+    /// Take packets with a checksum of zero, and send them to a peer that does (RFC 9653), as if DTLS were beneath.
+    #[arg(long)]
+    pub zero_checksum: bool,
     /// Tell routers how full our send buffer is (chunk type 150), and take notice of what the peer tells.
     #[arg(long, value_enum, value_name = "FORM")]
     pub sba: Option<SbaKind>,
@@ -77,6 +80,7 @@ impl Options {
             auth: None,
             reconf: false,
             idata: false,
+            zero_checksum: false,
             sba: None,
             trace: None,
             partial: false,

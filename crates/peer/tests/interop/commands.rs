@@ -1,34 +1,24 @@
 //! How each stack's program is called for a cell: the same wishes in three languages. Begin with [`Cell::command`].
 
 use crate::cell::{Carrier, Cell, Form, LIMIT, Limit, Load, Paths, Sharing, Stack};
+use crate::stacks::BROUGHT;
 use crate::world::World;
-use std::path::PathBuf;
 use std::process::Command;
-
-impl Stack {
-    fn program(self, world: &World) -> PathBuf {
-        match self {
-            Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
-            Self::Kernel => world.kernel_peer(),
-            Self::Usrsctp => world.usrsctp_peer(),
-        }
-    }
-}
 
 impl Cell {
     /// A stack's program with its options; `words` are the mode and its arguments.
     pub(crate) fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
         let place = stack.place();
-        let mut command = world.command(place, &stack.program(world), LIMIT);
+        let mut command = world.command(place, &stack.program(world.dir()), LIMIT);
         let is_client = words.len() > 2;
         let locals = match self.paths {
             Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
-            Paths::GivenUp(_) | Paths::Advertised(_) | Paths::Marked => 1,
+            Paths::GivenUp(_) | Paths::Advertised(_) | Paths::Marked | Paths::ZeroChecksum => 1,
             Paths::SecondAdded if is_client => 1,
             Paths::SecondAdded | Paths::FirstOfTwoCut | Paths::Shared(_) => 2,
         };
         for address in &place.addresses()[..locals] {
-            command.args([if stack == Stack::Usrsctp { "-l" } else { "--local" }, address]);
+            command.args([if stack.is_usrsctp() { "-l" } else { "--local" }, address]);
         }
         match stack {
             Stack::Ours => {
@@ -59,13 +49,21 @@ impl Cell {
                 }
                 command.arg("--once").args(words);
             }
-            Stack::Usrsctp => {
+            Stack::Usrsctp | Stack::CurrentUsrsctp => {
                 self.usrsctp_options(&mut command, load);
                 command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
                 if self.paths == Paths::SecondAdded {
                     command.arg("-a");
                     command.args(is_client.then_some(["-A", place.addresses()[1]]).into_iter().flatten());
                 }
+                command.args(words);
+            }
+            Stack::Pion | Stack::Aiortc => {
+                command.env("PYTHONPATH", BROUGHT);
+                command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
+                command.args(load.unordered.then_some("--unordered"));
+                command.args((self.paths == Paths::ZeroChecksum).then_some("--zero-checksum"));
+                command.args(self.is_interleaved().then_some("--idata"));
                 command.args(words);
             }
         }
@@ -78,6 +76,7 @@ impl Cell {
         command.args(self.gives_up().then_some("--partial"));
         command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
         command.args(self.is_interleaved().then_some("--idata"));
+        command.args((self.paths == Paths::ZeroChecksum).then_some("--zero-checksum"));
         if let Paths::Advertised(form) = self.paths {
             command.args(["--sba", if form == Form::Percent { "percent" } else { "backlog" }]);
         }
@@ -92,7 +91,7 @@ impl Cell {
 
     /// SHA-1 with libusrsctp, which has no other; SHA-256 with the kernel.
     fn hmac(&self) -> &'static str {
-        if [self.client, self.server].contains(&Stack::Usrsctp) { "1" } else { "3" }
+        if self.stacks().iter().any(|stack| stack.is_usrsctp()) { "1" } else { "3" }
     }
 
     fn usrsctp_options(&self, command: &mut Command, load: &Load) {
@@ -102,6 +101,7 @@ impl Cell {
         command.args(self.has_short_timers().then_some("-f"));
         command.args((self.paths == Paths::StreamsReset).then_some("-r"));
         command.args(self.is_interleaved().then_some("-i"));
+        command.args((self.paths == Paths::ZeroChecksum).then_some("-z"));
         command.args(["-s", &load.streams.to_string(), "-w", &load.window.to_string(), "-g", load.gap]);
         command.args(load.unordered.then_some("-o"));
     }
@@ -112,10 +112,10 @@ impl Cell {
         match (limit, stack) {
             (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Ours) => &["--lifetime", "0.1"],
             (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Kernel) => &["--pr-ttl", "100"],
-            (Limit::Lifetime | Limit::InterleavedLifetime, Stack::Usrsctp) => &["-T", "100"],
+            (Limit::Lifetime | Limit::InterleavedLifetime, _) => &["-T", "100"],
             (Limit::Retransmissions, Stack::Ours) => &["--retransmissions", "0"],
             (Limit::Retransmissions, Stack::Kernel) => &["--pr-rtx", "0"],
-            (Limit::Retransmissions, Stack::Usrsctp) => &["-R", "0"],
+            (Limit::Retransmissions, _) => &["-R", "0"],
             (Limit::Priority, _) => &["--priority"],
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Each cell of the matrix (which stack is client, which is server, the carrier, one path or two of which the first
 //! is cut in mid-transfer) is one test. The verdict comes from outside: exit statuses, equal hashes, and tshark
-//! on the packets. Linux and libusrsctp also talk to each other: when such a control fails, the harness is wrong.
+//! on the packets. A cell whose stack is not here is ignored, with what is missing. Linux and libusrsctp also talk to each other: when such a control fails, the harness is wrong.
 //!
 //! Needs root and Debian; run by `./x test`, or by `cargo test -p peer --test interop -- --ignored [PART OF A NAME]`.
 //! Without them the tests are counted as ignored. Begin with [`matrix`].
@@ -12,14 +12,16 @@
 mod cell;
 mod commands;
 mod run;
+mod stacks;
 mod world;
 
 use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 
 /// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, with I-DATA, by two paths
-/// at once, with messages that are given up, with advertised send buffers, and (the kernel) with ECN; and two controls without ours.
+/// at once, with messages that are given up, with advertised send buffers, and (the kernel) with ECN; those that not every host has
+/// by UDP, with checksums of zero if they know these; and two controls without ours.
 fn matrix() -> Vec<Cell> {
-    use Stack::{Kernel, Ours, Usrsctp};
+    use Stack::{Aiortc, CurrentUsrsctp, Kernel, Ours, Pion, Usrsctp};
     let mut cells = Vec::new();
     for carrier in [Carrier::Udp, Carrier::Raw] {
         for paths in [Paths::One, Paths::FirstOfTwoCut] {
@@ -54,6 +56,17 @@ fn matrix() -> Vec<Cell> {
     }
     for (client, server) in [(Ours, Kernel), (Kernel, Ours)] {
         cells.push(Cell { client, server, carrier: Carrier::Raw, paths: Paths::Marked });
+    }
+    let brought: [(Stack, &[Paths]); 3] = [
+        (Pion, &[Paths::One, Paths::ZeroChecksum, Paths::Interleaved]),
+        (CurrentUsrsctp, &[Paths::ZeroChecksum]),
+        (Aiortc, &[Paths::One]),
+    ];
+    for (other, paths) in brought {
+        for &paths in paths {
+            cells.push(Cell { client: Ours, server: other, carrier: Carrier::Udp, paths });
+            cells.push(Cell { client: other, server: Ours, carrier: Carrier::Udp, paths });
+        }
     }
     cells.push(Cell { client: Kernel, server: Usrsctp, carrier: Carrier::Udp, paths: Paths::One });
     cells.push(Cell { client: Usrsctp, server: Kernel, carrier: Carrier::Raw, paths: Paths::FirstOfTwoCut });

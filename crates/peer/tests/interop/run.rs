@@ -1,8 +1,9 @@
 //! Runs the cells, in as many worlds at once as `--test-threads` says, and reports in the words of Rust's own test harness, which
 //! `./x test` counts.
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Stack};
 use crate::world::{self, World};
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -53,22 +54,31 @@ pub(crate) fn all(matrix: &[Cell]) -> i32 {
     if let Some(reason) = why_not {
         return skip(&cells, &reason);
     }
-    if cells.is_empty() {
-        return report(0, 0, 0);
+    let stacks: BTreeSet<Stack> = cells.iter().flat_map(|cell| cell.stacks()).collect();
+    let lacks: BTreeMap<Stack, String> =
+        stacks.iter().filter_map(|stack| Some((*stack, stack.lacks()?))).collect();
+    let reason = |cell: &Cell| cell.stacks().iter().find_map(|stack| lacks.get(stack));
+    let (cells, skipped): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| reason(cell).is_none());
+    for cell in &skipped {
+        ignore(cell, reason(cell).map_or("", String::as_str));
     }
+    if cells.is_empty() {
+        return report(0, 0, skipped.len());
+    }
+    let stacks: BTreeSet<Stack> = stacks.into_iter().filter(|stack| !lacks.contains_key(stack)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..wanted.threads.unwrap_or(1).clamp(1, cells.len()) {
-            scope.spawn(|| run_in_a_world(&cells, &next, &failed));
+            scope.spawn(|| run_in_a_world(&cells, &stacks, &next, &failed));
         }
     });
     let failed = failed.into_inner();
-    report(cells.len() - failed, failed, 0)
+    report(cells.len() - failed, failed, skipped.len())
 }
 
 /// Runs, in a world of its own, the cells that no other world has taken.
-fn run_in_a_world(cells: &[&Cell], next: &AtomicUsize, failed: &AtomicUsize) {
-    let mut world = up();
+fn run_in_a_world(cells: &[&Cell], stacks: &BTreeSet<Stack>, next: &AtomicUsize, failed: &AtomicUsize) {
+    let mut world = up(stacks);
     while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
         if passes(cell, &world) {
             continue;
@@ -77,13 +87,13 @@ fn run_in_a_world(cells: &[&Cell], next: &AtomicUsize, failed: &AtomicUsize) {
         if let Err(error) = world.in_guest("true") {
             println!("the guest has stopped, and another one is booted: {error:#}");
             drop(world);
-            world = up();
+            world = up(stacks);
         }
     }
 }
 
-fn up() -> World {
-    World::up().unwrap_or_else(|error| {
+fn up(stacks: &BTreeSet<Stack>) -> World {
+    World::up(stacks).unwrap_or_else(|error| {
         println!("cannot set up the guests and namespaces: {error:#}");
         exit(101);
     })
@@ -103,8 +113,12 @@ fn passes(cell: &Cell, world: &World) -> bool {
 }
 
 fn skip(cells: &[&Cell], reason: &str) -> i32 {
-    cells.iter().for_each(|cell| println!("test {} ... ignored, {reason}", cell.name()));
+    cells.iter().for_each(|cell| ignore(cell, reason));
     report(0, 0, cells.len())
+}
+
+fn ignore(cell: &Cell, reason: &str) {
+    println!("test {} ... ignored, {reason}", cell.name());
 }
 
 fn report(passed: usize, failed: usize, ignored: usize) -> i32 {

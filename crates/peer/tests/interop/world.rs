@@ -2,7 +2,9 @@
 //!
 //! The guest, the namespaces and their end are [`testbed::Guest`]'s. Begin with [`World::up`].
 
+use crate::cell::Stack;
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -53,6 +55,15 @@ impl Place {
     }
 }
 
+/// What checksums must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rule {
+    /// Right.
+    Checksum,
+    /// Zero from both ends, but for chunks that need one; or right.
+    ZeroChecksum,
+}
+
 /// Guest, namespaces and paths, until dropped.
 pub(crate) struct World {
     guest: Guest,
@@ -77,16 +88,10 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl World {
-    /// Boots the guest (5 s; a minute the first time on a machine), and builds the peer on libusrsctp.
-    pub(crate) fn up() -> Result<Self> {
+    /// Boots the guest (5 s; a minute the first time on a machine), and makes the programs of these stacks.
+    pub(crate) fn up(stacks: &BTreeSet<Stack>) -> Result<Self> {
         let world = Self { guest: Guest::up("interop")? };
-        output(
-            Command::new("gcc")
-                .args(["-O2", "-o"])
-                .arg(world.usrsctp_peer())
-                .arg(world.guest.scripts().join("usrsctp_peer.c"))
-                .args(["-lusrsctp", "-lpthread"]),
-        )?;
+        stacks.iter().try_for_each(|stack| stack.make(world.dir()))?;
         world.without_offloads()?;
         world.prove_judge()?;
         Ok(world)
@@ -132,35 +137,23 @@ impl World {
         self.guest.carry_over_udp(on)
     }
 
-    /// The program on libusrsctp.
-    pub(crate) fn usrsctp_peer(&self) -> PathBuf {
-        self.dir().join("usrsctp_peer")
-    }
-
     /// A command that runs a program at a place for at most `limit`.
     pub(crate) fn command(&self, place: Place, program: &Path, limit: Duration) -> Command {
         let seconds = limit.as_secs().to_string();
+        let is_python = program.extension().is_some_and(|extension| extension == "py");
         match place {
             Place::Guest => {
                 let mut command = self.guest.program(limit.as_secs());
-                if program.extension().is_some_and(|extension| extension == "py") {
-                    command.arg("python3");
-                }
-                command.arg(Guest::path_inside(program));
+                command.args(is_python.then_some("python3")).arg(Guest::path_inside(program));
                 command
             }
             Place::Peer | Place::Peer2 => {
                 let peer = if place == Place::Peer { "peer" } else { "peer2" };
                 let mut command = self.guest.command(&[peer, "timeout", &seconds]);
-                command.arg(program);
+                command.args(is_python.then_some("python3")).arg(program);
                 command
             }
         }
-    }
-
-    /// The peer on the kernel's sockets.
-    pub(crate) fn kernel_peer(&self) -> PathBuf {
-        self.guest.scripts().join("kernel_peer.py")
     }
 
     /// Lets the first path of a place fall silent, its links staying up, or mends it.
@@ -200,13 +193,14 @@ impl World {
     }
 
     /// Ends a capture, and lets tshark judge it: the chunk types that were seen.
-    pub(crate) fn judge(&self, capture: Running, port: &str) -> Result<String> {
+    pub(crate) fn judge(&self, capture: Running, port: &str, rule: Rule) -> Result<String> {
         // The last packets are on their way through the kernel.
         std::thread::sleep(Duration::from_millis(100));
         capture.terminate()?;
         let file = self.dir().join(format!("{port}.pcap"));
-        let output =
-            Command::new(self.judge_script()).arg(&file).output().context("cannot start judge.sh")?;
+        let mut judge = Command::new(self.judge_script());
+        judge.args((rule == Rule::ZeroChecksum).then_some("--zero-checksum"));
+        let output = judge.arg(&file).output().context("cannot start judge.sh")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {
             let kept = std::env::temp_dir().join(format!("{}-{port}.pcap", self.guest.namespace("net")));
@@ -234,7 +228,7 @@ impl Drop for Marks<'_> {
 }
 
 /// Runs a command that must succeed; its standard output.
-fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,0 +1,81 @@
+//! The programs of the stacks: where they are, how they are made, and what is missing for those that `scripts/setup.sh` brings and
+//! not every host can have. Begin with [`Stack::lacks`].
+
+use crate::cell::Stack;
+use crate::world::output;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where setup.sh puts what it brings.
+pub(crate) const BROUGHT: &str = "/usr/local/lib/sctpify-tests";
+/// The usrsctp that a crate carries.
+const USRSCTP: &str = "/usr/local/lib/sctpify-tests/usrsctp-0.23.0";
+const KERNEL_SCTP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel-sctp");
+const INTEROP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop");
+/// Fails where aiortc's SCTP cannot be loaded.
+const LOAD_AIORTC: &str = "import google_crc32c, pyee.asyncio, importlib.metadata as m; m.version('aiortc')";
+
+impl Stack {
+    /// What is missing for this stack on this host, in words.
+    pub(crate) fn lacks(self) -> Option<String> {
+        let why = match self {
+            Self::Ours | Self::Kernel | Self::Usrsctp => return None,
+            Self::CurrentUsrsctp => {
+                (!Path::new(USRSCTP).exists()).then(|| "a usrsctp newer than Debian's".to_owned())
+            }
+            Self::Pion => {
+                let error = output(go().args(["list", "-deps", "."])).err();
+                error.map(|_| "Go 1.24 and the module pion/sctp".to_owned())
+            }
+            Self::Aiortc => {
+                let mut python = Command::new("python3");
+                let error = output(python.env("PYTHONPATH", BROUGHT).args(["-c", LOAD_AIORTC])).err();
+                error.map(|_| "Python 3.11 and aiortc".to_owned())
+            }
+        };
+        why.map(|what| format!("SKIPPED: needs {what} (scripts/setup.sh)"))
+    }
+
+    /// Whether it is usrsctp, of whatever age: they have one program.
+    pub(crate) fn is_usrsctp(self) -> bool {
+        matches!(self, Self::Usrsctp | Self::CurrentUsrsctp)
+    }
+
+    /// Makes the stack's program in a directory, if it has to be made.
+    pub(crate) fn make(self, dir: &Path) -> Result<()> {
+        let source = Path::new(KERNEL_SCTP).join("usrsctp_peer.c");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", "-o"]).arg(self.program(dir));
+        let made = match self {
+            Self::Ours | Self::Kernel | Self::Aiortc => return Ok(()),
+            Self::Usrsctp => output(gcc.arg(source).args(["-lusrsctp", "-lpthread"])),
+            Self::CurrentUsrsctp => {
+                let library = Path::new(USRSCTP).join("libusrsctp.a");
+                output(gcc.arg("-I").arg(USRSCTP).arg(source).arg(library).arg("-lpthread"))
+            }
+            Self::Pion => output(go().args(["build", "-o"]).arg(self.program(dir)).arg(".")),
+        };
+        made.map(drop)
+    }
+
+    /// Its program; those that are made lie in this directory.
+    pub(crate) fn program(self, dir: &Path) -> PathBuf {
+        match self {
+            Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
+            Self::Kernel => Path::new(KERNEL_SCTP).join("kernel_peer.py"),
+            Self::Usrsctp => dir.join("usrsctp_peer"),
+            Self::CurrentUsrsctp => dir.join("current_usrsctp_peer"),
+            Self::Pion => dir.join("pion_peer"),
+            Self::Aiortc => Path::new(INTEROP).join("aiortc_peer.py"),
+        }
+    }
+}
+
+/// Go in the folder of pion's program, which asks nobody outside of this host.
+fn go() -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(Path::new(INTEROP).join("pion")).env("GOMODCACHE", format!("{BROUGHT}/go"));
+    command.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
+    command
+}

@@ -1,0 +1,3 @@
+//! Nothing: the manifest beside it is what counts.
+
+#![forbid(unsafe_code)]
