@@ -1,6 +1,6 @@
 //! Many protocol engines and links in one deterministic world.
 //!
-//! A [`World`] holds hosts (each an `sctp::Endpoint` with a scripted [`App`]) and links between their addresses. It has
+//! A [`World`] holds hosts (each an `sctp::Endpoint` with a scripted [`App`]), links between their addresses, and NATs. It has
 //! its own time: it jumps from one happening to the next, without threads, sockets or clock. One seed gives the same
 //! run, bit for bit ([`World::trace_hash`]). It refuses nothing: what cannot be routed is lost, as on a network.
 //!
@@ -16,6 +16,7 @@ pub mod dumbbell;
 mod exchange;
 mod host;
 mod link;
+mod nat;
 mod script;
 pub mod tcp;
 mod world;
@@ -24,6 +25,7 @@ pub use app::{Accept, App, Close, Conversation, Listen, Outgoing, Progress, Read
 pub use exchange::{Exchange, Side, Step};
 pub use host::Host;
 pub use link::{Direction, Link};
+pub use nat::NatConfig;
 pub use netem::{Counters as LinkCounters, LaneConfig as LinkConfig, Loss, LossPlace};
 pub use script::{chunk_names, packet};
-pub use world::{Change, Fate, HostId, LinkId, Record, World};
+pub use world::{Change, Fate, HostId, LinkId, NatId, Record, World};

@@ -20,6 +20,7 @@ use crate::app::{App, Conversation};
 use crate::capture;
 use crate::host::Host;
 use crate::link::{Coming, Direction, Link};
+use crate::nat::{Nat, NatConfig};
 use netem::LaneConfig as LinkConfig;
 
 /// Names a host.
@@ -30,6 +31,10 @@ pub struct HostId(pub usize);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub usize);
 
+/// Names a NAT.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NatId(pub usize);
+
 /// The port that associations of [`World::connect`] are opened to.
 const SERVER_PORT: u16 = 7;
 
@@ -38,6 +43,12 @@ const TRAIN_BYTES: usize = 65_536;
 
 /// The UDP port of every host's encapsulation.
 pub(crate) const ENCAPSULATION_PORT: u16 = 9899;
+
+/// Octets of a packet that ICMP quotes.
+const QUOTED: usize = 64;
+
+/// How long the answer of a NAT that knows no way takes.
+const NAT_ANSWER: Duration = Duration::from_millis(1);
 
 /// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
 const INPUTS_AT_ONCE: usize = 100_000;
@@ -85,6 +96,8 @@ pub enum Change {
     /// From now on the NAT before this address shows packets from its UDP port as coming from that one; packets to the port
     /// before it are dropped.
     Rebind(IpAddr, u16),
+    /// A NAT forgets all it knows, as one does that is switched off and on.
+    Forget(NatId),
     /// A host can send nothing from this address any more, and tells its engine so, or can again.
     Unroutable(IpAddr, bool),
     /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
@@ -136,6 +149,11 @@ pub struct World {
     ways: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
     /// UDP ports that NATs show, by the address behind them.
     ports: BTreeMap<IpAddr, u16>,
+    nats: Vec<Nat>,
+    /// The NATs that stand before inner addresses, and the address that each shows.
+    behind: BTreeMap<IpAddr, (NatId, IpAddr)>,
+    /// NATs by the addresses that they show.
+    outer: BTreeMap<IpAddr, NatId>,
     /// Addresses from which nothing can be sent.
     unroutable: BTreeSet<IpAddr>,
     /// What came to hosts that have no processor.
@@ -171,6 +189,9 @@ impl World {
             owners: BTreeMap::new(),
             ways: BTreeMap::new(),
             ports: BTreeMap::new(),
+            nats: Vec::new(),
+            behind: BTreeMap::new(),
+            outer: BTreeMap::new(),
             unroutable: BTreeSet::new(),
             waiting: BTreeMap::new(),
             rng: ChaCha12Rng::seed_from_u64(seed),
@@ -230,6 +251,17 @@ impl World {
         let [one, other]: [IpAddr; 2] = [one, other].map(|a| a.parse().expect("an IP address"));
         self.ways.insert((one, other), (link, Direction::Forward));
         self.ways.insert((other, one), (link, Direction::Backward));
+    }
+
+    /// Adds a NAT at the far end of these inner addresses' links, which shows them as `outer`. From outside nobody reaches an inner address
+    /// itself. It carries UDP alone.
+    pub fn add_nat(&mut self, config: NatConfig, outer: &str, inner: &[&str]) -> NatId {
+        let (id, parsed) = (NatId(self.nats.len()), |a: &str| a.parse::<IpAddr>().expect("an IP address"));
+        let outer = parsed(outer);
+        self.nats.push(Nat::new(config));
+        self.outer.insert(outer, id);
+        self.behind.extend(inner.iter().map(|address| (parsed(address), (id, outer))));
+        id
     }
 
     /// Looks at every packet that is sent, and may take it out. The last filter set is the one in force.
@@ -395,6 +427,7 @@ impl World {
             Happening::Change(Change::Rebind(address, port)) => {
                 self.ports.insert(address, port);
             }
+            Happening::Change(Change::Forget(nat)) => self.nats[nat.0].forget(),
             Happening::Change(Change::Unroutable(address, true)) => {
                 self.unroutable.insert(address);
             }
@@ -450,7 +483,8 @@ impl World {
             }
             Arrival::Packet { route, packet, .. } => {
                 let error = PathError::Unreachable(Unreachable::Port);
-                self.send_icmp(self.seen_by_receiver(route), error, &packet);
+                let seen = self.seen_by_receiver(route, self.now);
+                self.send_icmp(route, seen, error, &packet);
             }
             Arrival::Icmp { route, error, quoted } => self.tell_error(to, route, error, &quoted),
         }
@@ -466,13 +500,13 @@ impl World {
         host.endpoint.handle_path_error(self.now + host.ahead, &route, error, quoted);
     }
 
-    /// Tells the sender of `packet`, which went by `route`, after one way back.
-    fn send_icmp(&mut self, route: Route, error: PathError, packet: &[u8]) {
-        let way = self.ways.get(&(route.remote, route.local));
+    /// Tells the sender of `packet`, which went by `route` as it sees it, after one way back: by `back`.
+    fn send_icmp(&mut self, back: Route, route: Route, error: PathError, packet: &[u8]) {
+        let way = self.ways.get(&(back.local, back.remote));
         let (Some(&to), Some(&(link, direction))) = (self.owners.get(&route.local), way) else { return };
         let link = &self.links[link.0];
         if !link.is_cut(direction) {
-            let quoted = packet[..packet.len().min(64)].to_vec();
+            let quoted = packet[..packet.len().min(QUOTED)].to_vec();
             let at = self.now + link.config.delay;
             self.plan(at, Happening::Arrival(to, Arrival::Icmp { route, error, quoted }));
         }
@@ -548,13 +582,13 @@ impl World {
     /// Puts a packet on its link. One too long for it passes only if IP may fragment it; all its fragments then share
     /// one fate.
     fn carry(&mut self, route: Route, packet: Vec<u8>, sent: Sent) {
+        let Some(inner) = self.behind_nats(route, &packet) else { return };
         let (Some(&(link, direction)), Some(&to)) =
-            (self.ways.get(&(route.local, route.remote)), self.owners.get(&route.remote))
+            (self.ways.get(&(inner.local, inner.remote)), self.owners.get(&inner.remote))
         else {
             return;
         };
-        let seen = self.seen_by_receiver(route);
-        if matches!(route.carrier, Carrier::Udp { peer_port } if peer_port != self.port_of(route.remote)) {
+        if matches!(inner.carrier, Carrier::Udp { peer_port } if peer_port != self.port_of(inner.remote)) {
             return;
         }
         let length = packet.len() + overhead(&route);
@@ -564,17 +598,44 @@ impl World {
             link.refuse(length);
             if link.config.reports_mtu {
                 let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-                self.send_icmp(route, PathError::TooBig { mtu }, &packet);
+                self.send_icmp(turned(inner), route, PathError::TooBig { mtu }, &packet);
             }
             return;
         }
-        for Coming { arrival, ecn } in link.offer(self.now, direction, length, sent.ecn, &mut self.rng) {
+        let comings: Vec<Coming> = link.offer(self.now, direction, length, sent.ecn, &mut self.rng).collect();
+        for Coming { arrival, ecn } in comings {
             let mut copy = packet.clone();
             if let Some(bit) = arrival.flip.filter(|bit| bit / 8 < copy.len()) {
                 copy[bit / 8] ^= 1 << (bit % 8);
             }
+            let seen = self.seen_by_receiver(inner, arrival.at);
             self.plan(arrival.at, Happening::Arrival(to, Arrival::Packet { route: seen, packet: copy, ecn }));
         }
+    }
+
+    /// The same way with the inner address in place of the one that a NAT shows; none if the packet goes no further. Then the NAT, or
+    /// who has the inner address on this side, may answer.
+    fn behind_nats(&mut self, route: Route, packet: &[u8]) -> Option<Route> {
+        let side = |address: IpAddr| self.behind.get(&address).map(|(nat, _)| *nat);
+        let (here, there) = (side(route.local), side(route.remote));
+        let is_udp = matches!(route.carrier, Carrier::Udp { .. });
+        let (nat, found) = match (self.outer.get(&route.remote), route.carrier) {
+            (Some(&nat), Carrier::Udp { peer_port }) => {
+                let found = self.nats[nat.0].receive(self.now, route.local, peer_port);
+                let carrier = Carrier::Udp { peer_port: ENCAPSULATION_PORT };
+                (nat, found.map(|inner| Route { remote: inner, carrier, ..route }))
+            }
+            (None, _) if here.is_none() && there.is_none() => return Some(route),
+            (None, _) if there.is_none() && is_udp => return Some(route),
+            _ => (here.or(there)?, None),
+        };
+        if found.is_none() && is_udp && self.nats[nat.0].answers(there.is_some()) {
+            let (to, quoted) = (*self.owners.get(&route.local)?, packet[..packet.len().min(QUOTED)].to_vec());
+            let error = PathError::Unreachable(Unreachable::Port);
+            let icmp = Arrival::Icmp { route, error, quoted };
+            self.plan(self.now + NAT_ANSWER, Happening::Arrival(to, icmp));
+        }
+        found
     }
 
     /// The UDP port that the world sees of an address: that of its encapsulation, or its NAT's.
@@ -582,14 +643,18 @@ impl World {
         self.ports.get(&address).copied().unwrap_or(ENCAPSULATION_PORT)
     }
 
-    /// How the receiver sees the way of a packet.
-    fn seen_by_receiver(&self, route: Route) -> Route {
-        match route.carrier {
-            Carrier::Udp { .. } => {
+    /// How the receiver sees the way of a packet that has passed its link, and with that its NAT, at this time.
+    fn seen_by_receiver(&mut self, route: Route, at: Time) -> Route {
+        match (route.carrier, self.behind.get(&route.local)) {
+            (Carrier::Udp { .. }, Some(&(nat, outer))) => {
+                let peer_port = self.nats[nat.0].send(at, route.local, route.remote);
+                Route { carrier: Carrier::Udp { peer_port }, local: route.remote, remote: outer }
+            }
+            (Carrier::Udp { .. }, None) => {
                 let carrier = Carrier::Udp { peer_port: self.port_of(route.local) };
                 Route { carrier, ..turned(route) }
             }
-            Carrier::Ip => turned(route),
+            (Carrier::Ip, _) => turned(route),
         }
     }
 

@@ -1,0 +1,156 @@
+//! NATs: boxes before hosts, which show a host's UDP packets under an address and a port of their own, and forget what is silent.
+//!
+//! A mapping is of one inner address and one outer one, as in Linux: what comes from elsewhere finds none. To packets that
+//! find none the box's own host answers with port unreachable. Begin at [`Nat::send`] and [`Nat::receive`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Time;
+
+use crate::world::ENCAPSULATION_PORT;
+
+/// Ports that a box gives when the host's own is taken: the first.
+const FIRST_PORT: u16 = 20_000;
+
+/// What a box is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NatConfig {
+    /// How long a mapping lasts in silence.
+    pub memory: Duration,
+    /// Whether packets that come in keep a mapping, too, as in Linux; RFC 4787 section 4.3 asks only that those do that go out.
+    pub keeps_by_inbound: bool,
+    /// Whether a mapping gets the port of the host where that is free (RFC 4787 section 4.2.1); else each new one gets another.
+    pub preserves_ports: bool,
+    /// Whether the box's own host answers packets that find no mapping, by port unreachable.
+    pub answers: bool,
+    /// Whether there are other hosts outside at the inner addresses, as private networks have them, which answer in the same way.
+    pub has_strangers: bool,
+}
+
+/// As Linux: with the times of RFC 4787, REQ-5.
+impl Default for NatConfig {
+    fn default() -> Self {
+        NatConfig {
+            memory: Duration::from_secs(120),
+            keeps_by_inbound: true,
+            preserves_ports: true,
+            answers: true,
+            has_strangers: false,
+        }
+    }
+}
+
+/// What a mapping is of: the inner address and the outer one.
+type Pair = (IpAddr, IpAddr);
+
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    port: u16,
+    used: Time,
+}
+
+/// One box.
+#[derive(Clone, Debug)]
+pub(crate) struct Nat {
+    config: NatConfig,
+    mappings: BTreeMap<Pair, Mapping>,
+    next_port: u16,
+}
+
+impl Nat {
+    pub(crate) fn new(config: NatConfig) -> Nat {
+        Nat { config, mappings: BTreeMap::new(), next_port: FIRST_PORT }
+    }
+
+    /// A packet goes out: the port that the other end sees.
+    pub(crate) fn send(&mut self, now: Time, inner: IpAddr, outer: IpAddr) -> u16 {
+        self.expire(now);
+        let port = match self.mappings.get(&(inner, outer)) {
+            Some(mapping) => mapping.port,
+            None => self.free_port(outer),
+        };
+        self.mappings.insert((inner, outer), Mapping { port, used: now });
+        port
+    }
+
+    /// A packet comes to a port of the box: the host that it is for, if the box knows one.
+    pub(crate) fn receive(&mut self, now: Time, outer: IpAddr, port: u16) -> Option<IpAddr> {
+        self.expire(now);
+        let keeps = self.config.keeps_by_inbound;
+        let found = self.mappings.iter_mut().find(|((_, o), mapping)| *o == outer && mapping.port == port);
+        found.map(|(&(inner, _), mapping)| {
+            if keeps {
+                mapping.used = now;
+            }
+            inner
+        })
+    }
+
+    /// Whether somebody answers a packet from outside that goes no further, to an inner address or to the box's own.
+    pub(crate) fn answers(&self, to_inner: bool) -> bool {
+        if to_inner { self.config.has_strangers } else { self.config.answers }
+    }
+
+    /// The box is switched off and on.
+    pub(crate) fn forget(&mut self) {
+        self.mappings.clear();
+    }
+
+    fn expire(&mut self, now: Time) {
+        let memory = self.config.memory;
+        self.mappings.retain(|_, mapping| now - mapping.used < memory);
+    }
+
+    fn free_port(&mut self, outer: IpAddr) -> u16 {
+        let is_taken = |port| self.mappings.iter().any(|((_, o), m)| *o == outer && m.port == port);
+        if self.config.preserves_ports && !is_taken(ENCAPSULATION_PORT) {
+            return ENCAPSULATION_PORT;
+        }
+        self.next_port += 1;
+        self.next_port
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_mapping_lasts_as_long_as_packets_pass_and_is_of_one_peer() {
+        for keeps_by_inbound in [true, false] {
+            let mut nat = Nat::new(NatConfig { keeps_by_inbound, ..NatConfig::default() });
+            let (host, peer) = (address("10.0.0.1"), address("192.0.2.1"));
+            assert_eq!(nat.receive(at(0), peer, ENCAPSULATION_PORT), None);
+            assert_eq!(nat.send(at(0), host, peer), ENCAPSULATION_PORT);
+            assert_eq!(nat.receive(at(0), address("192.0.2.2"), ENCAPSULATION_PORT), None);
+            assert_eq!(nat.receive(at(100), peer, ENCAPSULATION_PORT), Some(host));
+            let kept = keeps_by_inbound.then_some(host);
+            assert_eq!(nat.receive(at(200), peer, ENCAPSULATION_PORT), kept);
+            assert_eq!(nat.receive(at(400), peer, ENCAPSULATION_PORT), None);
+        }
+    }
+
+    #[test]
+    fn two_hosts_get_two_ports_and_a_box_that_keeps_none_always_others() {
+        let (hosts, peer) = ([address("10.0.0.1"), address("10.0.0.2")], address("192.0.2.1"));
+        let mut nat = Nat::new(NatConfig::default());
+        let ports = hosts.map(|host| nat.send(at(0), host, peer));
+        assert!(ports[0] == ENCAPSULATION_PORT && ports[1] != ports[0], "{ports:?}");
+        assert_eq!(nat.receive(at(1), peer, ports[1]), Some(hosts[1]));
+        let mut nat = Nat::new(NatConfig { preserves_ports: false, ..NatConfig::default() });
+        let port = nat.send(at(0), hosts[0], peer);
+        nat.forget();
+        assert_eq!(nat.receive(at(1), peer, port), None);
+        assert_ne!(nat.send(at(1), hosts[0], peer), port);
+    }
+}
