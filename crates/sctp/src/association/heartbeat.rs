@@ -141,6 +141,10 @@ impl Association {
         //= rfc9260#8.1-6
         self.errors = 0;
         let transition = path.on_success(ctx.now, &self.config.timing);
+        // What went out while none worked took its chances: its timer has backed off, and nothing else sends it again.
+        if transition.is_some_and(|transition| transition.from == PathState::Inactive) {
+            self.mark_lost_on(index);
+        }
         self.report_transition(index, transition);
         self.on_heard(index);
         if self.paths.get(index).t3.is_some() {

@@ -28,6 +28,7 @@ mod many;
 mod memory;
 mod mtu;
 mod multipath;
+mod nat;
 mod obeyed;
 mod options;
 mod others_bugs;

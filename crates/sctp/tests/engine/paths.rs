@@ -279,7 +279,7 @@ fn that_nobody_is_there_is_not_believed_of_a_path_that_was_never_proven_or_is_si
     let is_out = |t: &Two| {
         t.info(t.a).paths.iter().all(|p| matches!(p.state, PathState::Inactive | PathState::Unconfirmed))
     };
-    t.world.run_until(now + seconds(130), |_| false);
+    t.world.run_until(now + seconds(30), |_| false);
     assert!(is_out(&t), "{}", describe(&t.world));
     let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
     for path in t.info(t.a).paths {
@@ -324,8 +324,8 @@ fn a_peer_that_is_gone_is_noticed_by_one_path_although_the_other_says_nothing() 
 #[test]
 //= rfc9260#10-7
 //= rfc6951#5.5-4
-fn a_peer_that_is_gone_is_noticed_when_its_host_is_back_after_a_minute() {
-    for outage in [2, 4, 10, 60] {
+fn a_peer_that_is_gone_is_noticed_when_its_host_is_back_after_a_while() {
+    for outage in [2, 4, 10, 20] {
         let mut t = ended_behind(&[0, 1], outage);
         t.world.run_for(seconds(outage + 10));
         assert_eq!(t.talk(t.a).closed, Some(CloseReason::LostContact), "{outage} s: {}", describe(&t.world));

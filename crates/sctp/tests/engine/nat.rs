@@ -1,0 +1,216 @@
+//! Outages behind NATs: all links of the client are silent for a while, and the boxes, which stand at the links' far ends, forget what
+//! is silent and answer in its place. As over TCP, the association goes on.
+
+use std::time::Duration;
+
+use sctp::{CloseReason, EndpointConfig, StateName};
+use sim::{Change, Close, Conversation, LinkConfig, LinkId, NatConfig, NatId, World};
+
+use crate::failover::config;
+use crate::support::{Two, UDP, describe, messages, seconds};
+
+/// How long links are silent, in seconds.
+const OUTAGES: [u64; 5] = [5, 15, 60, 200, 600];
+/// How soon after it both ends hear each other: RTO.Max, which is the pace of what is tried during an outage, and a little.
+const RECOVERY: Duration = Duration::from_secs(6);
+/// Messages that each end sends, and the length of one: some seconds at the links' rate.
+const COUNT: usize = 400;
+const LENGTH: usize = 1000;
+const RATE: u64 = 2_000_000;
+
+/// The network between a client and a server.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    /// Addresses of the client, each with a link of its own.
+    inner: usize,
+    /// Boxes: one for all of them, or one for each.
+    boxes: usize,
+    /// Addresses of the server.
+    outer: usize,
+}
+
+const SITES: [Site; 6] = [
+    Site { inner: 1, boxes: 1, outer: 1 },
+    Site { inner: 1, boxes: 1, outer: 2 },
+    Site { inner: 2, boxes: 1, outer: 1 },
+    Site { inner: 2, boxes: 1, outer: 2 },
+    Site { inner: 2, boxes: 2, outer: 1 },
+    Site { inner: 2, boxes: 2, outer: 2 },
+];
+
+/// Linux's NAT; one that does what RFC 4787 asks and no more; and one that forgets early, with other hosts at the inner addresses.
+fn boxes() -> [NatConfig; 3] {
+    let linux = NatConfig::default();
+    let least = NatConfig { keeps_by_inbound: false, preserves_ports: false, ..linux };
+    [linux, least, NatConfig { memory: seconds(30), has_strangers: true, ..least }]
+}
+
+/// A client and a server, whose programs talk like this, and the boxes between them.
+fn behind(site: Site, nat: NatConfig, from_a: Conversation, from_b: Conversation) -> (Two, Vec<NatId>) {
+    fn names(all: &[String]) -> Vec<&str> {
+        all.iter().map(String::as_str).collect()
+    }
+    let mut world = World::new(1);
+    let list = |prefix: &str, count| (1..=count).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>();
+    let (inner, outer) = (list("10.0.0.", site.inner), list("192.0.2.", site.outer));
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let [a, b] = [&inner, &outer].map(|own| world.add_host(&names(own), endpoint.clone()));
+    let settings = LinkConfig {
+        delay: Duration::from_millis(10),
+        rate: RATE,
+        queue_packets: 50,
+        ..LinkConfig::default()
+    };
+    let links: Vec<LinkId> = inner.iter().map(|_| world.add_link(settings.clone())).collect();
+    for (address, &link) in inner.iter().zip(&links) {
+        outer.iter().for_each(|server| world.join(link, address, server));
+    }
+    let nats = inner
+        .chunks(site.inner / site.boxes)
+        .zip(1..)
+        .map(|(own, n)| world.add_nat(nat, &format!("198.51.100.{n}"), &names(own)))
+        .collect();
+    world.host_mut(b).app.template = from_b;
+    world.connect(a, b, UDP, config(), from_a);
+    let mut two = Two { world, a, b, links };
+    two.run_to_established();
+    two.world.run_for(seconds(3));
+    (two, nats)
+}
+
+/// From now on all links are silent for so long; lets the time pass until they no longer are.
+fn suffer(t: &mut Two, outage: Duration) {
+    let (now, end) = (t.world.now(), t.world.now() + outage);
+    for &link in &t.links.clone() {
+        t.world.at(now, Change::CutBoth(link, true));
+        t.world.at(end, Change::CutBoth(link, false));
+    }
+    t.world.run_until(end, |_| false);
+}
+
+/// Both ends have these messages to send, beside what they have already.
+fn speak(t: &mut Two, counts: [usize; 2], from: usize) {
+    for (host, count) in [t.a, t.b].into_iter().zip(counts) {
+        let id = t.id(host);
+        let talk = t.world.host_mut(host).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing.extend(messages(from + count, LENGTH, 1).into_iter().skip(from));
+    }
+    t.world.run_for(Duration::ZERO);
+}
+
+fn numbers(t: &Two) -> [usize; 2] {
+    [t.a, t.b].map(|host| t.talk(host).received.len())
+}
+
+/// Each end sends so many messages; half a second later comes the outage, and at its end one message more.
+fn go_through(site: Site, nat: NatConfig, counts: [usize; 2], outage: Duration, forgets: Option<Duration>) {
+    let what = || format!("{site:?}, {nat:?}, messages {counts:?}, {outage:?}");
+    let (mut t, nats) = behind(site, nat, Conversation::default(), Conversation::default());
+    speak(&mut t, counts, 0);
+    t.world.run_for(Duration::from_millis(500));
+    for (&nat, after) in nats.iter().zip(forgets.iter().cycle()) {
+        t.world.at(t.world.now() + *after, Change::Forget(nat));
+    }
+    suffer(&mut t, outage);
+    let before = numbers(&t);
+    assert!(before.iter().zip([counts[1], counts[0]]).all(|(&n, all)| n < all || all == 0), "{before:?}");
+    for (from, counts) in counts.into_iter().zip([[1, 0], [0, 1]]) {
+        speak(&mut t, counts, from);
+    }
+    let limit = t.world.now() + RECOVERY;
+    let (a, b) = (t.a, t.b);
+    let flows = move |w: &World| {
+        [(a, before[0]), (b, before[1])].iter().all(|&(host, before)| {
+            w.host(host).app.conversations.values().any(|talk| talk.received.len() > before)
+        })
+    };
+    assert!(
+        t.world.run_until(limit, flows),
+        "nothing after {RECOVERY:?}: {}\n{}",
+        what(),
+        describe(&t.world)
+    );
+    // Nothing is lost, nothing comes twice or out of order, and the end is as usual.
+    t.world.run_for(seconds(15));
+    let id = t.id(t.a);
+    t.world.host_mut(a).app.conversations.get_mut(&id).expect("a conversation").close = Close::After(0);
+    assert_eq!(t.run_to_end(seconds(60)), (CloseReason::Graceful, CloseReason::Graceful), "{}", what());
+    for (host, count) in [(t.b, counts[0] + 1), (t.a, counts[1] + 1)] {
+        let received: Vec<_> = t.talk(host).received.iter().map(|it| it.bytes.clone()).collect();
+        let sent: Vec<_> = messages(count, LENGTH, 1).into_iter().map(|it| it.bytes).collect();
+        assert!(received == sent, "{} of {count} at {host:?}: {}", received.len(), what());
+    }
+}
+
+fn go_through_all(counts: [usize; 2]) {
+    for site in SITES {
+        for nat in boxes() {
+            for outage in OUTAGES {
+                go_through(site, nat, counts, seconds(outage), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_idle_association_outlives_outages_behind_nats() {
+    go_through_all([0, 0]);
+}
+
+#[test]
+fn a_client_that_sends_outlives_outages_behind_nats() {
+    go_through_all([COUNT, 0]);
+}
+
+#[test]
+fn a_server_that_sends_outlives_outages_behind_nats() {
+    go_through_all([0, COUNT]);
+}
+
+#[test]
+fn two_that_send_outlive_outages_behind_nats() {
+    go_through_all([COUNT, COUNT]);
+}
+
+#[test]
+fn boxes_that_lose_their_memory_end_nothing_if_they_are_silent_or_do_so_late() {
+    let silent = NatConfig { answers: false, ..NatConfig::default() };
+    for site in SITES {
+        for counts in [[0, 0], [COUNT, COUNT]] {
+            for (nat, after) in [(silent, 1), (NatConfig::default(), 30)] {
+                for outage in [60, 600] {
+                    go_through(site, nat, counts, seconds(outage), Some(seconds(after)));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+//= rfc6951#5.5-4
+fn a_client_that_is_gone_behind_a_nat_is_noticed_by_what_its_host_says() {
+    for site in SITES {
+        let (mut t, _) = behind(site, NatConfig::default(), Conversation::default(), Conversation::default());
+        t.world.at(t.world.now(), Change::Up(t.a, false));
+        t.world.run_for(seconds(20));
+        assert_eq!(t.state(t.b), StateName::Closed, "{site:?}: {}", describe(&t.world));
+    }
+}
+
+#[test]
+fn what_went_out_in_an_outage_goes_again_when_its_path_answers_and_not_when_its_timer_expires() {
+    for site in [Site { inner: 1, boxes: 1, outer: 2 }, Site { inner: 2, boxes: 1, outer: 1 }] {
+        // In a shorter one not all paths come to count as failed.
+        for &outage in &OUTAGES[1..] {
+            let bulk = Conversation { bulk: 1 << 40, keeps: false, ..Conversation::default() };
+            let quiet = Conversation { keeps: false, ..Conversation::default() };
+            let (mut t, _) = behind(site, NatConfig::default(), bulk, quiet);
+            suffer(&mut t, seconds(outage));
+            let before = t.talk(t.b).received_bytes;
+            // The client hears that the way is open.
+            speak(&mut t, [0, 1], 0);
+            t.world.run_for(Duration::from_millis(500));
+            assert!(t.talk(t.b).received_bytes > before, "{site:?}, {outage} s: {}", describe(&t.world));
+        }
+    }
+}
