@@ -63,6 +63,8 @@ const EVENTS_PER_TURN: usize = 1024;
 const SYNS_PER_TURN: usize = 128;
 /// How often a carrier that could not be opened is tried again.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
+/// A turn that begins so much later than a timer asked for is late: others have the processor.
+const LATE: Duration = Duration::from_millis(5);
 /// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
@@ -311,6 +313,15 @@ impl Shard {
     fn wait(&mut self, events: &mut Events, more: bool) -> Result<()> {
         self.now = self.clock.now();
         let next = self.engine.next_timeout().min(self.timers.next()).min(self.next_beat);
+        self.wait_until(next, events, more)?;
+        let late = self.now.since(next);
+        if late > LATE {
+            self.engine.note_lateness(late);
+        }
+        Ok(())
+    }
+
+    fn wait_until(&mut self, next: Time, events: &mut Events, more: bool) -> Result<()> {
         if more || !self.ready.is_empty() {
             return self.poll_for(events, Duration::ZERO);
         }

@@ -396,6 +396,7 @@ impl World {
                 continue;
             }
             let now = self.now + host.ahead;
+            host.endpoint.note_lateness(now.since(host.endpoint.next_timeout()));
             host.endpoint.handle_timeout(now);
             let next = host.endpoint.next_timeout();
             assert!(next > now, "a timer of host {index} stays in the past: {next:?} at {now:?}");

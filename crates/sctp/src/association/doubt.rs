@@ -110,7 +110,7 @@ impl Association {
         if !has_moved || !self.config.timing.doubts_silence || self.is_concurrent() || self.is_redundant() {
             return;
         }
-        let is_silent = !self.was_just_heard(left, ctx.now);
+        let is_silent = !self.was_just_heard(left, ctx.now) && !self.was_late(ctx.now);
         if self.paths.get(left).state() != PathState::Active || !is_silent || !self.paths.follow(path) {
             return;
         }

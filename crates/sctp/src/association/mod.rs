@@ -200,6 +200,8 @@ pub(crate) struct Association {
     /// A chunk in flight on a silent path that is to go by another one.
     detour: Option<doubt::Detour>,
     stranded: Option<Box<stranded::Stranded>>,
+    /// Until when what is overdue is not put off again.
+    put_off_until: Time,
     pressure: Pressure,
     /// Bytes that may wait to be sent or be in flight.
     send_limit: usize,
@@ -355,6 +357,7 @@ impl Association {
             tail_probe: None,
             detour: None,
             stranded: None,
+            put_off_until: Time::ZERO,
             pressure: Pressure::Calm,
             send_limit: birth.config.buffer_start.min(birth.config.send_buffer),
             writable_wanted: false,

@@ -1,5 +1,7 @@
 //! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, and the look for idleness.
 
+use std::time::Duration;
+
 use base::Time;
 
 use super::{Association, Context, Control, State, WindowProbe};
@@ -47,6 +49,22 @@ impl Association {
             | State::ShutdownAckSent { .. }
             | State::Closed => {}
         }
+    }
+
+    /// The driver is late: what waits for answers has as much time again, but not twice in a row.
+    pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
+        if late.is_zero() || self.was_late(now) {
+            return;
+        }
+        self.put_off_until = now + late * 2;
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).put_off(now + late);
+        }
+    }
+
+    /// Whether the driver was late just now, so that silence means nothing.
+    pub(super) fn was_late(&self, now: Time) -> bool {
+        now < self.put_off_until
     }
 
     /// T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).

@@ -46,6 +46,8 @@ pub struct Endpoint {
     config: EndpointConfig,
     /// The latest time that the driver told: time never goes back in here, whatever the driver's clock does.
     latest: Time,
+    /// By how much the driver said that it comes late to the next timeout.
+    late: Duration,
     random: Random,
     cookies: CookieJar,
     spent: SpentCookies,
@@ -170,6 +172,7 @@ impl Endpoint {
             trace: Trace::new(config.limits.trace_records),
             random,
             latest: now,
+            late: Duration::ZERO,
             config,
         }
     }
@@ -328,12 +331,25 @@ impl Endpoint {
                     }
                 }
                 Some(Slot::Association(_)) => {
-                    self.with(id, now, |a, ctx| a.on_timeout(ctx));
+                    let late = self.late;
+                    self.with(id, now, |a, ctx| {
+                        a.put_off(late, ctx.now);
+                        a.on_timeout(ctx);
+                    });
                 }
                 Some(Slot::Finished) | None => {}
             }
             self.settle(id);
         }
+        self.late = Duration::ZERO;
+    }
+
+    /// The driver comes to the next [`handle_timeout`](Self::handle_timeout) by so much later than
+    /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. What waits for answers then has at least as much time again, but not twice in a row:
+    /// the answers may wait where the driver does not see them, and a peer on the same host was kept waiting, too. Lateness of a few
+    /// milliseconds need not be told.
+    pub fn note_lateness(&mut self, late: Duration) {
+        self.late = late;
     }
 
     /// An association that never got an INIT ACK is over.

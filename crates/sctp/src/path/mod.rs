@@ -539,6 +539,14 @@ impl Path {
         true
     }
 
+    /// Answers are waited for until then at least.
+    pub(crate) fn put_off(&mut self, until: Time) {
+        let t3 = self.t3.as_mut();
+        let doubt = self.doubt.as_mut().map(|doubt| &mut doubt.judge_at);
+        let probe = self.probe.as_mut().map(|probe| &mut probe.deadline);
+        [t3, doubt, probe].into_iter().flatten().for_each(|at| *at = until.max(*at));
+    }
+
     /// The answer to a heartbeat is overdue; returns whether it was.
     pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
         if self.probe.is_none_or(|p| p.deadline > now) {
