@@ -230,7 +230,7 @@ pub struct Counters {
     pub advertisements_sent: u64,
     /// Advertisements of the peer's send buffer received.
     pub advertisements_received: u64,
-    /// Chunks dropped because they must be authenticated and were not.
+    /// Chunks dropped because they must be authenticated and were not, malformed ones included where a shared key is in force.
     pub unauthenticated: u64,
     /// Times that the MTU of a path proved smaller than what was sent: by ICMP, or as a black hole (RFC 8899 section 4.3).
     pub mtu_shrunk: u64,

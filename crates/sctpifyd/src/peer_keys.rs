@@ -13,15 +13,23 @@ use sctp::{AuthConfig, ChunkType};
 const SHARED: u16 = 1;
 const EMPTY: u16 = 0;
 
-/// Chunks that a peer must sign: what sets an association up, moves bytes and ends it in order. Not ABORT: a host that has
-/// forgotten an association has forgotten its key too, and must be able to say so.
-const SIGNED: [ChunkType; 9] = [
+/// Chunks that a peer must sign: all that RFC 4895 lets be signed (section 3.2: not INIT, INIT ACK and SHUTDOWN COMPLETE), beside ASCONF
+/// and ASCONF-ACK, which the engine adds. A host that has forgotten an association cannot sign its ABORT: the engine takes that as a
+/// question.
+const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
     ChunkType::COOKIE_ACK,
     ChunkType::DATA,
     ChunkType::I_DATA,
     ChunkType::SACK,
+    ChunkType::HEARTBEAT,
+    ChunkType::HEARTBEAT_ACK,
+    ChunkType::ABORT,
+    ChunkType::ERROR,
     ChunkType::SHUTDOWN,
+    ChunkType::SHUTDOWN_ACK,
+    ChunkType::ECNE,
+    ChunkType::CWR,
     ChunkType::FORWARD_TSN,
     ChunkType::I_FORWARD_TSN,
     ChunkType::RE_CONFIG,

@@ -196,7 +196,8 @@ impl Association {
             if asconf.pending.is_none() && asconf.was_never_used(ack.serial) {
                 //= rfc5061#5.3-2
                 let code = Cause::IllegalAsconfAck.code();
-                self.abort(AbortCause { code, reason: bytes::Bytes::new() }, ctx);
+                let cause = AbortCause { code, reason: bytes::Bytes::new() };
+                self.end_for_fault(cause, ctx);
             }
             return;
         };

@@ -32,18 +32,25 @@ impl Association {
         path: PathIndex,
         raw: &RawChunk<'_>,
         screen: &mut Screen,
-        ctx: &Context<'_>,
+        ctx: &mut Context<'_>,
     ) -> Screened {
         let Some(auth) = &self.auth else { return Screened::Pass };
         if raw.chunk_type != ChunkType::AUTH {
             // RFC 4895 section 6.3: the receiver "MUST silently discard these chunks if they are not placed after an AUTH chunk
             // in the packet."
             //= rfc4895#6.3-1
-            let held_back = auth.requires(raw.chunk_type) && !screen.is_authenticated;
+            let is_abort = raw.chunk_type == ChunkType::ABORT;
+            let is_needed = auth.requires(raw.chunk_type) || (is_abort && auth.has_shared_keys_only());
+            let held_back = is_needed && !screen.is_authenticated;
             if held_back {
                 self.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
             }
             return match held_back {
+                // It may be true for all that: a host without the association has no way to sign.
+                true if is_abort => {
+                    self.hear_abort(ctx);
+                    Screened::Stop
+                }
                 // RFC 5061 section 5.2, D5: without AUTH before an ASCONF, "the receiver MUST silently discard this chunk and
                 // the rest of the packet."
                 true if raw.chunk_type == ChunkType::ASCONF => Screened::Stop,
@@ -57,6 +64,7 @@ impl Association {
         match verdict {
             Ok(()) => {
                 screen.is_authenticated = true;
+                self.is_signed = true;
                 if let Some(asconf) = &mut self.asconf {
                     asconf.is_keyed = auth.names_shared_key(raw);
                 }

@@ -107,6 +107,7 @@ impl Association {
             + self.copies.memory()
             + self.limited.memory()
             + self.forward.memory()
+            + self.hearsay.memory()
             + opening
     }
 

@@ -22,19 +22,24 @@ impl Association {
             //= rfc9260#6.2-31
             let cause = Cause::NoUserData { tsn: data.tsn };
             let reason = data.tsn.0.to_be_bytes().to_vec().into();
-            return self.abort(crate::event::AbortCause { code: cause.code(), reason }, ctx);
+            let cause = crate::event::AbortCause { code: cause.code(), reason };
+            return self.end_for_fault(cause, ctx);
         }
         self.follow_peer(path, ctx);
         self.note_data_path(path);
-        // A sender numbers its chunks upwards: the first one has the lowest TSN.
         let ecn = std::mem::take(&mut self.packet_ecn);
-        self.on_marked(path, ecn, data.tsn);
         let had_ready = self.inbound.has_ready();
         if data.stream.0 >= self.inbound_streams {
             self.on_data_of_no_stream(path, data, ctx);
             return;
         }
-        match self.inbound.on_data(data, ctx.now, &self.config.timing) {
+        let outcome = self.inbound.on_data(data, ctx.now, &self.config.timing);
+        // A sender numbers its chunks upwards: the first one has the lowest TSN. The mark of a copy may be anybody's who has seen the
+        // packet, signed or not; what a sender sends again is never marked.
+        if outcome != DataOutcome::Duplicate {
+            self.on_marked(path, ecn, data.tsn);
+        }
+        match outcome {
             DataOutcome::Taken => {
                 self.counters.data_received += 1;
                 self.counters.bytes_received += data.payload.len() as u64;
@@ -223,6 +228,7 @@ impl Association {
         let has_proof = acks.proves_path && path.pmtu.size_that_proves().is_none();
         if has_proof && (path.doubt.is_none() || path.heard() == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);
+            self.hearsay.on_path_lives(index);
             self.report_transition(index, transition);
             self.on_heard(index);
         }

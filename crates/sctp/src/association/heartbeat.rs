@@ -89,6 +89,10 @@ impl Association {
         if self.paths.try_get_mut(index).is_none() {
             return;
         }
+        if self.hearsay.on_answer(nonce) {
+            self.errors = 0;
+            return;
+        }
         let may_prove = self.may_prove(index);
         let path = self.paths.get_mut(index);
         if !may_prove {
@@ -145,6 +149,7 @@ impl Association {
         if transition.is_some_and(|transition| transition.from == PathState::Inactive) {
             self.mark_lost_on(index);
         }
+        self.hearsay.on_path_lives(index);
         self.report_transition(index, transition);
         self.on_heard(index);
         if self.paths.get(index).t3.is_some() {

@@ -15,6 +15,7 @@ mod coupling;
 mod data;
 mod doubt;
 mod ecn;
+mod hearsay;
 mod heartbeat;
 mod idle;
 mod local_queue;
@@ -23,6 +24,7 @@ mod mtu;
 mod opening;
 mod options;
 mod partial;
+mod path_errors;
 mod rebinding;
 mod reconfig;
 mod recovery;
@@ -49,7 +51,7 @@ use crate::config::{AddressProof, AssociationConfig, Limits, Scheduler, Timing};
 use crate::cookie::Cookie;
 use crate::endpoint::Replies;
 use crate::error::{SendError, StreamError};
-use crate::event::{AbortCause, CloseReason, Event, Message, PathError, SendOptions, Unreachable};
+use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::extension::asconf::Asconf;
 use crate::extension::auth::Auth;
 use crate::extension::reconfig::Reconfig;
@@ -65,6 +67,7 @@ use crate::trace::{Notes, TraceEvent};
 use crate::tx::{Copies, Forward, Limited, Outstanding, SendQueue};
 pub(crate) use assemble::Joining;
 pub(crate) use authentication::Screen;
+use hearsay::Hearsay;
 use idle::Idle;
 pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, Opening, own_parameters};
 pub(crate) use state::State;
@@ -183,6 +186,10 @@ pub(crate) struct Association {
     paths: Paths,
     /// How the packet in hand came.
     came_by: CameBy,
+    /// Whether the chunk in hand is covered by a good AUTH chunk.
+    is_signed: bool,
+    /// What somebody said without a signature, and the peer is asked.
+    hearsay: Hearsay,
     /// All addresses of the peer, also those that no path leads to.
     peer_addresses: SmallVec<[IpAddr; 4]>,
     initial_tsn: Tsn,
@@ -344,6 +351,8 @@ impl Association {
             inbound_streams: birth.streams.1,
             paths,
             came_by: CameBy::Elsewhere,
+            is_signed: false,
+            hearsay: Hearsay::default(),
             peer_addresses,
             initial_tsn: birth.initial_tsns.0,
             queue: SendQueue::new(birth.config.scheduler, interleaves),
@@ -725,70 +734,6 @@ impl Association {
             }
         }
         self.paths.switch_over(&self.config.timing);
-    }
-
-    /// ICMP, or this host's kernel, about a packet of ours, whose tag was verified. `quoted` is the beginning of the packet.
-    pub(crate) fn on_path_error(
-        &mut self,
-        route: &Route,
-        error: PathError,
-        quoted: &[u8],
-        ctx: &mut Context<'_>,
-    ) {
-        let Some(index) = self.paths.find(route) else { return };
-        match error {
-            PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
-            PathError::LocalQueue { bytes } => self.on_local_queue(index, bytes, ctx.now),
-            // A NAT has forgotten the old port; the new one is being proven.
-            PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {
-                if self.paths.get(index).route.carrier == route.carrier {
-                    self.paths.get_mut(index).rebinding.on_known_gone(ctx.now);
-                }
-            }
-            //= rfc9260#10-7
-            PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
-                if self.was_just_heard(index, ctx.now) => {}
-            // It is about a port that the peer has left, or about one that is yet to be proven.
-            PathError::Unreachable(_) | PathError::NoRoute
-                if self.paths.get(index).route.carrier != route.carrier => {}
-            PathError::NoRoute => self.on_unsent(index, quoted, ctx),
-            //= rfc6951#5.5-4
-            PathError::Unreachable(what) => self.on_unreachable(index, what, ctx),
-        }
-    }
-
-    /// The path leads nowhere for now. Where no other takes its place T3 keeps the pace of what is tried.
-    fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
-        self.on_dead_path(index);
-        // RFC 1122 section 3.2.3.1 of routes: an unreachable host is "only a hint", for a route may come back; but when the
-        // peer's own host says that nobody is there, nobody is. A NAT that knows no way to the peer says the same in its place: of ways
-        // that never led through it, and of others once they were silent for longer than it remembers them.
-        let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
-            && self.paths.get(index).is_known_to_nats(ctx.now, &self.config.timing);
-        let is_out = |p: &Path| !p.is_confirmed() || p.state() == PathState::Inactive;
-        if is_final && self.paths.iter().all(|(_, p)| is_out(p)) {
-            self.send_abort(&AbortCause::default(), ctx);
-            self.close(CloseReason::LostContact);
-        }
-    }
-
-    /// Nothing gets through on a path, for certain.
-    fn on_dead_path(&mut self, index: PathIndex) {
-        let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
-        self.report_transition(index, transition);
-        if self.paths.current() != index {
-            self.mark_lost_on(index);
-        }
-    }
-
-    /// A host whose SCTP sits on raw sockets answers with "protocol unreachable" when the receive buffer of such a socket
-    /// is full, and a router that has forgotten a NAT's mapping with "port unreachable" until the peer is heard from its new port;
-    /// that says nothing against a peer from whom packets come (RFC 9260 section 10, ICMP6, leaves the choice).
-    /// The back-off does not count: with it, each retransmission's own timeout would have lengthened the time allowed to
-    /// more than has passed.
-    fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
-        let path = self.paths.get(index);
-        now - path.heard() < path.rto_without_back_off(&self.config.timing)
     }
 
     pub(crate) fn info(&self) -> AssociationInfo {

@@ -256,6 +256,7 @@ impl Association {
     pub(super) fn establish(&mut self, ctx: &mut Context<'_>) {
         self.control.retain(|(_, c)| !matches!(c, Control::CookieEcho));
         self.state = State::Established;
+        self.hearsay.forget();
         for index in self.paths.indices() {
             if !self.paths.get(index).is_confirmed() {
                 self.paths.get_mut(index).probe_now(ctx.now);

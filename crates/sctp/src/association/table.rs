@@ -9,7 +9,7 @@ use wire::{
 };
 
 use super::authentication::{Screen, Screened};
-use super::{Association, Context, Control, Opening, State};
+use super::{Association, CameBy, Context, Control, Opening, State};
 use crate::event::{AbortCause, CloseReason};
 use crate::extension::Extension;
 use crate::path::PathIndex;
@@ -43,15 +43,19 @@ impl Association {
     /// Counts a packet that belongs here.
     pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
         self.packet_ecn = ecn;
+        self.inbound.ack.on_packet();
+        self.tell(|a| TraceEvent::Received { route: a.paths.get(path).route, bytes: length, ecn });
+        // It says nothing of the path that is taken in place of its own.
+        if self.came_by == CameBy::Elsewhere {
+            return;
+        }
         self.paths.get_mut(path).on_packet(now, self.state.probes_paths(), &self.config.timing);
         let counters = &mut self.paths.get_mut(path).counters;
         counters.packets_received += 1;
         counters.bytes_received += length as u64;
-        self.tell(|a| TraceEvent::Received { route: a.paths.get(path).route, bytes: length, ecn });
         if self.paths.get(path).is_confirmed() {
             self.credit(length);
         }
-        self.inbound.ack.on_packet();
     }
 
     /// Handles the chunks of a packet, some of which may have been handled (`screen`), whose tag, ports and addresses are ours.
@@ -63,6 +67,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Verdict {
         let mut is_first = true;
+        self.is_signed = screen.is_authenticated;
         //= rfc9260#6.10-6
         while let Some(raw) = chunks.next() {
             if matches!(self.state, State::Closed) {
@@ -112,7 +117,16 @@ impl Association {
     /// The peer broke the protocol: ABORT.
     pub(super) fn violation(&mut self, reason: impl Into<Bytes>, ctx: &mut Context<'_>) {
         let cause = AbortCause { code: Cause::ProtocolViolation(&[]).code(), reason: reason.into() };
-        self.abort(cause, ctx);
+        self.end_for_fault(cause, ctx);
+    }
+
+    /// The chunk in hand is reason to end the association, unless anybody may have sent it.
+    pub(super) fn end_for_fault(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
+        if self.may_be_forged() {
+            self.note(TraceEvent::FaultIgnored);
+        } else {
+            self.abort(cause, ctx);
+        }
     }
 
     fn on_chunk(

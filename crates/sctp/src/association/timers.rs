@@ -16,15 +16,15 @@ impl Association {
         let heartbeats = self.state.probes_paths();
         let paths = self.paths.iter().map(|(_, p)| p.next_timeout(heartbeats)).min().unwrap_or(Time::NEVER);
         match self.state {
-            State::CookieEchoed { t1, .. } => t1.at,
+            State::CookieEchoed { t1, .. } => t1.at.min(self.hearsay_timeout()),
             State::ShutdownSent { t2, guard } | State::ShutdownAckSent { t2, guard } => {
-                t2.at.min(guard).min(self.inbound.ack.next_timeout())
+                t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.hearsay_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 let partial = self.forward.next_timeout().min(self.limited.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
                 let others = requests.min(partial).min(self.idle_timeout()).min(self.stranded_until());
-                paths.min(self.inbound.ack.next_timeout()).min(others)
+                paths.min(self.inbound.ack.next_timeout()).min(others).min(self.hearsay_timeout())
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
         }
@@ -33,6 +33,9 @@ impl Association {
     /// Serves every timer that has expired.
     pub(crate) fn on_timeout(&mut self, ctx: &mut Context<'_>) {
         self.inbound.ack.on_timeout(ctx.now);
+        if self.hearsay_timeout() <= ctx.now {
+            self.on_hearsay_timeout(ctx);
+        }
         match self.state {
             State::CookieEchoed { t1, .. } if t1.at <= ctx.now => self.on_t1(ctx.now),
             State::ShutdownSent { guard, .. } | State::ShutdownAckSent { guard, .. } if guard <= ctx.now => {

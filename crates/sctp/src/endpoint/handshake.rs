@@ -404,7 +404,8 @@ impl Endpoint {
             }
         };
         let config = self.config_for(cookie.route.remote, listener);
-        if !self.is_authentic(&cookie, auth, &config) {
+        let keys = self.keys_of(&cookie, &config);
+        if !is_authentic(keys.as_ref(), auth) {
             listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);
         }
@@ -424,7 +425,8 @@ impl Endpoint {
             }
             let staleness = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
             //= rfc9260#5.1.5-4 5.2.4-1
-            return self.replies.error(*route, cookie.answer_header(), &[Cause::StaleCookie { staleness }]);
+            let cause = Cause::StaleCookie { staleness };
+            return self.replies.error(*route, cookie.answer_header(), &[cause], keys.as_ref());
         }
         if by_tag.is_none() && self.spent.has(&cookie) {
             return self.on_spent_cookie(now, route, &packet.header, existing);
@@ -455,21 +457,16 @@ impl Endpoint {
         }
     }
 
-    /// RFC 4895 section 6.3: an AUTH chunk before a COOKIE ECHO is verified by the random numbers "obtained from
-    /// the COOKIE-ECHO chunk", since the association may not be there yet, or be an older one.
+    /// The keys that a COOKIE ECHO is verified with, and its answers are signed with. RFC 4895 section 6.3: they come of the random
+    /// numbers "obtained from the COOKIE-ECHO chunk", since the association may not be there yet, or be an older one.
     //= rfc4895#6.3-8
-    fn is_authentic(&self, cookie: &Cookie, auth: Option<&RawChunk<'_>>, fresh: &AssociationConfig) -> bool {
-        let Some(vectors) = &cookie.key_vectors else { return auth.is_none() };
+    fn keys_of(&self, cookie: &Cookie, fresh: &AssociationConfig) -> Option<Auth> {
         let config = match self.slots.by_tag(cookie.local_tag).and_then(|id| self.slots.get(id)) {
             Some(Slot::Opening(opening)) => &opening.config,
             Some(Slot::Association(association)) => association.config(),
             Some(Slot::Finished) | None => fresh,
         };
-        let keys = Auth::new(vectors.clone(), &config.auth);
-        match auth {
-            Some(raw) => keys.verify(raw).is_ok(),
-            None => !keys.requires(ChunkType::COOKIE_ECHO),
-        }
+        keys_with(cookie, config)
     }
 
     /// Our tag and, if known, the peer's.
@@ -521,7 +518,8 @@ impl Endpoint {
         config: AssociationConfig,
     ) -> Option<AssociationId> {
         if !self.has_room(cookie.route.remote) {
-            self.replies.refuse(cookie.route, cookie.answer_header(), &[Cause::OutOfResource]);
+            let (keys, causes) = (keys_with(cookie, &config), [Cause::OutOfResource]);
+            self.replies.refuse_signed(cookie.route, cookie.answer_header(), &causes, keys.as_ref());
             return None;
         }
         let mut cookie = cookie.clone();
@@ -577,13 +575,28 @@ impl Endpoint {
         let closing = self.with(id, now, |a, _| a.resend_shutdown_ack());
         if closing == Some(true) {
             //= rfc9260#5.2.4-6
-            self.replies.error(*route, cookie.answer_header(), &[Cause::CookieReceivedWhileShuttingDown]);
+            let (keys, causes) = (keys_with(cookie, &config), [Cause::CookieReceivedWhileShuttingDown]);
+            self.replies.error(*route, cookie.answer_header(), &causes, keys.as_ref());
             return None;
         }
         self.with(id, now, |a, _| a.on_restart());
         //= rfc9260#5.2.4-5 7.2.5-1
         self.slots.forget_names(id);
         self.begin_from_cookie(now, cookie, config)
+    }
+}
+
+/// The keys that the random numbers in a cookie make of the shared ones.
+fn keys_with(cookie: &Cookie, config: &AssociationConfig) -> Option<Auth> {
+    cookie.key_vectors.clone().map(|vectors| Auth::new(vectors, &config.auth))
+}
+
+/// Whether an AUTH chunk before a COOKIE ECHO is good, or none is needed.
+fn is_authentic(keys: Option<&Auth>, auth: Option<&RawChunk<'_>>) -> bool {
+    match (keys, auth) {
+        (None, auth) => auth.is_none(),
+        (Some(keys), Some(raw)) => keys.verify(raw).is_ok(),
+        (Some(keys), None) => !keys.requires(ChunkType::COOKIE_ECHO),
     }
 }
 

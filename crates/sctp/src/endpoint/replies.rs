@@ -121,11 +121,30 @@ impl Replies {
 
     /// An ABORT that refuses an INIT.
     pub(crate) fn refuse(&mut self, route: Route, header: CommonHeader, causes: &[Cause<'_>]) {
-        self.push(route, header, &Chunk::Abort(Abort { tag_reflected: false, causes: Causes::from(causes) }));
+        self.refuse_signed(route, header, causes, None);
     }
 
-    pub(crate) fn error(&mut self, route: Route, header: CommonHeader, causes: &[Cause<'_>]) {
-        self.push(route, header, &Chunk::Error(ErrorChunk { causes: Causes::from(causes) }));
+    /// An ABORT that refuses a COOKIE ECHO, authenticated if the peer wants that.
+    pub(crate) fn refuse_signed(
+        &mut self,
+        route: Route,
+        header: CommonHeader,
+        causes: &[Cause<'_>],
+        auth: Option<&Auth>,
+    ) {
+        let abort = Abort { tag_reflected: false, causes: Causes::from(causes) };
+        self.push_signed(route, header, &Chunk::Abort(abort), auth);
+    }
+
+    /// An ERROR that answers a COOKIE ECHO, authenticated if the peer wants that.
+    pub(crate) fn error(
+        &mut self,
+        route: Route,
+        header: CommonHeader,
+        causes: &[Cause<'_>],
+        auth: Option<&Auth>,
+    ) {
+        self.push_signed(route, header, &Chunk::Error(ErrorChunk { causes: Causes::from(causes) }), auth);
     }
 
     pub(crate) fn shutdown_complete(&mut self, route: Route, header: CommonHeader, tag_reflected: bool) {

@@ -55,7 +55,9 @@ pub struct AuthConfig {
     pub chunks: ChunkSet,
     /// The HMAC that the peer is asked to use; the other one is accepted too.
     pub hmac: HmacAlgorithm,
-    /// Shared keys by number. Without a key 0 there is an empty one.
+    /// Shared keys by number. Without a key 0 there is an empty one. If none is empty nobody without a key can sign anything, and what is
+    /// not signed ends neither the association nor a path of it: malformed chunks are dropped, and the peer is asked whether what
+    /// an ABORT or ICMP says is true.
     pub keys: BTreeMap<u16, Bytes>,
     /// The number of the key to send with; it must be one of `keys`, or 0.
     pub active_key: u16,
@@ -404,6 +406,11 @@ impl Auth {
     /// Whether we sign with a shared key.
     pub(crate) fn signs_with_shared_key(&self) -> bool {
         self.is_shared(self.active)
+    }
+
+    /// Whether nobody without a shared key can sign anything that is verified.
+    pub(crate) fn has_shared_keys_only(&self) -> bool {
+        self.keys.values().all(|key| key.is_shared)
     }
 
     fn is_shared(&self, id: u16) -> bool {

@@ -275,6 +275,8 @@ pub enum TraceEvent {
         /// The chunk's type.
         chunk_type: u8,
     },
+    /// Something malformed, or against the protocol, was dropped: it was not authenticated, where a shared key is in force.
+    FaultIgnored,
     /// ASCONF is sent, perhaps again (RFC 5061).
     AsconfSent {
         /// The path.
@@ -356,7 +358,7 @@ impl Counters {
             TraceEvent::ForwardReceived { .. } => &mut self.forward_tsns_received,
             TraceEvent::AuthVerified => &mut self.auth_verified,
             TraceEvent::AuthFailed => &mut self.auth_failed,
-            TraceEvent::Unauthenticated { .. } => &mut self.unauthenticated,
+            TraceEvent::Unauthenticated { .. } | TraceEvent::FaultIgnored => &mut self.unauthenticated,
             TraceEvent::AsconfSent { .. } => &mut self.asconfs_sent,
             TraceEvent::AsconfReceived { .. } => &mut self.asconfs_received,
             TraceEvent::ReconfigSent { .. } => &mut self.reconfigs_sent,

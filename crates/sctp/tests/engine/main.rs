@@ -22,6 +22,7 @@ mod grid;
 mod handshake_faults;
 mod hostile;
 mod joined;
+mod keyed;
 mod lateness;
 mod local_queue;
 mod lossy;

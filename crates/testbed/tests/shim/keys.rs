@@ -1,5 +1,6 @@
 //! Hosts that share a key, and hosts that do not have it.
 
+use crate::deaths::{Victims, kill_processes};
 use crate::tap::Tap;
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +16,9 @@ const COOKIE_ECHO: &str = "10";
 const AUTH: &str = "15";
 /// The longest that a connect may wait for a peer with another key: a second after INIT ACK.
 const MISMATCH_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a program may wait for its error when the peer's daemon has died. Unsigned word of that is asked about for about a second.
+const NOTICED: Duration = Duration::from_secs(4);
 
 pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
     let Some(key) = key else { return };
@@ -128,4 +132,22 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
     world.alphas.sctpify(&["set", &assignment]).unwrap().good().unwrap();
     mode(0o644);
     assert!(is_refused(&["reload"]));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_peer_whose_daemon_dies_is_noticed_in_seconds_although_nobody_can_sign_that() {
+    // The kernel says that nobody listens; or a new worker knows no association.
+    for victims in [Victims::All, Victims::AllButFirst] {
+        let (world, server) = world(Some(KEY), Some(KEY));
+        server.stop();
+        let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+        let command = world.client(BULK, &["send", &world.target(), "60", "65536"]);
+        let sender = world.alpha.spawn("sender", command).unwrap();
+        assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "{:?}", world.fallbacks());
+        kill_processes(&world.beta, world.betas.as_ref().unwrap(), victims);
+        let told = sender.finish(NOTICED).unwrap();
+        assert!(!told.status.success(), "{victims:?}: {told:?}");
+        assert!(!receiver.finish(LIMIT).unwrap().status.success(), "{victims:?}");
+    }
 }

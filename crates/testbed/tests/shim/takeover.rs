@@ -1,5 +1,6 @@
 //! Somebody who shares the client's address, and somebody who has seen the handshake, take no connection over and reset none.
 
+use crate::keys::{KEY, give_key};
 use crate::world::{LIMIT, PORT, World, status};
 use std::time::Duration;
 use testbed::process::wait_for;
@@ -9,6 +10,9 @@ use testbed::{Host, Offloads, Process};
 const FROM: u16 = 45_678;
 /// How long the attackers go on: ten INITs, and many HEARTBEATs.
 const ATTACK: Duration = Duration::from_secs(4);
+
+/// How long a victim listens while somebody forges.
+const FORGED_FOR: u64 = 12;
 
 /// UDP needs no privilege, so that is what others can send.
 const BY_UDP: &str = "carriers = \"udp\"";
@@ -115,6 +119,37 @@ while time.time() < end:
 print('answered', count, 'HEARTBEATs; kinds of chunks', sorted(kinds))
 ";
 
+/// Forges in the client's name to the server, as who sees the path between them: argv are what was seen, the client's address, the server's, what to forge, and how long to go on.
+const FORGE: &str = "
+seen, (client, server, what), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
+out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+ports, tag, own = (seen['init']['port'], seen['ack']['port']), seen['ack']['tag'], seen['init']['tag']
+def ip(protocol, source, to, body):
+    return struct.pack('!BBHHHBBH', 0x45, 0, 20 + len(body), 0, 0, 64, protocol, 0) + socket.inet_aton(source) + socket.inet_aton(to) + body
+def udp(body): return struct.pack('!HHHH', 9899, 9899, 8 + len(body), 0) + body
+def inet(data):
+    total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+def icmp(code):
+    quoted = ip(17, server, client, udp(struct.pack('!HHII', ports[1], ports[0], own, 0) + bytes(8)))
+    body = struct.pack('!BBHI', 3, code, 0, 0) + quoted
+    return ip(1, client, server, body[:2] + struct.pack('!H', inet(body)) + body[4:])
+def sctp(*chunks): return ip(17, client, server, udp(packet(*ports, tag, *chunks)))
+forged = {
+    'abort': [sctp(chunk(6, b'')), ip(17, client, server, udp(packet(*ports, own, chunk(6, b'', 1))))],
+    'fault': [sctp(chunk(4, b'')), sctp(chunk(0x84, b''), struct.pack('!BBH', 0x84, 0, 400))],
+    'icmp': [icmp(3), icmp(1)],
+}
+sent = 0
+while time.time() < end:
+    for datagram in forged[what]:
+        out.sendto(datagram, (server, 0))
+        sent += 1
+    time.sleep(0.03)
+print('sent', sent)
+";
+
 /// Greets each client once a second for as long as it stays: argv is the port.
 const SERVER: &str = "
 import socket, sys, threading, time
@@ -156,6 +191,18 @@ fn victim(world: &World, seconds: u64) -> (Process, Process) {
     (server, client)
 }
 
+/// The same, and what an observer has seen of the handshake.
+fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
+    let args = [world.link.name(), PORT.to_string()];
+    let mut observer =
+        world.beta.spawn("observer", python(&world.beta, &format!("{SCTP}{OBSERVE}"), &args)).unwrap();
+    observer.wait_until("observing", LIMIT, |process| process.stdout().contains("observing")).unwrap();
+    let (server, client) = victim(world, seconds);
+    let told = observer.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let seen = told.lines().find_map(|line| line.strip_prefix("seen ")).expect("a handshake").to_owned();
+    (server, client, seen)
+}
+
 /// The victim has heard everything, and by SCTP.
 fn was_left_alone(world: &World, client: Process, seconds: u64) {
     let told = client.finish(LIMIT).unwrap().good().unwrap().stdout;
@@ -185,13 +232,7 @@ fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
     let side = world.lab.join(&eve, &world.beta, 3, Offloads::Off).unwrap();
     eve.ip(&["route", "add", "default", "via", &side.right_v4().to_string()]).unwrap();
     let betas = world.betas.as_ref().unwrap();
-    let args = [world.link.name(), PORT.to_string()];
-    let mut observer =
-        world.beta.spawn("observer", python(&world.beta, &format!("{SCTP}{OBSERVE}"), &args)).unwrap();
-    observer.wait_until("observing", LIMIT, |process| process.stdout().contains("observing")).unwrap();
-    let (_server, client) = victim(&world, 10);
-    let told = observer.finish(LIMIT).unwrap().good().unwrap().stdout;
-    let seen = told.lines().find_map(|line| line.strip_prefix("seen ")).expect("a handshake").to_owned();
+    let (_server, client, seen) = observed_victim(&world, 10);
     let own = side.left_v4().to_string();
     let args = [
         seen,
@@ -207,4 +248,35 @@ fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
     assert!(!paths.contains(&own), "{paths}");
     was_left_alone(&world, client, 10);
     assert!(wait_for(LIMIT, || status(betas)["connections"].as_array().is_some_and(Vec::is_empty)));
+}
+
+/// Somebody who sees the path forges for a while what is named; the victim's server and client.
+fn forged(key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
+    // By one path, so that ICMP about that is about all.
+    let world = World::with(&format!("{BY_UDP}\ninterfaces = \"10.77.0.0/16\""), true);
+    for (host, daemon) in [(&world.alpha, &world.alphas), (&world.beta, world.betas.as_ref().unwrap())] {
+        give_key(host, daemon, key);
+    }
+    let (server, client, seen) = observed_victim(&world, FORGED_FOR);
+    for what in what {
+        let (from, to) = (world.link.left_v4().to_string(), world.link.right_v4().to_string());
+        let args = [seen.clone(), from, to, (*what).to_owned(), "2.5".to_owned()];
+        let attack = python(&world.alpha, &format!("{SCTP}{FORGE}"), &args);
+        let told = world.alpha.run("attack", attack, LIMIT).unwrap().good().unwrap().stdout;
+        assert!(told.contains("sent"), "{told}");
+    }
+    (world, server, client)
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_observer_without_the_key_ends_no_connection_of_hosts_that_share_one() {
+    // Each kind ends one where there is no key.
+    for what in ["abort", "fault", "icmp"] {
+        let (_world, _server, client) = forged(None, &[what]);
+        let told = client.finish(LIMIT).unwrap();
+        assert!(!told.status.success(), "{what} is not forged well: {}", told.stdout);
+    }
+    let (world, _server, client) = forged(Some(KEY), &["abort", "fault", "icmp"]);
+    was_left_alone(&world, client, FORGED_FOR);
 }
