@@ -38,6 +38,14 @@ pub(crate) struct History {
     pub(crate) fault_lines: LogRate,
     /// Those about peers that do not have the key.
     pub(crate) wrong_key_lines: LogRate,
+    /// Those about data that takes another path, as a peer may wish.
+    pub(crate) switch_lines: LogRate,
+    /// Those about UDP ports of peers.
+    pub(crate) port_lines: LogRate,
+    /// Those about addresses of peers.
+    pub(crate) address_lines: LogRate,
+    /// Those about answers of peers to changes of our addresses.
+    pub(crate) answer_lines: LogRate,
 }
 
 impl History {

@@ -22,7 +22,9 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
 use rules::Guarded;
-use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord};
+use sctp::{
+    AbortCause, AddressChange, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord,
+};
 
 use crate::addresses::AddressBook;
 use crate::capture::Ear;
@@ -597,7 +599,9 @@ impl Shard {
             }
             (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
             (Event::PathSwitched { from, to }, _) => {
-                tracing::info!(?from, ?to, "path switched");
+                if let Some(left_out) = self.history.switch_lines.admit(self.now) {
+                    tracing::info!(?from, ?to, left_out, "path switched");
+                }
                 self.outlet.note_switch(&from, &to);
                 let number = id.or_else(|| Some(self.trunks.get(association)?.number));
                 self.history.switched(number.map(|id| id.0), &from, &to);
@@ -610,12 +614,26 @@ impl Shard {
                     self.on_path_up(association, &route);
                 }
             }
-            (Event::PeerPort { from, to }, _) => tracing::info!(?from, ?to, "the peer's UDP port"),
+            (Event::PeerPort { from, to }, _) => {
+                if let Some(left_out) = self.history.port_lines.admit(self.now) {
+                    tracing::info!(?from, ?to, left_out, "the peer's UDP port");
+                }
+            }
             (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
             (Event::AddressChange { change, refusal }, _) => {
-                tracing::info!(?change, ?refusal, "the peer answers a change of our addresses");
+                if let Some(left_out) = self.history.answer_lines.admit(self.now) {
+                    tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
+                }
             }
-            (Event::PeerAddressChange(change), _) => tracing::info!(?change, "the peer's addresses"),
+            // A new path of the data is told of where it is taken.
+            (Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)), _) => {
+                tracing::debug!(?change, "the peer's wish");
+            }
+            (Event::PeerAddressChange(change), _) => {
+                if let Some(left_out) = self.history.address_lines.admit(self.now) {
+                    tracing::info!(?change, left_out, "the peer's addresses");
+                }
+            }
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
             // The daemon sends nothing that may be given up.
             (

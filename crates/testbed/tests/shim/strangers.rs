@@ -418,3 +418,63 @@ fn the_setting_interfaces_says_what_is_used_and_told() {
     assert_eq!(told.trim(), second.left_v4().to_string());
     assert!(world.fallbacks().to_string().contains("interface_left_out"), "{}", world.fallbacks());
 }
+
+/// Opens an association to be shared with argv[1] from argv[2], lists argv[3], and wishes in turn to be spoken to at the one and at the
+/// other: 40 ASCONFs with 32 wishes each, signed with the empty key.
+const WISHES: &str = "
+import hashlib, hmac
+beta, one, other = sys.argv[1:4]
+first, second = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+first.bind((one, 0))
+second.bind((other, first.getsockname()[1]))
+def plain(kind, value): return struct.pack('!HH', kind, 4 + len(value)) + value
+own = [(0x8002, os.urandom(32)), (0x8003, bytes([0xC1, 0x80])), (0x8004, struct.pack('!HH', 3, 1))]
+said = parameter(EXTENSIONS, bytes([64, 194, 15, 0xC1, 0x80])) + parameter(ADAPTATION, struct.pack('!I', SHARED))
+said += parameter(0xC000, b'') + b''.join(parameter(*p) for p in own) + address(other) + parameter(PADDING, bytes(200))
+association, answer = connect(first, (beta, PORT), (61000, PORT), 0x33330001, said, STREAMS)
+if not association: sys.exit('no association: %s' % answer)
+its = dict(answer['parameters'])
+vectors = [b''.join(plain(*p) for p in own), b''.join(plain(k, its[k]) for k in (0x8002, 0x8003, 0x8004))]
+key = b''.join(sorted(vectors, key=lambda v: (len(v), v)))
+association.hello()
+acks, asked = 0, set()
+def serve(seconds, is_over):
+    global acks
+    end = time.time() + seconds
+    while time.time() < end and not is_over():
+        for bound in select.select([first, second], [], [], 0.05)[0]:
+            data, source = bound.recvfrom(65535)
+            for kind, value in read(data)[3]:
+                if kind == HEARTBEAT:
+                    bound.sendto(packet(*association.ports, association.tags[1], chunk(HEARTBEAT_ACK, value)), source)
+                    asked.add(bound)
+                elif kind == 0x80: acks += 1
+                else: association.on_chunks([(kind, value)], source)
+serve(5, lambda: second in asked)
+serve(0.3, lambda: False)
+for n in range(40):
+    wishes = b''.join(parameter(0xC004, struct.pack('!I', i) + address((one, other)[i % 2])) for i in range(32))
+    asconf = padded(chunk(0xC1, struct.pack('!I', 1000 + n) + address(one) + wishes))
+    head = chunk(15, struct.pack('!HH', 0, 3) + bytes(32))
+    mac = hmac.new(key, head + asconf, hashlib.sha256).digest()
+    association.transmit(chunk(15, struct.pack('!HH', 0, 3) + mac), asconf)
+    serve(1, lambda: acks > n)
+print('granted', acks)";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_thousand_wishes_of_a_stranger_leave_few_lines_in_the_log() {
+    let three = Three::new();
+    three.serves_the_honest();
+    let (beta, mallory) = (three.to_beta.right_v4().to_string(), three.to_beta.left_v4().to_string());
+    three.mallory.ip(&["addr", "add", "10.77.3.77/24", "dev", &three.to_beta.name()]).unwrap();
+    let log = || three.world.betas.as_ref().unwrap().log();
+    let before = log().lines().count();
+    assert_eq!(three.mallory_says(WISHES, &[&beta, &mallory, "10.77.3.77"]), "granted 40");
+    let log = log();
+    let lines: Vec<&str> = log.lines().skip(before).collect();
+    let switches = lines.iter().filter(|line| line.contains("data takes another path")).count();
+    // Twenty, and as many again if ten seconds have passed meanwhile.
+    assert!((20..=40).contains(&switches) && lines.len() < 60, "{} lines, {switches} switches", lines.len());
+    three.serves_the_honest();
+}
