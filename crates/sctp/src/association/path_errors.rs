@@ -1,7 +1,7 @@
 //! What ICMP and this host's kernel say of packets of ours.
 //!
 //! The kernel's own word counts at once. ICMP comes from the network, and whoever knows the tags can forge it: where a shared key is in
-//! force the peer is asked first ([`hearsay`](super::hearsay)). Begin at [`Association::on_path_error`].
+//! force the peer is asked first ([`hearsay`](super::hearsay)), though packets in its name come meanwhile, for these can be forged, too. Begin at [`Association::on_path_error`].
 
 use base::{Route, Time};
 
@@ -23,11 +23,15 @@ impl Association {
         match error {
             PathError::TooBig { mtu } => self.on_too_big(index, mtu, quoted, ctx.now),
             PathError::LocalQueue { bytes } => self.on_local_queue(index, bytes, ctx.now),
+            PathError::Unreachable(what) if self.is_keyed() => {
+                self.on_port_gone(index, route, ctx.now);
+                if self.paths.get(index).route.carrier == route.carrier {
+                    self.hear_unreachable(index, what, ctx);
+                }
+            }
             // A NAT has forgotten the old port; the new one is being proven.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {
-                if self.paths.get(index).route.carrier == route.carrier {
-                    self.paths.get_mut(index).rebinding.on_known_gone(ctx.now);
-                }
+                self.on_port_gone(index, route, ctx.now);
             }
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
@@ -36,9 +40,16 @@ impl Association {
             PathError::Unreachable(_) | PathError::NoRoute
                 if self.paths.get(index).route.carrier != route.carrier => {}
             PathError::NoRoute => self.on_unsent(index, quoted, ctx),
-            PathError::Unreachable(what) if self.is_keyed() => self.hear_unreachable(index, what, ctx),
             //= rfc6951#5.5-4
             PathError::Unreachable(what) => self.on_unreachable(index, what, ctx),
+        }
+    }
+
+    /// Nobody is at the end of `route`. If the path goes there, and another port is being proven, less patience is needed.
+    fn on_port_gone(&mut self, index: PathIndex, route: &Route, now: Time) {
+        let path = self.paths.get_mut(index);
+        if path.rebinding.is_under_way() && path.route.carrier == route.carrier {
+            path.rebinding.on_known_gone(now);
         }
     }
 

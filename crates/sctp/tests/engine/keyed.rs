@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use base::{Carrier, Ecn};
+use base::{Carrier, Ecn, Route};
 use bytes::Bytes;
 use sctp::{
     AddressProof, AssociationConfig, AuthConfig, ChunkType, CloseReason, EndpointConfig, PathError,
-    PathState, StateName, Unreachable,
+    PathState, StateName, Timing, Unreachable,
 };
 use sim::{Change, Close, Conversation, Direction, Fate, HostId, LinkConfig, World, chunk_names, packet};
 use wire::{
@@ -15,7 +15,7 @@ use wire::{
 
 use crate::failover::config;
 use crate::forge::Forger;
-use crate::support::{Two, messages, route, seconds, sends, sends_then_closes};
+use crate::support::{Two, UDP, messages, route, seconds, sends, sends_then_closes};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 /// Who opens, and who listens.
@@ -105,6 +105,20 @@ fn busy(config: AssociationConfig) -> Two {
     t
 }
 
+/// Two hosts with one address each, by UDP.
+fn by_udp() -> Two {
+    let mut world = World::new(1);
+    let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(keyed())));
+    let link = world.add_link(LinkConfig { delay: MS(5), rate: 20_000_000, ..LinkConfig::default() });
+    world.join(link, "10.0.1.1", "10.0.1.2");
+    let mut t = Two { world, a, b, links: vec![link] };
+    t.world.host_mut(b).app.template.keeps = false;
+    t.world.connect(a, b, UDP, keyed(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    t
+}
+
 fn give_bulk(t: &mut Two, host: HostId) {
     let id = t.id(host);
     t.world.host_mut(host).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
@@ -120,7 +134,7 @@ fn forge(t: &mut Two, link: u8, chunks: &[Chunk<'_>]) {
     t.world.inject(t.b, by(link), &packet(40_000, 7, tag, chunks));
 }
 
-fn by(link: u8) -> base::Route {
+fn by(link: u8) -> Route {
     route(&format!("10.0.{link}.2"), &format!("10.0.{link}.1"))
 }
 
@@ -235,14 +249,22 @@ fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
     let mut t = Two { world, a, b, links: vec![link] };
     t.world
         .set_filter(|r| if chunk_names(&r.packet).contains("COOKIE ECHO") { Fate::Drop } else { Fate::Pass });
-    t.world.connect(a, b, Carrier::Ip, keyed(), Conversation::default());
-    t.world.run_for(MS(200));
-    assert_eq!(t.state(a), StateName::CookieEchoed);
+    let timing = Timing { rto_initial: MS(100), ..Timing::quick() };
+    t.world.connect(a, b, Carrier::Ip, AssociationConfig { timing, ..keyed() }, Conversation::default());
+    let limit = t.world.now() + seconds(1);
+    let is_answered = |w: &World| {
+        let engine = &w.host(A).endpoint;
+        engine.associations().all(|id| engine.state(id) == Some(StateName::CookieEchoed))
+    };
+    assert!(t.world.run_until(limit, is_answered));
+    // The COOKIE ECHO that arrives leaves just after the time for answers has begun for the last time.
     let tag = t.info(a).local_tag;
     t.inject_to_a(tag, &[abort()]);
-    t.world.run_for(MS(200));
+    t.world.run_for(MS(650));
+    assert_eq!(t.state(a), StateName::CookieEchoed);
     t.world.clear_filter();
-    t.run_to_established();
+    t.world.run_for(seconds(1));
+    assert_eq!((t.state(a), t.state(b)), (StateName::Established, StateName::Established));
 
     // `b` does not read, so that the shutdown of `a` lasts.
     let mut t = idle(keyed());
@@ -415,6 +437,66 @@ fn icmp_that_is_true_fails_a_path_in_two_round_trip_times_and_all_paths_the_asso
     let over = |w: &World| w.host(B).app.conversations.values().all(|c| c.closed.is_some());
     assert!(t.world.run_until(now + NOTICED + seconds(1), over), "{:?}", t.info(t.b));
     assert_eq!(closed(&t, t.b), Some(CloseReason::LostContact));
+}
+
+#[test]
+fn a_short_outage_is_no_end_whatever_icmp_says_meanwhile() {
+    let mut t = idle(keyed());
+    let now = t.world.now();
+    for link in t.links.clone() {
+        t.world.at(now, Change::CutBoth(link, true));
+        t.world.at(now + MS(800), Change::CutBoth(link, false));
+    }
+    // Both paths fail by it.
+    for _ in 0..50 {
+        t.world.run_for(MS(15));
+        forge_icmp(&mut t, 1, Unreachable::Port);
+        forge_icmp(&mut t, 2, Unreachable::Port);
+    }
+    assert_eq!([1, 2].map(|link| state_of(&t, link)), [Some(PathState::Inactive); 2]);
+    t.world.run_for(seconds(3));
+    assert_eq!(closed(&t, t.b), None);
+    assert_eq!([1, 2].map(|link| state_of(&t, link)), [Some(PathState::Active); 2]);
+}
+
+#[test]
+fn noise_in_the_name_of_a_peer_that_is_gone_keeps_nobody_from_believing_icmp() {
+    let mut t = by_udp();
+    let (now, a) = (t.world.now(), t.a);
+    t.world.at(now, Change::Up(a, false));
+    t.world.run_for(MS(1));
+    let tag = t.info(t.b).local_tag;
+    let noise = packet(40_000, 7, tag, &[noise()]);
+    for n in 0_u16.. {
+        for peer_port in [9899, 10_000 + n] {
+            t.world.inject(t.b, Route { carrier: Carrier::Udp { peer_port }, ..by(1) }, &noise);
+        }
+        t.world.run_for(MS(10));
+        if closed(&t, t.b).is_some() {
+            break;
+        }
+        assert!(t.world.now() - now < NOTICED + seconds(1), "{:?}", t.info(t.b));
+    }
+}
+
+#[test]
+fn a_nat_that_changes_the_port_and_says_that_the_old_one_is_gone_ends_nothing() {
+    let mut t = by_udp();
+    give_bulk(&mut t, A);
+    t.world.run_for(seconds(1));
+    let now = t.world.now();
+    t.world.at(now, Change::Rebind("10.0.1.1".parse().unwrap(), 5000));
+    let before = t.talk(t.b).received_bytes;
+    for _ in 0..200 {
+        let quoted = packet(7, 40_000, t.info(t.b).peer_tag, &[noise()]);
+        let old = Route { carrier: UDP, ..by(1) };
+        t.world.inject_path_error(t.b, old, PathError::Unreachable(Unreachable::Port), &quoted);
+        t.world.run_for(MS(10));
+    }
+    assert_eq!((closed(&t, t.a), closed(&t, t.b)), (None, None));
+    let path = t.info(t.b).paths[0].clone();
+    assert_eq!((path.route.carrier, path.state), (Carrier::Udp { peer_port: 5000 }, PathState::Active));
+    assert!(t.talk(t.b).received_bytes - before > 1_000_000);
 }
 
 #[test]

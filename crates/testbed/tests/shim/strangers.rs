@@ -473,7 +473,7 @@ fn a_thousand_wishes_of_a_stranger_leave_few_lines_in_the_log() {
     assert_eq!(three.mallory_says(WISHES, &[&beta, &mallory, "10.77.3.77"]), "granted 40");
     let log = log();
     let lines: Vec<&str> = log.lines().skip(before).collect();
-    let switches = lines.iter().filter(|line| line.contains("data takes another path")).count();
+    let switches = lines.iter().filter(|line| line.contains("path switched")).count();
     // Twenty, and as many again if ten seconds have passed meanwhile.
     assert!((20..=40).contains(&switches) && lines.len() < 60, "{} lines, {switches} switches", lines.len());
     three.serves_the_honest();
