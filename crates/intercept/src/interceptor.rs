@@ -21,7 +21,7 @@ use crate::flow::{FourTuple, canonical};
 use crate::links;
 use crate::namespace::{self, Namespace};
 use crate::netlink::Netlink;
-use crate::nft::{self, Guard};
+use crate::nft::{self, Destinations, Guard, Holding, Named, Passed};
 use crate::queue::SynQueue;
 use crate::sockets::{self, Listener, SpoofedConnection};
 use crate::stock::Stock;
@@ -37,6 +37,7 @@ pub struct Interceptor {
     owner: Netlink,
     diagnosis: Diagnosis,
     guards: Vec<Guard>,
+    holding: Holding,
     listeners: Vec<Listener>,
     queue: SynQueue,
     datagrams: Vec<DatagramListener>,
@@ -64,7 +65,7 @@ impl Interceptor {
         })?;
         let queue = bind_queue(config)?;
         let datagrams = if config.encloses { bind_datagrams(config, &namespace, ipv6)? } else { Vec::new() };
-        nft::start_queueing(&mut owner, config).map_err(|refusal| {
+        let holding = Holding::start(&mut owner, config).map_err(|refusal| {
             SetUpError::needing(refusal.part, "make the nftables rule that queues", refusal.error)
         })?;
         let config = config.clone();
@@ -73,6 +74,7 @@ impl Interceptor {
             owner,
             diagnosis,
             guards: Vec::new(),
+            holding,
             listeners,
             queue,
             datagrams,
@@ -148,6 +150,51 @@ impl Interceptor {
     /// Those of nf_tables; SYNs pass then.
     pub fn show_life(&mut self) -> io::Result<()> {
         nft::renew(&mut self.owner).map_err(|refusal| refusal.error)
+    }
+
+    /// Holds all SYNs from now on, as after set-up. Asking twice is no error.
+    ///
+    /// # Errors
+    /// Those of nf_tables; what was held before is still held.
+    pub fn hold_all(&mut self) -> io::Result<()> {
+        self.holding.hold_all(&mut self.owner).map_err(|refusal| refusal.error)
+    }
+
+    /// Forgets the names given so far, and holds all SYNs.
+    ///
+    /// # Errors
+    /// Those of nf_tables.
+    pub fn forget_names(&mut self) -> io::Result<()> {
+        self.holding.forget_names(&mut self.owner).map_err(|refusal| refusal.error)
+    }
+
+    /// Names further destinations for [`Interceptor::hold_by_name`], and holds all SYNs. No two names may have a destination in
+    /// common. A thousand take the kernel some 20 ms.
+    ///
+    /// # Errors
+    /// Those of nf_tables.
+    pub fn name(&mut self, destinations: &[Destinations], named: Named) -> io::Result<()> {
+        self.holding.name(&mut self.owner, destinations, named).map_err(|refusal| refusal.error)
+    }
+
+    /// Holds only SYNs to the destinations that were named, or all but these. In any case it holds those whose whole mark is
+    /// `mark`, and those of diverted connections.
+    ///
+    /// # Errors
+    /// Those of nf_tables: then all are held. `Unsupported` in an enclosed namespace, where nothing may pass.
+    pub fn hold_by_name(&mut self, named: Named, mark: Option<u32>) -> io::Result<()> {
+        if self.config.encloses {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.holding.hold_by_name(&mut self.owner, named, mark).map_err(|refusal| refusal.error)
+    }
+
+    /// How many SYNs were not held since this was last asked. What passed by a name that has been forgotten is not counted.
+    ///
+    /// # Errors
+    /// Those of nf_tables.
+    pub fn passed(&mut self) -> io::Result<Passed> {
+        self.holding.passed(&mut self.owner)
     }
 
     /// Refuses plain TCP to these destinations from now on, in place of those before. That outlives the daemon when it is

@@ -55,7 +55,7 @@ pub use error::{DivertError, SetUpError, TearDownError};
 pub use flow::FourTuple;
 pub use interceptor::{Interceptor, remove_leftovers};
 pub use namespace::Namespace;
-pub use nft::{Guard, TABLE};
+pub use nft::{Destinations, Guard, Named, Passed, TABLE};
 pub use queue::{Denial, HeldSyn, HeldSynId, SynQueue, Verdict};
 pub use sockets::{Arrival, Listener, SpoofedConnection, disarm_linger};
 pub use sysctl::SavedSysctls;

@@ -125,15 +125,34 @@ impl Rulebook {
     /// and counts a hit for the rule or the default that decided.
     pub fn decide(&mut self, chain: Chain, address: IpAddr, port: u16) -> Decision {
         let decision = self.explain(chain, address, port);
-        match &decision.because {
+        self.count(&decision.because, 1);
+        decision
+    }
+
+    /// Counts connections to this address and port that a firewall has let pass, as [`Rulebook::decide`] would have.
+    pub fn count_passed(&mut self, address: IpAddr, port: u16, connections: u64) {
+        let decision = self.explain(Chain::Remote, address, port);
+        self.count(&decision.because, connections);
+    }
+
+    /// The same for connections to destinations that no rule names.
+    pub fn count_unnamed(&mut self, connections: u64) {
+        if self.settings.enable {
+            self.count(&Because::Default(Chain::Remote), connections);
+        }
+    }
+
+    fn count(&mut self, because: &Because, decisions: u64) {
+        match because {
             Because::DisabledGlobally => {}
             Because::Default(chain) => {
                 let hits = &mut self.default_hits[slot(*chain)];
-                *hits = hits.saturating_add(1);
+                *hits = hits.saturating_add(decisions);
             }
-            Because::Rule { chain, policy, number, .. } => self.table.count_hit(*chain, *policy, *number),
+            Because::Rule { chain, policy, number, .. } => {
+                self.table.count_hits(*chain, *policy, *number, decisions);
+            }
         }
-        decision
     }
 
     /// What [`Rulebook::decide`] would decide; counts nothing.
@@ -323,6 +342,18 @@ mod tests {
         let book = book_before.clone();
         book.explain(Chain::Local, "10.0.0.1".parse().unwrap(), 22);
         assert_eq!(book, book_before);
+    }
+
+    #[test]
+    fn what_a_firewall_let_pass_counts_as_if_it_had_been_decided_here() {
+        let mut book = book("-A -c remote -p disable -P 22\n");
+        book.count_unnamed(3);
+        book.settings.default_remote_enable = true;
+        book.count_passed("10.0.0.1".parse().unwrap(), 22, 5);
+        book.settings.enable = false;
+        book.count_unnamed(7);
+        let hits: Vec<u64> = book.table.list(None, None).map(|r| r.hits).collect();
+        assert_eq!((book.default_hits(Chain::Remote), hits), (3, vec![5]));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod rule;
 mod settings;
 mod table;
 mod tally;
+mod tried;
 mod weights;
 mod words;
 
@@ -41,5 +42,6 @@ pub use rule::{
 pub use settings::{Kind, SETTINGS, Setting, SettingError, Settings, find_setting, parse_bool};
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
 pub use tally::{Failure, Outcome, Tally, UnixMs};
+pub use tried::{DESTINATIONS_MAX, Destinations, Tried};
 pub use weights::{WEIGHTS_MAX, Weights};
 pub use words::{Carriers, Congestion, Multipath, Streams};

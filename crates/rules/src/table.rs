@@ -211,11 +211,11 @@ impl RulesTable {
         }
     }
 
-    /// Counts one decision of a rule; a number that is not there counts nothing.
-    pub(crate) fn count_hit(&mut self, chain: Chain, policy: Policy, number: usize) {
+    /// Counts decisions of a rule; a number that is not there counts nothing.
+    pub(crate) fn count_hits(&mut self, chain: Chain, policy: Policy, number: usize, decisions: u64) {
         let rule = number.checked_sub(1).and_then(|i| self.chains[slot(chain, policy)].get_mut(i));
         if let Some(rule) = rule {
-            rule.hits = rule.hits.saturating_add(1);
+            rule.hits = rule.hits.saturating_add(decisions);
         }
     }
 
@@ -319,7 +319,7 @@ mod tests {
     fn hits_survive_a_reload_of_the_same_rules() {
         let mut old = RulesTable::default();
         old.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", "1")).unwrap();
-        old.count_hit(Chain::Local, Policy::Enable, 1);
+        old.count_hits(Chain::Local, Policy::Enable, 1, 1);
         let mut new = RulesTable::default();
         new.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", "9")).unwrap();
         new.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", "1")).unwrap();

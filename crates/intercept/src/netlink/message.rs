@@ -169,6 +169,11 @@ pub(crate) fn be_u32(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|four| u32::from_be_bytes(*four))
 }
 
+/// The same with 64 bits.
+pub(crate) fn be_u64(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|eight| u64::from_be_bytes(*eight))
+}
+
 const fn align(length: usize) -> usize {
     (length + 3) & !3
 }

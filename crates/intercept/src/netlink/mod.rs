@@ -11,12 +11,16 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr};
 
-pub(crate) use message::{Attributes, Message, Messages, be_u32};
+pub(crate) use message::{Attributes, Message, Messages, be_u32, be_u64};
 
 /// Room for the largest datagram that we ask for: a link with all its attributes.
 const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
 /// `NLMSG_ERROR`, which also acknowledges.
 pub(crate) const ERROR_KIND: u16 = 2;
+/// `NLMSG_DONE`, the end of a list.
+const DONE_KIND: u16 = 3;
+/// Length of `nfgenmsg`.
+const NETFILTER_HEAD: usize = 4;
 
 /// A netlink socket of one protocol.
 pub(crate) struct Netlink {
@@ -89,6 +93,22 @@ impl Netlink {
             }
         }
         Err(io::Error::other("the kernel gave no answer to a netlink request"))
+    }
+
+    /// Sends one message that asks netfilter for a list, and gives each of its messages to `read`, without their heads.
+    pub(crate) fn dump(&mut self, message: Message, mut read: impl FnMut(&[u8])) -> io::Result<()> {
+        let sequence = message.sequence();
+        self.send(&message.finish())?;
+        while let Some(datagram) = self.receive()? {
+            for part in Messages::new(datagram).filter(|part| part.sequence == sequence) {
+                match part.kind {
+                    ERROR_KIND => return part.outcome(),
+                    DONE_KIND => return Ok(()),
+                    _ => read(part.body.get(NETFILTER_HEAD..).unwrap_or_default()),
+                }
+            }
+        }
+        Err(io::Error::other("the kernel did not end a list"))
     }
 
     /// Sends one message and returns the kernel's acknowledgement.

@@ -118,9 +118,9 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[kind]);
     }
 
-    /// Goes on only with TCP, and while `set` has the protocol's number.
-    pub(super) fn is_tcp_in_set(&mut self, set: &str) {
-        self.is_tcp();
+    /// Goes on only while `set` has the protocol's number.
+    pub(super) fn is_protocol_in_set(&mut self, set: &str) {
+        self.load(Meta::Transport);
         self.is_in_set(set);
     }
 
@@ -180,6 +180,12 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::NotEqual, &mark.to_ne_bytes());
     }
 
+    /// Goes on only with packets whose whole mark is `mark`.
+    pub(super) fn is_whole_mark(&mut self, mark: u32) {
+        self.load(Meta::Mark);
+        self.compare(Comparison::Equal, &mark.to_ne_bytes());
+    }
+
     /// Goes on only with packets that carry `mark` in the bits of the mask.
     pub(super) fn is_mark(&mut self, marks: Marks, mark: u32) {
         self.load(Meta::Mark);
@@ -229,6 +235,20 @@ impl<'m> Expressions<'m> {
         self.expression("immediate", |data| {
             data.number(1, VERDICT_REGISTER);
             data.nested(2, |operand| operand.nested(2, |verdict| verdict.number(1, NF_ACCEPT)));
+        });
+    }
+
+    /// Goes on with the rules of `chain`, which has no hook of its own.
+    pub(super) fn jump(&mut self, chain: &str) {
+        const JUMP: i32 = -3;
+        self.expression("immediate", |data| {
+            data.number(1, VERDICT_REGISTER);
+            data.nested(2, |operand| {
+                operand.nested(2, |verdict| {
+                    verdict.number(1, JUMP as u32);
+                    verdict.string(2, chain);
+                });
+            });
         });
     }
 

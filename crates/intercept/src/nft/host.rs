@@ -1,8 +1,8 @@
-//! The host's table: the queue rule, the diversion rules, the mark for what comes back.
+//! The host's table: the chain that holds SYNs, the diversion rules, the mark for what comes back.
 //!
-//! - Chain `q` (output, −155) holds each first SYN that does not go out by `lo` (unless the configuration includes that) and
-//!   does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its own
-//!   because an accepted packet goes on at the *next* hook.
+//! - Chain `q` (output, −155) shows `held` each first SYN that does not go out by `lo` (unless the configuration includes
+//!   that) and does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its
+//!   own because an accepted packet goes on at the *next* hook. Which of them are held `holding` says.
 //! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them. What answers a packet
 //!   that arrived by a client's interface carries that packet's mark, and is rerouted, too.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that are required to be
@@ -18,15 +18,14 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
 use super::expressions::{Base, Expressions};
 use super::guard::GUARD_CHAINS;
-use super::pulse::{ALIVE, add_alive_set};
+use super::holding::{QUEUE_CHAIN, add_holding};
+use super::pulse::add_alive_set;
 use super::{
-    BaseChain, Batch, DELRULE, FAMILY_INET, GETTABLE, NEWSET, NEWTABLE, Refusal, SUBSYSTEM, TABLE, add_chain,
-    add_rule,
+    BaseChain, Batch, FAMILY_INET, GETTABLE, NEWSET, NEWTABLE, Refusal, SUBSYSTEM, TABLE, add_chain, add_rule,
 };
 use crate::config::{Config, Marks};
 use crate::netlink::{Attributes, Message, Netlink, be_u32};
 
-const QUEUE_CHAIN: BaseChain = BaseChain { name: "q", kind: "filter", hook: 3, priority: -155 };
 const OUT_CHAIN: BaseChain = BaseChain { name: "out", kind: "route", hook: 3, priority: -150 };
 const PRE_CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -310 };
 
@@ -37,26 +36,16 @@ const DENY_CHAIN: BaseChain = BaseChain { name: "deny", kind: "filter", hook: 3,
 /// The part of the batch that makes the table.
 pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET)";
 pub(super) const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
-const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
+pub(super) const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
 const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
 const SERVED_RULE_PART: &str = "nftables rule that adds to a set (nft_dynset)";
 const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
-const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
-
-/// How the queue rule is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum QueueForm {
-    /// nftables' own expression.
-    Native,
-    /// The xtables target inside an nftables rule, for kernels without the expression.
-    Target,
-}
 
 /// One address family's set and where its addresses lie.
 pub(super) struct FlowSet {
     pub(super) name: &'static str,
     /// AF_INET or AF_INET6.
-    family: u8,
+    pub(super) family: u8,
     /// The type of the key as nft prints it: four 6-bit type numbers.
     key_type: u32,
     key_length: u32,
@@ -68,9 +57,9 @@ pub(super) struct FlowSet {
     is_dynamic: bool,
 }
 
-const IPV4_ADDR: u32 = 7;
-const IPV6_ADDR: u32 = 8;
-const INET_SERVICE: u32 = 13;
+pub(super) const IPV4_ADDR: u32 = 7;
+pub(super) const IPV6_ADDR: u32 = 8;
+pub(super) const INET_SERVICE: u32 = 13;
 
 pub(super) const FLOWS4: FlowSet = FlowSet {
     name: "flows4",
@@ -100,7 +89,7 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
 pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, is_dynamic: true, ..FLOWS4 };
 pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, is_dynamic: true, ..FLOWS6 };
 
-/// Makes the whole table but for the queue rule, owned by `owner`: all or nothing.
+/// Makes the whole table but for the rules that hold SYNs, owned by `owner`: all or nothing.
 pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
     const OWNER: u32 = 2;
     let mut batch = Batch::new(owner);
@@ -112,6 +101,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         add_set(&mut batch, set, config.set_size);
     }
     add_alive_set(&mut batch);
+    add_holding(&mut batch);
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN, &IN_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
@@ -165,23 +155,6 @@ fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
     }
 }
 
-/// Adds the queue rule in whichever form the kernel has: SYNs are held from now on. The queue must be bound
-/// and configured before, because a queue in the making drops what it gets.
-pub(crate) fn start_queueing(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
-    match add_queue_rule(owner, config, QueueForm::Native) {
-        Err(refusal) if refusal.is(QUEUE_PART, libc::ENOENT) => {
-            add_queue_rule(owner, config, QueueForm::Target)
-        }
-        result => result,
-    }
-}
-
-fn add_queue_rule(owner: &mut Netlink, config: &Config, form: QueueForm) -> Result<(), Refusal> {
-    let mut batch = Batch::new(owner);
-    add_rule(&mut batch, QUEUE_PART, QUEUE_CHAIN.name, |rule| queue_rule(rule, config, form));
-    batch.commit()
-}
-
 fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
     /// NFT_SET_EVAL: packets change the set.
     const EVALUATED: u32 = 0x20;
@@ -200,9 +173,14 @@ fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
 fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.is_family(set.family);
     rule.is_tcp();
+    is_flow_in(rule, set);
+    rule.set_shim_mark(config.marks);
+}
+
+/// Goes on only with TCP of the set's family whose addresses and ports are in the set.
+pub(super) fn is_flow_in(rule: &mut Expressions<'_>, set: &FlowSet) {
     load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
     rule.is_in_set(set.name);
-    rule.set_shim_mark(config.marks);
 }
 
 /// Adds the answers to a SYN from the private namespace to the set; a full set changes nothing.
@@ -216,7 +194,7 @@ fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet) {
 
 /// Where the ports lie in TCP's header.
 const SOURCE_PORT: u32 = 0;
-const DESTINATION_PORT: u32 = 2;
+pub(super) const DESTINATION_PORT: u32 = 2;
 
 /// The key of the set, field by field into registers that follow each other: address and port, twice.
 fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], ports: [u32; 2]) {
@@ -229,29 +207,6 @@ fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], port
         rule.payload(register + words, Base::Transport, port, PORT_LENGTH);
         register += words + 1;
     }
-}
-
-fn queue_rule(rule: &mut Expressions<'_>, config: &Config, form: QueueForm) {
-    rule.is_tcp_in_set(ALIVE);
-    rule.is_first_syn();
-    rule.is_mark_not(config.marks, config.marks.own);
-    if !config.loopback {
-        rule.goes_out_not_by("lo");
-    }
-    match form {
-        QueueForm::Native => rule.queue(config.queue_number),
-        QueueForm::Target => rule.queue_by_target(config.queue_number),
-    }
-}
-
-/// Takes the queue rule away: no SYN is held from now on.
-pub(crate) fn stop_queueing(owner: &mut Netlink) -> Result<(), Refusal> {
-    let mut batch = Batch::new(owner);
-    batch.add(QUEUE_PART, DELRULE, 0, |message| {
-        message.string(1, TABLE);
-        message.string(2, QUEUE_CHAIN.name);
-    });
-    batch.commit()
 }
 
 /// The netlink port of whoever owns the table; None if it has no owner or does not exist.

@@ -6,6 +6,7 @@
 mod elements;
 mod expressions;
 mod guard;
+mod holding;
 mod host;
 mod pulse;
 mod shim;
@@ -19,7 +20,9 @@ use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
 pub(crate) use elements::{add_flow, delete_flow, delete_served};
 pub use guard::Guard;
 pub(crate) use guard::{has_lasting, set as set_guards, set_lasting};
-pub(crate) use host::{TABLE_PART, create_host_table, owner_port, start_queueing, stop_queueing};
+pub use holding::{Destinations, Named, Passed};
+pub(crate) use holding::{Holding, stop as stop_queueing};
+pub(crate) use host::{TABLE_PART, create_host_table, owner_port};
 pub(crate) use pulse::renew;
 pub(crate) use shim::create_shim_table;
 
@@ -41,6 +44,7 @@ const NEWRULE: u16 = 6;
 const DELRULE: u16 = 8;
 const NEWSET: u16 = 9;
 const NEWSETELEM: u16 = 12;
+const GETSETELEM: u16 = 13;
 const DELSETELEM: u16 = 14;
 
 /// `NFTA_LIST_ELEM`, one of a list.

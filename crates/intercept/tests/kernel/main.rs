@@ -3,6 +3,7 @@
 //! Needs root, and iproute2 to build the tests' own network. Arguments: words that a test's name must contain.
 
 mod client;
+mod holding;
 mod lifecycle;
 mod server;
 mod world;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     lifecycle::run_as_child(&words);
     let is_wanted =
         |name: &str| words.iter().filter(|word| !word.starts_with("--")).all(|word| name.contains(word));
-    let tests = [client::TESTS, server::TESTS, lifecycle::TESTS].concat();
+    let tests = [client::TESTS, holding::TESTS, server::TESTS, lifecycle::TESTS].concat();
     let tests: Vec<Test> = tests.into_iter().filter(|(name, _)| is_wanted(name)).collect();
     println!("\nrunning {} tests", tests.len());
     let outcomes: Vec<Outcome> = tests.iter().map(run).collect();
