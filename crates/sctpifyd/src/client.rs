@@ -212,6 +212,13 @@ impl Shard {
         Ok((settings, ShimStep::Allowed, decision.is_order()))
     }
 
+    /// Whether the rules, or the SYN's mark, allow SCTP; counts nothing.
+    pub(crate) fn may_ride(&self, syn: &HeldSyn) -> bool {
+        let (remote, book) = (syn.flow.remote(), self.rules.lock());
+        is_asked_for(syn.mark, &book.settings)
+            || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()
+    }
+
     pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
         match self.interceptor.find_client(&syn.flow, syn.out_interface) {
             Ok(ClientState::SynSent { bound_interface: None, .. }) => Ok(Waiting::Yes),

@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -39,8 +39,6 @@ use crate::survey::Question;
 const SERVED_MAX: usize = 16;
 /// How long a client may take for a line.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
-/// How long the shard may take for an answer.
-const SHARD_LIMIT: Duration = Duration::from_secs(5);
 const NO_ANSWER: &str = "the daemon is stopping or overloaded: no answer came from it";
 
 /// The control socket, which waits until there is somebody to answer.
@@ -183,14 +181,12 @@ impl Desk {
     }
 
     fn capture(&self) -> (Response, Option<Ear>) {
-        let (reply, answer) = channel();
-        self.shard.send(Command::Capture(reply));
-        match answer.recv_timeout(SHARD_LIMIT) {
-            Ok(Some(ear)) => (Response::Done(Done::new("a pcapng file follows")), Some(ear)),
-            Ok(None) => {
+        match self.shard.ask(Command::Capture) {
+            Some(Some(ear)) => (Response::Done(Done::new("a pcapng file follows")), Some(ear)),
+            Some(None) => {
                 (Response::error(ErrorCode::Refused, "another capture is running: end that first"), None)
             }
-            Err(_) => (Response::error(ErrorCode::Failed, NO_ANSWER), None),
+            None => (Response::error(ErrorCode::Failed, NO_ANSWER), None),
         }
     }
 
@@ -204,13 +200,14 @@ impl Desk {
             Request::RulesList { chain, policy } => Response::Rules(self.list(chain, policy)),
             Request::RulesFlush => self.flush(),
             Request::DefaultGet { chain } => {
+                self.count();
                 Response::DefaultPolicy(DefaultPolicy::of(&self.rules.lock(), chain))
             }
             Request::DefaultSet { chain, policy } => self.set_default(chain, policy),
             Request::RuleAutoEn => self.learn(true),
             Request::RuleAutoDis => self.learn(false),
             Request::Forget { address } => self.forget(address),
-            Request::Reload => done(self.rules.reload().map(|()| self.reloaded())),
+            Request::Reload => done(self.rules.reload(&self.shard).map(|()| self.reloaded())),
             Request::Shutdown => {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
@@ -231,9 +228,12 @@ impl Desk {
     }
 
     fn ask_shard(&self, question: impl FnOnce(Sender<Response>) -> Command) -> Response {
-        let (reply, answer) = channel();
-        self.shard.send(question(reply));
-        answer.recv_timeout(SHARD_LIMIT).unwrap_or_else(|_| Response::error(ErrorCode::Failed, NO_ANSWER))
+        self.shard.ask(question).unwrap_or_else(|| Response::error(ErrorCode::Failed, NO_ANSWER))
+    }
+
+    /// Brings the counts of rules up to date; without an answer they stay as they are.
+    fn count(&self) {
+        let _ = self.shard.ask(Command::Count);
     }
 
     fn reloaded(&self) -> Done {
@@ -263,7 +263,7 @@ impl Desk {
         if let Err(fault) = self.try_first(name, value) {
             return Response::error(ErrorCode::Refused, fault);
         }
-        match self.rules.set(name, value) {
+        match self.rules.set(&self.shard, name, value) {
             Ok(setting) => self.settings(SettingsReport::one(setting, &self.rules.configured())),
             Err(error) => refusal(error),
         }
@@ -288,7 +288,7 @@ impl Desk {
         if let Err(error) = check {
             return Response::error(ErrorCode::Refused, error.to_string());
         }
-        done(self.rules.change_table(|table| table.add(chain, policy, rule)).map(|added| {
+        done(self.rules.change_table(&self.shard, |table| table.add(chain, policy, rule)).map(|added| {
             let added = Added::from(added);
             let message = match added {
                 Added::New(number) => format!("rule {number} of {chain}-{policy} added"),
@@ -302,7 +302,7 @@ impl Desk {
     }
 
     fn delete_rule(&self, chain: Chain, policy: Policy, which: &RuleSelector) -> Response {
-        done(self.rules.change_table(|table| {
+        done(self.rules.change_table(&self.shard, |table| {
             let removed = match which {
                 RuleSelector::Number(number) => table.delete_number(chain, policy, *number),
                 RuleSelector::Match(rule) => table.delete(chain, policy, rule),
@@ -315,6 +315,7 @@ impl Desk {
     /// The rules, and what was learned: a destination that is kept on TCP stands with the policy disable.
     fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
         let now = today();
+        self.count();
         let report = RulesReport::new(&self.rules.lock(), chain, policy, now);
         let table = self.learned.lock();
         let fits = |entry: &&LearnedEntry| {
@@ -325,7 +326,7 @@ impl Desk {
     }
 
     fn flush(&self) -> Response {
-        let flushed = self.rules.change_table(|table| Ok::<_, String>(table.flush(None, None)));
+        let flushed = self.rules.change_table(&self.shard, |table| Ok::<_, String>(table.flush(None, None)));
         done(flushed.map(|removed| {
             let forgotten = self.learned.lock().clear();
             let message = format!("{removed} rules deleted, {forgotten} learned entries forgotten");
@@ -339,7 +340,7 @@ impl Desk {
         } else {
             ("0", "automatic configuration is off: nothing is learned, and what was learned is ignored")
         };
-        done(self.rules.set("learn", value).map(|_| Done::new(message)))
+        done(self.rules.set(&self.shard, "learn", value).map(|_| Done::new(message)))
     }
 
     fn forget(&self, address: IpAddr) -> Response {
@@ -351,7 +352,7 @@ impl Desk {
     }
 
     fn set_default(&self, chain: Chain, policy: Policy) -> Response {
-        match self.rules.set_default(chain, policy) {
+        match self.rules.set_default(&self.shard, chain, policy) {
             Ok(()) => Response::DefaultPolicy(DefaultPolicy::of(&self.rules.lock(), chain)),
             Err(error) => refusal(error),
         }

@@ -28,6 +28,7 @@ mod control_group;
 mod control_server;
 mod framing;
 mod history;
+mod holding;
 mod lane_windows;
 mod lanes;
 mod learned_store;

@@ -1,8 +1,8 @@
 //! Rules that require SCTP: plain TCP to their destinations is refused by the kernel, whatever becomes of this process.
 //!
-//! The rules table may change at any time, and others may remove what we gave the kernel: both are looked at with each
-//! beat of the loop, and what the kernel would not take is given to it again. Invariant: what the kernel refuses is what the
-//! rules said a beat ago, or the log says why not.
+//! The kernel follows each change of the rules before whoever asked for it is told ([`crate::holding`]). Others may remove what
+//! we gave the kernel: that is looked at with each beat of the loop, and what the kernel would not take is given to it again.
+//! Invariant: what the kernel refuses is what the rules say, or the log says why not.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,8 @@
-//! The rulebook, shared by the shard (which decides) and the control server (which changes), and its files.
+//! The rulebook, shared by the shard, which decides, and the control server, which asks for changes; and its files.
 //!
-//! Invariant: what is configured is what the files say, and the rulebook has of it what takes effect before a restart; a change
-//! that cannot be written is not made.
+//! Invariants: what is configured is what the files say, and the rulebook has of it what takes effect before a restart; a change
+//! that cannot be written is not made. The shard alone changes rules and settings, for the kernel is to follow
+//! ([`crate::holding`]); one change is made at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use sctp::{AssociationConfig, AuthConfig};
 use crate::archive::{Archive, ArchiveError, Loaded};
 use crate::clock::today;
 use crate::peer_keys::PeerKeys;
+use crate::shard::Handle;
 
 /// A handle to the one rulebook.
 #[derive(Clone)]
@@ -21,7 +23,19 @@ pub(crate) struct RulesStore {
     configured: Arc<Mutex<Settings>>,
     keys: Arc<Mutex<PeerKeys>>,
     archive: Archive,
+    /// Held while a change is written and put in force.
+    changing: Arc<Mutex<()>>,
     serves_a_command: bool,
+}
+
+/// What is to be put in force; None stays as it is.
+#[derive(Default)]
+pub(crate) struct Draft {
+    /// As configured.
+    settings: Option<Settings>,
+    table: Option<RulesTable>,
+    /// Those of the file that `settings` names.
+    keys: Option<PeerKeys>,
 }
 
 impl RulesStore {
@@ -38,6 +52,7 @@ impl RulesStore {
             configured,
             keys: Arc::new(Mutex::new(loaded.keys)),
             archive,
+            changing: Arc::default(),
             serves_a_command,
         })
     }
@@ -67,47 +82,72 @@ impl RulesStore {
         self.lock().settings.page_port = 0;
     }
 
-    fn configure(&self, settings: Settings) {
-        let mut book = self.lock();
-        book.settings = settings.until_restart(&book.settings);
-        *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = settings;
-    }
-
     /// Counts what became of a connection to or from `address`, for the rule that decided about it.
     pub(crate) fn record(&self, chain: Chain, address: SocketAddr, outcome: Outcome) {
         self.lock().record(chain, address.ip(), address.port(), today(), outcome);
     }
 
-    /// Changes the table, in the file first.
+    /// Changes the table, in the file first; then the shard puts it in force.
     pub(crate) fn change_table<T, E: ToString>(
         &self,
+        shard: &Handle,
         change: impl FnOnce(&mut RulesTable) -> Result<T, E>,
     ) -> Result<T, ArchiveError> {
+        let _alone = self.change();
         let mut table = self.lock().table.clone();
         let outcome = change(&mut table).map_err(|error| ArchiveError::Refused(error.to_string()))?;
         self.archive.save_rules(&table)?;
-        let mut book = self.lock();
-        table.keep_hits_of(&book.table);
-        book.table = table;
+        shard.put_in_force(Draft { table: Some(table), ..Draft::default() })?;
         Ok(outcome)
     }
 
-    /// Changes one setting, in the file first.
-    pub(crate) fn set(&self, name: &str, value: &str) -> Result<&'static rules::Setting, ArchiveError> {
+    /// Changes one setting, in the file first; then the shard puts it in force.
+    pub(crate) fn set(
+        &self,
+        shard: &Handle,
+        name: &str,
+        value: &str,
+    ) -> Result<&'static rules::Setting, ArchiveError> {
+        let _alone = self.change();
         let mut settings = self.configured();
         let setting = settings.set(name, value).map_err(|error| ArchiveError::Refused(error.to_string()))?;
         self.archive.set(setting, value)?;
-        self.configure(settings);
+        shard.put_in_force(Draft { settings: Some(settings), ..Draft::default() })?;
         Ok(setting)
     }
 
     /// Changes the default policy of a chain, in the file first.
-    pub(crate) fn set_default(&self, chain: Chain, policy: Policy) -> Result<(), ArchiveError> {
-        let name = match chain {
-            Chain::Local => "default_local_enable",
-            Chain::Remote => "default_remote_enable",
-        };
-        self.set(name, if policy.is_enable() { "1" } else { "0" }).map(|_| ())
+    pub(crate) fn set_default(
+        &self,
+        shard: &Handle,
+        chain: Chain,
+        policy: Policy,
+    ) -> Result<(), ArchiveError> {
+        let name = Rulebook::default_setting(chain);
+        self.set(shard, name, if policy.is_enable() { "1" } else { "0" }).map(|_| ())
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was written takes the place of what there was. For the shard alone.
+    pub(crate) fn install(&self, draft: Draft) {
+        let mut book = self.lock();
+        if let Some(settings) = draft.settings {
+            let peer_keys = settings.peer_keys.clone();
+            book.settings = settings.until_restart(&book.settings);
+            *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+            if let Some(keys) = draft.keys {
+                *self.keys() = keys;
+                // Unlike others that name a file, this one is read again.
+                book.settings.peer_keys = peer_keys;
+            }
+        }
+        if let Some(mut table) = draft.table {
+            table.keep_hits_of(&book.table);
+            book.table = table;
+        }
     }
 
     /// What connections to the program that listens there tell routers of their send buffers.
@@ -141,17 +181,11 @@ impl RulesStore {
     }
 
     /// Reads all files again; if one is wrong, all stays as it was.
-    pub(crate) fn reload(&self) -> Result<(), ArchiveError> {
-        let Loaded { settings, mut table, keys } = self.archive.load()?;
-        *self.keys() = keys;
-        let peer_keys = settings.peer_keys.clone();
-        self.configure(for_whom(settings, self.serves_a_command));
-        let mut book = self.lock();
-        // Unlike others that name a file, this one is read again.
-        book.settings.peer_keys = peer_keys;
-        table.keep_hits_of(&book.table);
-        book.table = table;
-        Ok(())
+    pub(crate) fn reload(&self, shard: &Handle) -> Result<(), ArchiveError> {
+        let _alone = self.change();
+        let Loaded { settings, table, keys } = self.archive.load()?;
+        let settings = for_whom(settings, self.serves_a_command);
+        shard.put_in_force(Draft { settings: Some(settings), table: Some(table), keys: Some(keys) })
     }
 }
 

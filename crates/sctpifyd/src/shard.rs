@@ -27,6 +27,7 @@ use sctp::{
 };
 
 use crate::addresses::AddressBook;
+use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::carriers::Outlet;
 use crate::client::{UdpPeers, Verdicts};
@@ -34,10 +35,11 @@ use crate::clock::Clock;
 use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::history::{History, LastSwitches};
+use crate::holding::Holding;
 use crate::learned_store::LearnedStore;
 use crate::outside::Outside;
 use crate::probes::Probes;
-use crate::rules_store::RulesStore;
+use crate::rules_store::{Draft, RulesStore};
 use crate::server::Doorman;
 use crate::supervisor::BEAT;
 use crate::survey::{Question, Surveys};
@@ -67,6 +69,8 @@ const SYNS_PER_TURN: usize = 128;
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
 /// A turn that begins so much later than a timer asked for is late: others have the processor.
 const LATE: Duration = Duration::from_millis(5);
+/// How long the loop may take for an answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
@@ -91,6 +95,8 @@ pub(crate) enum Timer {
     Undivert(FourTuple),
     /// Can a carrier be opened that could not be?
     Carriers,
+    /// Is the kernel to get names of destinations?
+    Naming,
     /// Is there anything to probe?
     Probes,
     /// No INIT ACK for a probe yet?
@@ -108,6 +114,10 @@ pub(crate) enum Command {
     /// Answer this, which tells of all connections. The TCP listeners of the host come with the question: to list them takes the
     /// kernel milliseconds.
     Survey(Question, Sender<Response>),
+    /// Put this in force.
+    Change(Box<Draft>, Sender<Result<(), String>>),
+    /// Count in the rulebook what the kernel let pass.
+    Count(Sender<()>),
     /// Capture what passes; the answer is what is heard, or None if somebody captures already.
     Capture(Sender<Option<Ear>>),
     /// A plain connection outside of the enclosed namespace was opened, or was not.
@@ -131,6 +141,23 @@ impl Handle {
         {
             tracing::error!(%error, "the event loop cannot be woken");
         }
+    }
+
+    /// The answer to a command; none if the shard has ended, or takes too long.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
+        let (reply, answer) = channel();
+        self.send(question(reply));
+        answer.recv_timeout(ANSWER_LIMIT).ok()
+    }
+
+    /// Has a change put in force that is written already.
+    pub(crate) fn put_in_force(&self, draft: Draft) -> Result<(), ArchiveError> {
+        let outcome = self.ask(|reply| Command::Change(Box::new(draft), reply));
+        let none = || {
+            Err("written, but the daemon is stopping or overloaded and has not said whether it is in force"
+                .into())
+        };
+        outcome.unwrap_or_else(none).map_err(ArchiveError::Failed)
     }
 }
 
@@ -187,6 +214,8 @@ pub(crate) struct Shard {
     pub(crate) stopping: bool,
     /// What the kernel was told of rules that require SCTP; none until it was told anything.
     pub(crate) guarded: Vec<Guarded>,
+    /// What the kernel was told of SYNs.
+    pub(crate) holding: Holding,
     /// New connections are left to TCP, so that the daemon can be stopped.
     pub(crate) draining: bool,
     /// What this process has given up; nothing until that is told.
@@ -276,6 +305,7 @@ impl Shard {
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
             guarded: Vec::new(),
+            holding: Holding::new(),
             draining: false,
             confinement: control::Confinement::default(),
             page_fault: None,
@@ -295,6 +325,7 @@ impl Shard {
         let mut more = true;
         self.timers.set(self.now, Timer::Probes);
         self.forget_old_guard();
+        self.begin_naming();
         self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         while !self.stopping {
             self.wait(&mut events, more)?;
@@ -458,6 +489,13 @@ impl Shard {
                     let _ = reply.send(self.answer(&request));
                 }
                 Command::Survey(question, reply) => self.surveys.begin(question, reply),
+                Command::Change(draft, reply) => {
+                    let _ = reply.send(self.put_in_force(*draft));
+                }
+                Command::Count(reply) => {
+                    self.count_passed();
+                    let _ = reply.send(());
+                }
             }
         }
     }
@@ -545,6 +583,7 @@ impl Shard {
                 Timer::Forget => self.forget_all_served(),
                 Timer::Undivert(flow) => self.on_diversion_over(flow),
                 Timer::Carriers => self.open_carriers(),
+                Timer::Naming => self.on_naming(),
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
                 Timer::Lane(id, sacks) => self.on_lane_late(id, sacks),

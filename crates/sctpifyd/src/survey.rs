@@ -98,9 +98,12 @@ impl Shard {
         !self.surveys.0.is_empty()
     }
 
-    fn answer_survey(&self, question: Question, found: Found) -> Response {
+    fn answer_survey(&mut self, question: Question, found: Found) -> Response {
         match question {
-            Question::Status(_) => Response::Status(Box::new(self.status(found))),
+            Question::Status(_) => {
+                self.count_passed();
+                Response::Status(Box::new(self.status(found)))
+            }
             Question::Paths => Response::Paths(PathsReport { associations: found.associations }),
             Question::Explain(destination) => {
                 Response::Explanation(Box::new(self.explain(destination, found.live)))

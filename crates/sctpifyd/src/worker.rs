@@ -160,7 +160,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
     for signal in signals.forever() {
         if signal != SIGHUP {
             shard.send(Command::Stop);
-        } else if let Err(error) = rules.reload() {
+        } else if let Err(error) = rules.reload(shard) {
             tracing::error!(?error, "reload failed; keeping the current configuration");
         }
     }

@@ -175,6 +175,8 @@ pub(crate) struct Holding {
     queue_number: u16,
     form: QueueForm,
     holds_all: bool,
+    /// Whether names count what passes.
+    names_count: bool,
     /// The counts when they were last read, by set and key.
     counted: BTreeMap<(&'static str, Vec<u8>), u64>,
 }
@@ -191,7 +193,7 @@ impl Holding {
             outcome => outcome.map(|()| QueueForm::Native)?,
         };
         let queue_number = config.queue_number;
-        Ok(Holding { queue_number, form, holds_all: true, counted: BTreeMap::new() })
+        Ok(Holding { queue_number, form, holds_all: true, names_count: false, counted: BTreeMap::new() })
     }
 
     /// Holds all SYNs, whatever is named.
@@ -219,6 +221,7 @@ impl Holding {
         }
         batch.commit()?;
         self.counted.retain(|(set, _), _| *set == PASSED);
+        self.names_count = false;
         Ok(())
     }
 
@@ -238,7 +241,9 @@ impl Holding {
                 add_names(&mut batch, set, some, named == Named::Passed);
             }
         }
-        batch.commit()
+        batch.commit()?;
+        self.names_count |= named == Named::Passed;
+        Ok(())
     }
 
     /// Holds what is named, or all but that, and in any case what carries `mark` as its whole mark.
@@ -286,7 +291,8 @@ impl Holding {
     /// How many SYNs were not held since this was last asked.
     pub(crate) fn passed(&mut self, owner: &mut Netlink) -> io::Result<Passed> {
         let mut passed = Passed::default();
-        for set in [PASSED, NAMES[0].name, NAMES[1].name] {
+        let names = if self.names_count { &NAMES[..] } else { &[] };
+        for set in names.iter().map(|set| set.name).chain([PASSED]) {
             for (key, count) in read_counts(owner, set)? {
                 let before = self.counted.insert((set, key.clone()), count).unwrap_or(0);
                 let since = count.saturating_sub(before);

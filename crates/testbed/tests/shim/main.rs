@@ -28,6 +28,7 @@ mod loopback;
 mod memory;
 mod mtu;
 mod multipath;
+mod named;
 mod options;
 mod pleasant;
 mod port;
