@@ -186,14 +186,24 @@ fn many_names() {
     let net = |n: u16| format!("10.{}.{}", n >> 8, n & 255);
     let names: Vec<Destinations> =
         (0..1024).map(|n| named(&format!("{}.16", net(n)), &format!("{}.31", net(n)), (n, 2 * n))).collect();
-    let mut interceptor = holding(&world, &names, Named::Held, None);
-    for n in [1, 2, 255, 256, 257, 511, 512, 700, 1023] {
-        for (host, port, expected) in
-            [(15, n, false), (16, n, true), (31, 2 * n, true), (32, n, false), (20, 2 * n + 1, false)]
-        {
-            let server = at(&format!("{}.{host}", net(n)), port);
-            assert_eq!(is_held(&world, &mut interceptor, server), expected, "{server}");
+    for kind in [Named::Held, Named::Passed] {
+        let mut interceptor = holding(&world, &names, kind, None);
+        let mut counted = Vec::new();
+        for n in [1, 2, 255, 256, 257, 511, 512, 700, 1023] {
+            for (host, port, is_named) in
+                [(15, n, false), (16, n, true), (31, 2 * n, true), (32, n, false), (20, 2 * n + 1, false)]
+            {
+                let server = at(&format!("{}.{host}", net(n)), port);
+                let expected = is_named == (kind == Named::Held);
+                assert_eq!(is_held(&world, &mut interceptor, server), expected, "{server}");
+            }
+            counted.push((at(&format!("{}.16", net(n)), n), 2));
         }
+        let mut passed = interceptor.passed().expect("counts");
+        passed.named.sort();
+        let none = kind == Named::Held;
+        assert_eq!(passed.named, if none { Vec::new() } else { counted });
+        interceptor.tear_down().expect("taken down");
     }
 }
 
