@@ -4,7 +4,7 @@
 //! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without (there also where programs' TCP has bbr), and on a slow link;
-//! then connect latency through the shim against plain TCP. `connect`: that alone, and [`fallback`]. [`many`] (`connections`): a daemon with
+//! then connect latency through the shim against plain TCP. `connect`: that alone, [`unnamed`] (also by itself) and [`fallback`]. [`many`] (`connections`): a daemon with
 //! many connections. [`uplinks`]: processor time at the rates of uplinks, and keystrokes.
 //! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`] (`sip-page`): its page.
 //!
@@ -22,6 +22,7 @@ mod sctp;
 mod sip;
 mod stats;
 mod streams;
+mod unnamed;
 mod uplinks;
 
 use crate::tools::output;
@@ -29,11 +30,16 @@ use crate::{Outcome, optimised};
 use anyhow::{Result, bail, ensure};
 use std::process::Command;
 use testbed::Lab;
+use testbed::pair::Tools;
 
 /// How much longer a connect to a server that was learned to have no SCTP may take than plain TCP, in microseconds.
 const LEARNED_GOAL_US: f64 = 100.0;
 /// The same for one that rides SCTP.
 const SHIM_GOAL_US: f64 = 150.0;
+/// How much longer a connect that no rule names may take beside a daemon than without one.
+const UNNAMED_GOAL_RATIO: f64 = 1.25;
+/// How much processor time of the daemon it may cost, in microseconds.
+const UNNAMED_GOAL_CPU_US: f64 = 1.0;
 /// How many first contacts may fall back where a link loses ten percent each way, in percent.
 const LOSSY_GOAL_PERCENT: f64 = 0.5;
 /// How much longer than the race timer the first connect to a host that drops SCTP may take, in milliseconds.
@@ -44,6 +50,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => in_lab(word, shim),
         [word] if word == "connect" => in_lab(word, connect),
+        [word] if word == "unnamed" => in_lab(word, |lab| unnamed(lab, &optimised::tools()?)),
         [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "uplinks" => {
             in_lab(word, |lab| uplinks::run(lab, rest, &optimised::tools()?))
@@ -63,7 +70,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             in_lab(word, |lab| sip::page::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         _ => bail!(
-            "usage: ./x bench shim | connect | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | unnamed | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }
@@ -91,6 +98,7 @@ fn in_lab(name: &str, work: impl FnOnce(&Lab) -> Result<bool>) -> Result<Outcome
 fn connect(lab: &Lab) -> Result<bool> {
     let tools = optimised::tools()?;
     let extra = latency::run(lab, &tools)?;
+    let is_unnamed_free = unnamed(lab, &tools)?;
     let silent_ms = fallback::run(lab, &tools)?;
     let lost_percent = fallback::lossy(lab, &tools)?;
     println!("learned: {:.0} us more than plain TCP; the goal is {LEARNED_GOAL_US}", extra.learned_us);
@@ -98,7 +106,16 @@ fn connect(lab: &Lab) -> Result<bool> {
     println!("silent: {silent_ms:.1} ms more than the race timer; the goal is {SILENT_GOAL_MS}");
     println!("lossy: {lost_percent:.1} % fall back; the goal is {LOSSY_GOAL_PERCENT}");
     let is_quick = extra.learned_us <= LEARNED_GOAL_US && extra.shim_us <= SHIM_GOAL_US;
-    Ok(is_quick && silent_ms <= SILENT_GOAL_MS && lost_percent <= LOSSY_GOAL_PERCENT)
+    Ok(is_quick && is_unnamed_free && silent_ms <= SILENT_GOAL_MS && lost_percent <= LOSSY_GOAL_PERCENT)
+}
+
+fn unnamed(lab: &Lab, tools: &Tools) -> Result<bool> {
+    let cost = unnamed::run(lab, tools)?;
+    println!(
+        "unnamed: {:.2} x no daemon, {:.1} us of its processor time; the goals are {UNNAMED_GOAL_RATIO} and {UNNAMED_GOAL_CPU_US}",
+        cost.ratio, cost.cpu_us
+    );
+    Ok(cost.ratio <= UNNAMED_GOAL_RATIO && cost.cpu_us <= UNNAMED_GOAL_CPU_US)
 }
 
 fn shim(lab: &Lab) -> Result<bool> {

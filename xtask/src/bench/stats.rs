@@ -8,6 +8,16 @@ pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
+/// The mean of all samples but the tenth that are least and the tenth that are greatest; 0 for no samples. Of samples in whole units it
+/// tells parts of one.
+pub(crate) fn middle_mean(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let tenth = sorted.len() / 10;
+    let middle = &sorted[tenth..sorted.len() - tenth];
+    if middle.is_empty() { 0.0 } else { middle.iter().sum::<f64>() / middle.len() as f64 }
+}
+
 /// "median (lowest-highest)".
 pub(crate) fn spread(samples: &[f64]) -> String {
     format!("{:.2} ({:.2}-{:.2})", percentile(samples, 50), percentile(samples, 0), percentile(samples, 100))
@@ -15,13 +25,21 @@ pub(crate) fn spread(samples: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{percentile, spread};
+    use super::{middle_mean, percentile, spread};
 
     #[test]
     fn percentiles_are_samples_and_need_no_order() {
         let samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         assert_eq!((percentile(&samples, 50), percentile(&samples, 99)), (50.0, 99.0));
         assert_eq!((percentile(&samples, 0), percentile(&samples, 100)), (1.0, 100.0));
+    }
+
+    #[test]
+    fn the_middle_mean_knows_nothing_of_outliers() {
+        let mut samples = vec![3.0; 4];
+        samples.extend([4.0; 4]);
+        samples.extend([0.0, 9_000.0]);
+        assert_eq!((middle_mean(&samples), middle_mean(&[]), middle_mean(&[7.0])), (3.5, 0.0, 7.0));
     }
 
     #[test]
