@@ -515,11 +515,20 @@ fn lead_by_uplinks(
     Ok(stamped.and_then(|()| Uplinks::set_up(&mut host.netlink, host.index, config.marks.served)))
 }
 
+/// Room for the largest batch in bytes, and for what the kernel answers to it: rules for 4,096 guards in two chains, of less than
+/// 700 bytes each, and an acknowledgement of each, which takes about 1 kB.
+const BATCH_BUFFER: usize = 8 * 1024 * 1024;
+const ANSWERS_BUFFER: usize = 16 * 1024 * 1024;
+
 /// Makes the table, which still holds no SYN.
 fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     let mut owner = Netlink::open(NETLINK_NETFILTER).map_err(|error| {
         SetUpError::needing("nfnetlink (CONFIG_NETFILTER_NETLINK)", "open a netfilter socket", error)
     })?;
+    owner
+        .enlarge_send_buffer(BATCH_BUFFER)
+        .and_then(|()| owner.enlarge_receive_buffer(ANSWERS_BUFFER))
+        .map_err(|error| SetUpError::from_io("give a netfilter socket its buffers", error))?;
     match nft::create_host_table(&mut owner, config) {
         Ok(()) => Ok(owner),
         Err(refusal) if refusal.is(nft::TABLE_PART, libc::EPERM) => {

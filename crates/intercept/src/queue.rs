@@ -95,7 +95,7 @@ impl SynQueue {
     /// Takes queue `number` of the calling thread's network namespace. EPERM: another program has it.
     pub(crate) fn bind(number: u16, length: u32, marks: Marks) -> io::Result<SynQueue> {
         let mut netlink = Netlink::open(NETLINK_NETFILTER)?;
-        enlarge(&netlink)?;
+        netlink.enlarge_receive_buffer(SOCKET_BUFFER)?;
         netlink.socket().set_no_enobufs(true)?;
         let bind = |message: &mut Message| message.attribute(1, &[1, 0, 0, 0]);
         let copy = |message: &mut Message| {
@@ -194,16 +194,6 @@ impl Source for SynQueue {
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         SourceFd(&self.as_raw_fd()).deregister(registry)
     }
-}
-
-/// Gives the socket its buffer. Without privilege outside of our user namespace the system's limit (rmem_max) holds.
-fn enlarge(netlink: &Netlink) -> io::Result<()> {
-    use nix::sys::socket::{setsockopt, sockopt};
-    match setsockopt(netlink.socket(), sockopt::RcvBufForce, &SOCKET_BUFFER) {
-        Err(nix::errno::Errno::EPERM) => setsockopt(netlink.socket(), sockopt::RcvBuf, &SOCKET_BUFFER)?,
-        outcome => outcome?,
-    }
-    Ok(())
 }
 
 fn configure(netlink: &mut Netlink, number: u16, fill: impl FnOnce(&mut Message)) -> io::Result<()> {

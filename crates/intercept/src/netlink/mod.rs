@@ -10,6 +10,8 @@ use std::io;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
 
 pub(crate) use message::{Attributes, Message, Messages, be_u32, be_u64};
 
@@ -43,6 +45,23 @@ impl Netlink {
     /// The socket itself, for its options.
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Gives the socket room for so many bytes that wait for us. Without privilege outside of our user namespace the system's
+    /// limit (rmem_max) holds.
+    pub(crate) fn enlarge_receive_buffer(&self, bytes: usize) -> io::Result<()> {
+        match setsockopt(&self.socket, sockopt::RcvBufForce, &bytes) {
+            Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::RcvBuf, &bytes)?),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// The same for a request that we send (wmem_max).
+    pub(crate) fn enlarge_send_buffer(&self, bytes: usize) -> io::Result<()> {
+        match setsockopt(&self.socket, sockopt::SndBufForce, &bytes) {
+            Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::SndBuf, &bytes)?),
+            outcome => Ok(outcome?),
+        }
     }
 
     /// A sequence number that no request of this socket carried lately; never 0.

@@ -111,10 +111,7 @@ impl<'n> Batch<'n> {
         let mut acknowledged = 0;
         while let Some(datagram) = self.netlink.receive().map_err(whole)? {
             for answer in Messages::new(datagram).filter(|answer| answer.kind == ERROR_KIND) {
-                let Some((_, part)) = self.parts.iter().find(|(sequence, _)| *sequence == answer.sequence)
-                else {
-                    continue;
-                };
+                let Some(part) = part_of(&self.parts, answer.sequence) else { continue };
                 match answer.outcome() {
                     Ok(()) => acknowledged += 1,
                     Err(error) => refusal = refusal.or(Some(Refusal { part, error })),
@@ -127,6 +124,13 @@ impl<'n> Batch<'n> {
             None => Err(whole(io::Error::other("the kernel did not acknowledge all of a batch"))),
         }
     }
+}
+
+/// The description of the message with this number. Numbers follow each other, unless they begin anew.
+fn part_of(parts: &[(u32, &'static str)], sequence: u32) -> Option<&'static str> {
+    let place = sequence.wrapping_sub(parts.first()?.0) as usize;
+    let there = parts.get(place).filter(|(found, _)| *found == sequence);
+    there.or_else(|| parts.iter().find(|(found, _)| *found == sequence)).map(|(_, part)| *part)
 }
 
 /// Adds a rule of `fill`'s expressions at the end of `chain`.
@@ -183,4 +187,17 @@ fn add_chain_to(batch: &mut Batch<'_>, table: &str, part: &'static str, chain: &
         message.number(5, ACCEPT);
         message.string(7, chain.kind);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_of;
+
+    #[test]
+    fn a_part_is_found_by_its_number_also_where_numbers_begin_anew() {
+        let parts = [(u32::MAX - 1, "a"), (u32::MAX, "b"), (1, "c"), (2, "d")];
+        let found = [u32::MAX - 1, u32::MAX, 1, 2, 3, 0].map(|sequence| part_of(&parts, sequence));
+        assert_eq!(found, [Some("a"), Some("b"), Some("c"), Some("d"), None, None]);
+        assert_eq!(part_of(&[], 1), None);
+    }
 }

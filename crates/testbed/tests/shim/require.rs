@@ -122,6 +122,25 @@ fn without_the_rule_or_the_daemon_plain_tcp_passes_again() {
     assert_eq!(world.alpha.tool("nft", &["list", "tables"]).unwrap(), "");
 }
 
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn as_many_rules_as_there_may_be_are_all_refused_by_the_kernel() {
+    const MOST: usize = 4096;
+    let world = World::with("", false);
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    let other =
+        |n: usize| format!("-A -c remote -p enable -d 10.{}.{}.1 -P 22 --require\n", n / 256, n % 256);
+    let last = format!("-A -c remote -p enable -d {} -P {PORT} --require\n", world.link.right_v4());
+    let rules = (1..MOST).map(other).collect::<String>() + &last;
+    std::fs::write(world.alpha.dir().unwrap().join("sctpifyd/rules"), rules).unwrap();
+    world.alphas.sctpify(&["reload"]).unwrap().good().unwrap();
+    assert!(!world.alphas.log().contains("not refused"), "{}", world.alphas.log());
+    let server = world.link.right_v4().to_string();
+    assert_eq!(connect(&world, &server), "EHOSTUNREACH");
+    world.alphas.signal(Signal::SIGKILL).unwrap();
+    assert_eq!(connect(&world, &server), "EHOSTUNREACH");
+}
+
 /// A container's, a guest's or a routed host's: nothing of it rides SCTP here.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
