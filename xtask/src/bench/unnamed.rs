@@ -12,7 +12,7 @@ use testbed::{Host, Lab, Offloads, cpu};
 
 /// Pairs of hosts, each measured with a daemon and without.
 const ROUNDS: u8 = 9;
-/// Connections of each round and kind: so many that a tick of processor time (10 ms) is 2 us of each.
+/// Connections of each round and kind.
 const COUNT: u32 = 5_000;
 /// How long they may take.
 const LIMIT: Duration = Duration::from_secs(60);
