@@ -235,7 +235,7 @@ fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
     let sctpify = world.programs.path("sctpify").display().to_string();
     let told = world.run(&[], &[&sctpify, "doctor"]).good().unwrap().stdout;
     assert!(told.contains("none needed: this daemon serves one command"), "{told}");
-    assert!(told.contains("open, by a UDP port of the kernel's choice"), "{told}");
+    assert!(told.contains("listening on a UDP port of the kernel's choice"), "{told}");
     let file = world.lab.dir().join("home/packets.pcapng").display().to_string();
     let (to, port) = (world.link.right_v4().to_string(), PORT.to_string());
     let script = "$0 capture --seconds 2 -o $1 & sleep 0.5; python3 -c \"$2\" $3 $4 && wait";
