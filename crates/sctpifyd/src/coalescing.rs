@@ -1,8 +1,9 @@
 //! Whether the loop rests before it waits for events, so that one turn serves what would have woken it many times.
 //!
 //! To be woken for a packet costs more than the packet does. So, as network cards do it with interrupts (`ethtool -C`,
-//! rx-usecs), the loop looks away for a moment between turns: only while much is moved, only where that moment is little of
-//! the round trip of every connection that moves bytes, and never for so long that a burst follows that queues would not hold.
+//! rx-usecs), the loop looks away for a moment between turns: while nothing but transfers moves bytes, or, more shortly, while
+//! much is moved. That moment is little of the round trip of every connection that moves bytes, and never so long that a burst
+//! follows that queues would not hold. New connections of local programs end it.
 //! Pure; the driver tells what moved, and sleeps. Begin with [`Coalescing::note`].
 
 use std::time::Duration;
