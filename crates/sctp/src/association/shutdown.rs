@@ -69,12 +69,16 @@ impl Association {
     }
 
     pub(super) fn queue_shutdown(&mut self, control: Control) {
+        self.queue_shutdown_by(self.paths.current(), control);
+    }
+
+    fn queue_shutdown_by(&mut self, path: PathIndex, control: Control) {
         self.control.retain(|(_, c)| !matches!(c, Control::Shutdown | Control::ShutdownAck));
-        self.control.push_back((self.paths.current(), control));
+        self.control.push_back((path, control));
     }
 
     /// The peer sends no more.
-    pub(super) fn on_shutdown(&mut self, _path: PathIndex, cumulative: Tsn, ctx: &mut Context<'_>) {
+    pub(super) fn on_shutdown(&mut self, path: PathIndex, cumulative: Tsn, ctx: &mut Context<'_>) {
         match self.state {
             State::Established | State::ShutdownPending => {
                 self.state = State::ShutdownReceived;
@@ -82,7 +86,9 @@ impl Association {
             }
             //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
-            State::ShutdownAckSent { .. } => return self.queue_shutdown(Control::ShutdownAck),
+            // The answer before was lost. It goes where the question came from, confirmed or not, as that to a HEARTBEAT does: this
+            // path works one way at least, perhaps alone of all. T2 tries the others.
+            State::ShutdownAckSent { .. } => return self.queue_shutdown_by(path, Control::ShutdownAck),
             //= rfc9260#9.2-7
             State::ShutdownReceived => {}
             // RFC 9260 section 9.2: ignored before the association is up.
