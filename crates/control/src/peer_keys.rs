@@ -56,7 +56,7 @@ pub enum PeerKeyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// The failure.
         error: std::io::Error,
     },
     /// Others may read the file.
@@ -72,7 +72,7 @@ pub enum PeerKeyError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault in that line.
         what: String,
     },
 }

@@ -22,7 +22,7 @@ pub struct SettingRow {
     pub in_force: Option<String>,
     /// Its value when nothing is configured.
     pub default: String,
-    /// What values it takes, for people.
+    /// The values that it takes, for people.
     pub takes: String,
     /// Whether a change waits for the next start of the daemon.
     pub needs_restart: bool,

@@ -57,7 +57,7 @@ fn try_user(wanted: &str) -> Result<(), String> {
     }
 }
 
-/// What keeps the daemon from this UDP port now. It would start, go without SCTP in UDP, and try again every few seconds.
+/// The obstacle that keeps the daemon from this UDP port now. It would start, go without SCTP in UDP, and try again every few seconds.
 pub fn udp_port_problem(port: u16) -> Option<String> {
     let error = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).err()?;
     Some(format!("UDP port {port} cannot be opened now ({error}): without it there is no SCTP in UDP"))

@@ -1,8 +1,8 @@
 //! Processor time at the rates that uplinks have, and how long a keystroke takes beside a transfer.
 //!
 //! One bulk stream over an emulated link of 20 ms, as plain TCP and by the daemons in turn; processor time is that of sender and
-//! receiver, from when they are connected, and of both daemons. Then 64 bytes there and back, each 50 ms, alone and beside a stream that leaves the link room: there the queue
-//! does not hide what the daemons add.
+//! receiver, from when they are connected, and of both daemons. Then 64 bytes there and back, each 50 ms, alone
+//! and beside a stream that leaves the link room: there the queue does not hide what the daemons add.
 
 use super::stats::{percentile, spread};
 use anyhow::{Context, Result, ensure};

@@ -51,7 +51,7 @@ pub struct Destinations {
     pub ports: (u16, u16),
 }
 
-/// What becomes of SYNs to named destinations; of the others becomes the opposite.
+/// The fate of SYNs to named destinations; the others have the opposite one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
     /// They are held.
@@ -170,7 +170,7 @@ fn empty_chain(batch: &mut Batch<'_>, chain: &str) {
     });
 }
 
-/// What the kernel holds now, and what it has counted.
+/// The SYNs that the kernel holds now, and those that it has counted.
 pub(crate) struct Holding {
     queue_number: u16,
     form: QueueForm,

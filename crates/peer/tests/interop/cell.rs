@@ -126,7 +126,7 @@ const LOADS: &[Load] = &[
     Load { count: 3, size: 1_048_576, ..ORDERED },
     Load { count: 100, size: 3000, streams: 2, window: 10, unordered: true, ..ORDERED },
 ];
-/// What travels without checksums.
+/// The packets that travel without checksums.
 const UNCHECKED: Load = Load { count: 200, size: 3000, streams: 3, window: 20, ..ORDERED };
 /// What travels under AUTH.
 const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };

@@ -17,7 +17,7 @@ const INTEROP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop"
 const LOAD_AIORTC: &str = "import google_crc32c, pyee.asyncio, importlib.metadata as m; m.version('aiortc')";
 
 impl Stack {
-    /// What is missing for this stack on this host, in words.
+    /// The part of this stack that this host lacks, in words.
     pub(crate) fn lacks(self) -> Option<String> {
         let why = match self {
             Self::Ours | Self::Kernel | Self::Usrsctp => return None,

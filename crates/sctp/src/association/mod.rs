@@ -207,7 +207,7 @@ pub(crate) struct Association {
     /// A chunk in flight on a silent path that is to go by another one.
     detour: Option<doubt::Detour>,
     stranded: Option<Box<stranded::Stranded>>,
-    /// Until when what is overdue is not put off again.
+    /// Until when silence means nothing, for the driver was late.
     put_off_until: Time,
     pressure: Pressure,
     /// Bytes that may wait to be sent or be in flight.

@@ -54,9 +54,9 @@ impl Association {
         }
     }
 
-    /// The driver is late: what waits for answers has as much time again, but not twice in a row.
+    /// The driver is late: what waits for answers has as much time again, once until its path is heard.
     pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
-        if late.is_zero() || self.was_late(now) {
+        if late.is_zero() {
             return;
         }
         self.put_off_until = now + late * 2;

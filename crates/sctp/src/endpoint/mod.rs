@@ -345,7 +345,8 @@ impl Endpoint {
     }
 
     /// The driver comes to the next [`handle_timeout`](Self::handle_timeout) by so much later than
-    /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. What waits for answers then has at least as much time again, but not twice in a row:
+    /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. What waits for answers then has at least as much
+    /// time again, once until the peer is heard on the path:
     /// the answers may wait where the driver does not see them, and a peer on the same host was kept waiting, too. Lateness of a few
     /// milliseconds need not be told.
     pub fn note_lateness(&mut self, late: Duration) {

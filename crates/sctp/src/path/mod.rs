@@ -135,6 +135,8 @@ pub(crate) struct Path {
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
+    /// What waits for answers was put off, and none has come.
+    is_put_off: bool,
     /// It works again after a failure, and is watched before it, being the primary path, is used again.
     watch: Watch,
     probe: Option<Probe>,
@@ -204,6 +206,7 @@ impl Path {
             delays: DelayMeter::new(),
             t3: None,
             doubt: None,
+            is_put_off: false,
             watch: Watch::new(now),
             probe: None,
             next_heartbeat: now,
@@ -290,6 +293,7 @@ impl Path {
         }
         self.errors = 0;
         self.returned = Returned::No;
+        self.is_put_off = false;
         self.watch.on_answer();
         self.end_doubt();
         let from = std::mem::replace(&mut self.state, PathState::Active);
@@ -539,12 +543,16 @@ impl Path {
         true
     }
 
-    /// Answers are waited for until then at least.
+    /// Answers are waited for until then at least, but not again until the peer was heard on the path.
     pub(crate) fn put_off(&mut self, until: Time) {
+        if self.is_put_off {
+            return;
+        }
         let t3 = self.t3.as_mut();
         let doubt = self.doubt.as_mut().map(|doubt| &mut doubt.judge_at);
         let probe = self.probe.as_mut().map(|probe| &mut probe.deadline);
-        [t3, doubt, probe].into_iter().flatten().for_each(|at| *at = until.max(*at));
+        let early = [t3, doubt, probe].into_iter().flatten().filter(|at| **at < until);
+        self.is_put_off = early.map(|at| *at = until).count() > 0;
     }
 
     /// The answer to a heartbeat is overdue; returns whether it was.

@@ -64,3 +64,21 @@ fn a_busy_host_still_leaves_a_dead_path() {
         assert!(longest_silence(&t) < seconds(1), "seed {seed}: {:?}", longest_silence(&t));
     }
 }
+
+#[test]
+fn a_host_that_is_late_each_time_still_leaves_a_dead_path() {
+    for busy in [60, 100, 200] {
+        let mut t = joined(busy, &["10.L.0."]);
+        let mut at = t.world.now();
+        for _ in 0..50 {
+            for host in [t.a, t.b] {
+                t.world.at(at, Change::Busy(host, MS(busy)));
+            }
+            at += MS(busy + 1);
+        }
+        let cut: Time = t.world.now() + MS(500);
+        t.world.at(cut, Change::CutBoth(t.links[0], true));
+        talk(&mut t, MS(busy * 50));
+        assert!(longest_silence(&t) < MS(500 + 6 * busy), "{busy} ms: {:?}", longest_silence(&t));
+    }
+}
