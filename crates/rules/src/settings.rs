@@ -425,8 +425,9 @@ pub const SETTINGS: &[Setting] = &[
         doc: "The file with the keys that this host shares with other sctpify hosts. Each line has an address, a prefix or * \
               for all hosts, and behind blanks a key of at least 16 bytes, as it stands or as hex:00ff.... Nobody but root may \
               read the file. With a host that a line names an association begins only if both ends prove that they have the \
-              same key, and what is sent on it is signed (RFC 4895), not encrypted. `sctpify reload` reads the file again; \
-              associations that are up keep their key.",
+              same key, and what is sent on it is signed, not encrypted. The signatures are those of RFC 4895 with a key for each \
+              direction, which other implementations of SCTP do not have. All hosts that a line names can pass for each other: \
+              give each pair a key of its own. `sctpify reload` reads the file again; associations that are up keep their key.",
         needs_restart: true,
         read: |s| s.peer_keys.clone(),
         write: |s, v| put(&mut s.peer_keys, is_path(v).then(|| v.to_owned())),

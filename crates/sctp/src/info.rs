@@ -266,6 +266,8 @@ pub struct EndpointCounters {
     pub bad_cookies: u64,
     /// COOKIE ECHOs that had to be authenticated and were not, or wrongly.
     pub unauthenticated_cookies: u64,
+    /// INITs and INIT ACKs of this host's own that another sent back.
+    pub reflected: u64,
     /// COOKIE ECHOs that came too late.
     pub stale_cookies: u64,
     /// Replies dropped because too many were waiting.

@@ -54,6 +54,7 @@ impl PeerKeys {
         let mut auth = AuthConfig {
             chunks: SIGNED.into_iter().collect(),
             active_key: SHARED,
+            by_direction: true,
             required: is_required,
             ..AuthConfig::default()
         };

@@ -306,7 +306,10 @@ impl Association {
         self.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
         let answer = match arrival {
             Arrival::Discard => return,
-            Arrival::Again(answer) => answer,
+            Arrival::Again(answer) => {
+                self.hear_move_again(chunk, source.remote, ctx);
+                answer
+            }
             Arrival::New => {
                 let Some(responses) = self.apply(chunk, source.remote, ctx) else {
                     //= rfc5061#4.2-1
@@ -324,6 +327,21 @@ impl Association {
         let ack = AsconfAck { serial: chunk.serial, parameters: Parameters::from_wire(&answer) };
         //= rfc5061#5.2-8 5.2-9
         ctx.replies.push_signed(source, self.header(), &Chunk::AsconfAck(ack), self.auth.as_deref());
+    }
+
+    /// An ASCONF by which the peer moves to the address that it comes from has come again, from another one. Either may be a copy that
+    /// somebody else has sent on. Until one of them is proven both are asked.
+    fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
+        if self.peer_addresses.contains(&source) || self.paths.iter().any(|(_, path)| path.is_confirmed()) {
+            return;
+        }
+        for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
+            let (Ok(Parameter::AddIp { address, .. }), Ok(raw)) = (parameter, raw) else { continue };
+            if address.is_unspecified() {
+                // The answer has been given; one that cannot be added is not asked.
+                let _ = self.add_peer_address(source, &raw, ctx);
+            }
+        }
     }
 
     /// Does what an ASCONF asks for, one change after another; `None` if one cannot be read.

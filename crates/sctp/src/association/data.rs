@@ -25,15 +25,18 @@ impl Association {
             let cause = crate::event::AbortCause { code: cause.code(), reason };
             return self.end_for_fault(cause, ctx);
         }
-        self.follow_peer(path, ctx);
-        self.note_data_path(path);
         let ecn = std::mem::take(&mut self.packet_ecn);
         let had_ready = self.inbound.has_ready();
         if data.stream.0 >= self.inbound_streams {
-            self.on_data_of_no_stream(path, data, ctx);
-            return;
+            return self.on_data_of_no_stream(path, data, ctx);
         }
+        let is_first = !self.inbound.ack.is_pending();
         let outcome = self.inbound.on_data(data, ctx.now, &self.config.timing);
+        // Where a key is in force, a copy of a packet is not the peer's word that it has left a path: it may be anybody's.
+        if outcome == DataOutcome::Taken || !self.is_keyed() {
+            self.follow_peer(path, ctx);
+            self.note_data_path(path, is_first);
+        }
         // A sender numbers its chunks upwards: the first one has the lowest TSN. The mark of a copy may be anybody's who has seen the
         // packet, signed or not; what a sender sends again is never marked.
         if outcome != DataOutcome::Duplicate {

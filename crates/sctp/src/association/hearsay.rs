@@ -3,8 +3,8 @@
 //!
 //! It may be true: a host that has lost its state has lost the key's random numbers, too, and routers have no key. So it counts as a
 //! question. The peer gets HEARTBEATs with a nonce of their own, an RTO apart, and what was said holds only if neither an answer nor an
-//! acknowledgement of new data comes. Until the time for answers is over the same is not asked again, so that what others send
-//! makes us send little. Packets that are signed prove nothing here, for they can be sent again by whoever has seen them. Begin at
+//! acknowledgement of new data comes; an ABORT must be heard until the end, too, as a host without the association answers each
+//! question by one. Until the time for answers is over the same is not asked again, so that what others send makes us send little. Packets that are signed prove nothing here, for they can be sent again by whoever has seen them. Begin at
 //! [`Association::hear_abort`] and [`Association::hear_unreachable`].
 
 use std::time::Duration;
@@ -19,6 +19,9 @@ use crate::path::PathIndex;
 /// HEARTBEATs by each path before the peer is taken for gone: with a tenth of all packets lost each way all are lost once in half a
 /// million times.
 const PEER_QUESTIONS: u8 = 8;
+
+/// For how many questions at the end an unsigned ABORT must have been heard once more: a host without the association answers each.
+const LAST_QUESTIONS: u32 = 3;
 
 /// HEARTBEATs before a path is taken for dead.
 const PATH_QUESTIONS: u8 = 2;
@@ -57,10 +60,17 @@ struct Question {
     next_at: Time,
     /// When it is judged.
     until: Time,
+    /// When the claim was last heard.
+    heard: Time,
     is_answered: bool,
 }
 
 impl Question {
+    /// Whether the claim was heard until the end, if it is one that the peer's host would have gone on with.
+    fn still_holds(&self) -> bool {
+        !matches!(self.claim, Claim::Forgotten(_)) || self.heard + self.pause * LAST_QUESTIONS >= self.until
+    }
+
     /// The claim is false. The question stays until its time is over.
     fn answer(&mut self) {
         self.is_answered = true;
@@ -88,8 +98,16 @@ impl Hearsay {
         self.0.iter().map(|question| question.next_at).min().unwrap_or(Time::NEVER)
     }
 
-    fn is_asked(&self, claim: Claim) -> bool {
-        self.0.iter().any(|question| question.claim.path() == claim.path())
+    /// Whether the peer is being asked about the path of a claim, or about itself; if about this claim, it has been heard again.
+    fn is_asked(&mut self, claim: Claim, now: Time) -> bool {
+        let asked = self.0.iter_mut().find(|question| question.claim.path() == claim.path());
+        asked
+            .map(|question| {
+                if std::mem::discriminant(&question.claim) == std::mem::discriminant(&claim) {
+                    question.heard = now;
+                }
+            })
+            .is_some()
     }
 
     /// A HEARTBEAT ACK came; returns whether it answers a question.
@@ -152,7 +170,7 @@ impl Association {
 
     fn ask_about(&mut self, claim: Claim, ctx: &mut Context<'_>) {
         let may_ask = !matches!(self.state, State::CookieWaitOver | State::Accepting | State::Closed);
-        if !may_ask || self.hearsay.is_asked(claim) {
+        if !may_ask || self.hearsay.is_asked(claim, ctx.now) {
             return;
         }
         let (pause, questions) = match claim {
@@ -170,6 +188,7 @@ impl Association {
             pause,
             next_at: ctx.now,
             until: ctx.now + pause * questions.into(),
+            heard: ctx.now,
             is_answered: false,
         });
         self.on_hearsay_timeout(ctx);
@@ -198,7 +217,7 @@ impl Association {
                 continue;
             }
             let question = self.hearsay.0.swap_remove(place);
-            if !question.is_answered {
+            if !question.is_answered && question.still_holds() {
                 self.believe(question.claim, ctx);
             }
             if matches!(self.state, State::Closed) {

@@ -53,7 +53,7 @@ use crate::endpoint::Replies;
 use crate::error::{SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::extension::asconf::Asconf;
-use crate::extension::auth::Auth;
+use crate::extension::auth::{Auth, Ports};
 use crate::extension::reconfig::Reconfig;
 use crate::extension::send_buffer::{Advertiser, PeerSendBuffer};
 use crate::extension::{Extension, Extensions};
@@ -331,6 +331,7 @@ impl Association {
         let others = birth.peer_addresses.iter().filter(|a| **a != birth.route.remote);
         peer_addresses.extend(others.copied());
         let interleaves = birth.agreed.extensions.has(Extension::Interleaving);
+        let ports = Ports { local: birth.ports.0, peer: birth.ports.1 };
         Association {
             local_port: birth.ports.0,
             remote_port: birth.ports.1,
@@ -346,7 +347,7 @@ impl Association {
             kept: 0,
             names_changed: false,
             zero_checksum: birth.agreed.zero_checksum,
-            auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, &birth.config.auth))),
+            auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, ports, &birth.config.auth))),
             outbound_streams: birth.streams.0,
             inbound_streams: birth.streams.1,
             paths,

@@ -164,9 +164,8 @@ impl Association {
 
     /// DATA came by `path`. The SACK for it will go back by the path that DATA last came by (RFC 9260 section 6.4). Where
     /// data comes by several at once, it takes the quickest of those that brought some since the last SACK: these have
-    /// just proved that they work, and the sender's windows wait for the answer.
-    pub(super) fn note_data_path(&mut self, path: PathIndex) {
-        let is_first = !self.inbound.ack.is_pending();
+    /// just proved that they work, and the sender's windows wait for the answer. `is_first`: no SACK was due before.
+    pub(super) fn note_data_path(&mut self, path: PathIndex, is_first: bool) {
         if is_first || !self.is_concurrent() || self.slowness(path) < self.slowness(self.data_path) {
             self.data_path = path;
         }

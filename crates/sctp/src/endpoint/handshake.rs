@@ -17,7 +17,7 @@ use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
 use crate::extension::Offer;
-use crate::extension::auth::{Auth, Nonce};
+use crate::extension::auth::{Auth, Nonce, Ports};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
@@ -58,6 +58,7 @@ impl Endpoint {
         //= rfc9260#5.1-4 5.1-17 5.2.2-6
         let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
         match negotiation::read(&init, &self.config.limits) {
+            Ok(peer) if self.is_reflected(route, &peer) => self.on_dropped(route, DropReason::Reflected),
             Ok(peer) => self.on_init(now, (route, packet.len()), header, &peer, listener),
             // A zero tag cannot be answered (section 3.3.2).
             //= rfc9260#3.3.2-7
@@ -65,6 +66,12 @@ impl Endpoint {
             //= rfc9260#5.1.2-3 5.1-15 5.1-16 3.3.2-12 3.3.2-14
             Err(cause) => self.replies.refuse(*route, header, &[cause]),
         }
+    }
+
+    /// Whether an INIT or INIT ACK that comes as another host's is one that this host has sent: whoever sends all back that he gets could
+    /// otherwise have a host talk to itself, by a key that he does not know. A host that asks itself uses one address.
+    fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
+        route.local != route.remote && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
     }
 
     /// `header` is that of the answer; the INIT came by `route` in a packet of that length.
@@ -345,6 +352,9 @@ impl Endpoint {
             }
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
+        if self.is_reflected(route, &peer) {
+            return self.on_dropped(route, DropReason::Reflected);
+        }
         let agreed = match Agreed::new(&opening.config, &opening.offer(), &peer) {
             Ok(agreed) => agreed,
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
@@ -588,7 +598,8 @@ impl Endpoint {
 
 /// The keys that the random numbers in a cookie make of the shared ones.
 fn keys_with(cookie: &Cookie, config: &AssociationConfig) -> Option<Auth> {
-    cookie.key_vectors.clone().map(|vectors| Auth::new(vectors, &config.auth))
+    let ports = Ports { local: cookie.local_port, peer: cookie.remote_port };
+    cookie.key_vectors.clone().map(|vectors| Auth::new(vectors, ports, &config.auth))
 }
 
 /// Whether an AUTH chunk before a COOKIE ECHO is good, or none is needed.

@@ -348,9 +348,10 @@ impl Endpoint {
     /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. What waits for answers then has at least as much
     /// time again, once until the peer is heard on the path:
     /// the answers may wait where the driver does not see them, and a peer on the same host was kept waiting, too. Lateness of a few
-    /// milliseconds need not be told.
+    /// milliseconds need not be told; of one longer than a second, as after a standstill of the whole host, a second counts.
     pub fn note_lateness(&mut self, late: Duration) {
-        self.late = late;
+        const LATENESS_MAX: Duration = Duration::from_secs(1);
+        self.late = late.min(LATENESS_MAX);
     }
 
     /// An association that never got an INIT ACK is over.

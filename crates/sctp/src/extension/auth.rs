@@ -61,6 +61,10 @@ pub struct AuthConfig {
     pub keys: BTreeMap<u16, Bytes>,
     /// The number of the key to send with; it must be one of `keys`, or 0.
     pub active_key: u16,
+    /// Whether the shared keys sign by direction: each end's key comes of the association key of RFC 4895, both ports, and that end's
+    /// own key vector. Nobody can then give an end its own chunks back as its peer's, or lead them to another port. Both ends must be
+    /// set alike; other implementations have RFC 4895 alone. The empty key is never changed.
+    pub by_direction: bool,
     /// Whether a peer that offers no authentication is refused: its INIT or INIT ACK is answered with ABORT. Together with
     /// COOKIE ECHO and COOKIE ACK among `chunks`, and a key other than the empty one, nobody without the key gets an
     /// association.
@@ -211,6 +215,12 @@ impl<'a> PeerOffer<'a> {
         }
     }
 
+    /// The peer's random number, without its header.
+    pub(crate) fn random(&self) -> Option<&'a [u8]> {
+        const HEADER_LEN: usize = 4;
+        self.random.and_then(|raw| raw.get(HEADER_LEN..))
+    }
+
     /// Whether the peer offers authentication, be it wrongly.
     pub(crate) fn is_made(&self) -> bool {
         self.fault.is_some() || (self.random.is_some() && self.hmacs.is_some())
@@ -223,6 +233,13 @@ impl<'a> PeerOffer<'a> {
             None => Ok([self.random, self.chunks, self.hmacs].map(Option::unwrap_or_default).concat()),
         }
     }
+}
+
+/// The ports of an association, ours and the peer's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) local: u16,
+    pub(crate) peer: u16,
 }
 
 /// Both key vectors: what the cookie carries.
@@ -244,6 +261,13 @@ impl KeyVectors {
             if (local.len(), local) <= (peer.len(), peer) { (local, peer) } else { (peer, local) };
         [shared, smaller, larger].concat()
     }
+}
+
+/// The key with which one end signs, if keys are by direction.
+fn key_of_sender(association_key: &[u8], (from, to): (u16, u16), senders_vector: &[u8]) -> Vec<u8> {
+    const LABEL: &[u8] = b"sctpify key by direction";
+    let parts = [LABEL, &from.to_be_bytes(), &to.to_be_bytes(), senders_vector];
+    HmacAlgorithm::Sha256.compute(association_key, &parts).to_vec()
 }
 
 /// The value of the parameter of this type in a key vector.
@@ -275,14 +299,23 @@ fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
     ids.iter().find_map(|id| HmacAlgorithm::from_id(u16::from_be_bytes(*id))).unwrap_or(HmacAlgorithm::Sha1)
 }
 
-/// A shared key with the association key that comes of it.
+/// What comes of a shared key in an association.
 #[derive(Debug)]
 struct Key {
-    association_key: Vec<u8>,
+    /// For what we send.
+    signing: Vec<u8>,
+    /// For what the peer sends; none: it signs as we do.
+    verifying: Option<Vec<u8>>,
     /// Whether it is more than the empty key, which everybody has.
     is_shared: bool,
     /// Whether it may be made the active one; a deactivated key only verifies.
     may_sign: bool,
+}
+
+impl Key {
+    fn memory(&self) -> usize {
+        heap(self.signing.capacity()) + self.verifying.as_ref().map_or(0, |key| heap(key.capacity()))
+    }
 }
 
 /// Why an AUTH chunk is no good.
@@ -305,12 +338,14 @@ pub(crate) struct Auth {
     hmac: HmacAlgorithm,
     keys: BTreeMap<u16, Key>,
     active: u16,
+    /// If keys are by direction.
+    ports: Option<Ports>,
 }
 
 impl Auth {
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
-        let keys = self.keys.values().map(|key| heap(key.association_key.capacity())).sum::<usize>();
+        let keys = self.keys.values().map(Key::memory).sum::<usize>();
         heap(size_of::<Auth>())
             + heap(self.vectors.local.capacity())
             + heap(self.vectors.peer.capacity())
@@ -318,7 +353,7 @@ impl Auth {
             + keys
     }
 
-    pub(crate) fn new(vectors: KeyVectors, config: &AuthConfig) -> Auth {
+    pub(crate) fn new(vectors: KeyVectors, ports: Ports, config: &AuthConfig) -> Auth {
         //= rfc4895#6.2-1
         let mut outgoing = chunks_in(&vectors.peer);
         // RFC 5061 sections 4.1.1 and 4.1.2: these "MUST be sent in an authenticated way", whatever the peer lists.
@@ -335,6 +370,7 @@ impl Auth {
             hmac: hmac_in(&vectors.peer),
             keys: BTreeMap::new(),
             active: 0,
+            ports: config.by_direction.then_some(ports),
             vectors,
         };
         auth.put(0, &[]);
@@ -348,8 +384,16 @@ impl Auth {
     }
 
     fn put(&mut self, id: u16, shared: &[u8]) {
-        let association_key = self.vectors.association_key(shared);
-        self.keys.insert(id, Key { association_key, is_shared: !shared.is_empty(), may_sign: true });
+        let whole = self.vectors.association_key(shared);
+        let is_shared = !shared.is_empty();
+        let (signing, verifying) = match self.ports.filter(|_| is_shared) {
+            Some(Ports { local, peer }) => {
+                let ours = key_of_sender(&whole, (local, peer), &self.vectors.local);
+                (ours, Some(key_of_sender(&whole, (peer, local), &self.vectors.peer)))
+            }
+            None => (whole, None),
+        };
+        self.keys.insert(id, Key { signing, verifying, is_shared, may_sign: true });
     }
 
     /// Whether a chunk of this type is dropped unless it is authenticated.
@@ -374,7 +418,7 @@ impl Auth {
 
     /// The HMAC over the end of a packet, from its AUTH chunk (with a zeroed HMAC) on.
     pub(crate) fn sign(&self, covered: &[u8]) -> SmallVec<[u8; 32]> {
-        let key = self.keys.get(&self.active).map_or(&[][..], |k| &k.association_key);
+        let key = self.keys.get(&self.active).map_or(&[][..], |k| &k.signing);
         self.hmac.compute(key, &[covered])
     }
 
@@ -394,7 +438,7 @@ impl Auth {
         let (head, tail) = raw.from_here.split_at(raw.bytes.len() - auth.hmac.len());
         let zeros = [0; 32];
         let parts = [head, &zeros[..auth.hmac.len()], &tail[auth.hmac.len()..]];
-        let good = algorithm.verify(&key.association_key, &parts, auth.hmac);
+        let good = algorithm.verify(key.verifying.as_ref().unwrap_or(&key.signing), &parts, auth.hmac);
         if good { Ok(()) } else { Err(Unverified::Discard) }
     }
 

@@ -321,6 +321,8 @@ pub enum DropReason {
     SpentCookie,
     /// Its COOKIE ECHO had to be authenticated and was not, or wrongly.
     UnauthenticatedCookie,
+    /// An INIT or INIT ACK of this host's own, sent back by another.
+    Reflected,
     /// More INITs than [`Limits::inits`](crate::Limits::inits) allows.
     InitsLimited,
     /// More strays than [`Limits::stray_answers`](crate::Limits::stray_answers) allows to answer.
@@ -397,6 +399,7 @@ impl EndpointCounters {
             DropReason::StaleCookie => &mut self.stale_cookies,
             DropReason::SpentCookie => &mut self.spent_cookies,
             DropReason::UnauthenticatedCookie => &mut self.unauthenticated_cookies,
+            DropReason::Reflected => &mut self.reflected,
             DropReason::InitsLimited => &mut self.inits_limited,
             DropReason::StraysLimited => &mut self.strays_limited,
             DropReason::InitTooShort => &mut self.inits_too_short,

@@ -1,5 +1,7 @@
 //! Packets signed by hand with the keys of a recorded association: RFC 4895 section 6.1 once more, from the packets alone.
 
+use std::collections::BTreeMap;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use sim::World;
@@ -11,31 +13,46 @@ use wire::{
 pub(crate) struct Forger {
     number: u16,
     key: Vec<u8>,
+    /// The key vector of whoever sends from this port, if keys are by direction.
+    by_port: BTreeMap<u16, Vec<u8>>,
 }
 
 impl Forger {
     /// With the shared key 1.
     pub(crate) fn new(world: &World, shared: &[u8]) -> Forger {
-        Forger { number: 1, ..Forger::without_key(world).with(shared) }
+        Forger { by_port: BTreeMap::new(), ..Forger::by_direction(world, shared) }
+    }
+
+    /// With the shared key 1, where keys are by direction.
+    pub(crate) fn by_direction(world: &World, shared: &[u8]) -> Forger {
+        let without = Forger::without_key(world);
+        Forger { number: 1, key: [shared.to_vec(), without.key].concat(), by_port: without.by_port }
     }
 
     /// With the empty key: all that it takes is in the recorded INIT and INIT ACK.
     pub(crate) fn without_key(world: &World) -> Forger {
-        let mut vectors: Vec<Vec<u8>> = Vec::new();
+        let mut by_port = BTreeMap::new();
         for record in &world.records {
             let packet = Packet::parse(&record.packet, ChecksumMode::Ignore).unwrap();
             if let Some(Ok(Chunk::Init(init) | Chunk::InitAck(init))) = packet.chunks().next() {
-                vectors.push(key_vector(&init.parameters));
+                by_port.insert(packet.header.source_port, key_vector(&init.parameters));
             }
         }
+        let mut vectors: Vec<Vec<u8>> = by_port.values().cloned().collect();
         vectors.sort_by_key(|v| (v.len(), v.clone()));
-        vectors.dedup();
         assert_eq!(vectors.len(), 2, "one INIT and one INIT ACK");
-        Forger { number: 0, key: vectors.concat() }
+        Forger { number: 0, key: vectors.concat(), by_port }
     }
 
-    fn with(self, shared: &[u8]) -> Forger {
-        Forger { key: [shared.to_vec(), self.key].concat(), ..self }
+    /// The key of who sends from the first of these ports to the second.
+    fn key_of(&self, (from, to): (u16, u16)) -> Vec<u8> {
+        match self.by_port.get(&from).filter(|_| self.number != 0) {
+            Some(vector) => {
+                let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
+                hmac(&self.key, &[b"sctpify key by direction", &ports[..], vector].concat())
+            }
+            None => self.key.clone(),
+        }
     }
 
     /// A packet with AUTH before these chunks.
@@ -48,15 +65,17 @@ impl Forger {
         let plan = AuthPlan { chunks: all, shared_key: self.number, hmac_id: 3, hmac_len: 32 };
         let mut writer = PacketWriter::new(&mut buf, header).with_auth(plan);
         chunks.iter().for_each(|c| writer.push(c).expect("the chunks fit"));
-        writer.sign(|covered| {
-            let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap();
-            mac.update(covered);
-            mac.finalize().into_bytes()
-        });
+        writer.sign(|covered| hmac(&self.key_of(ports), covered));
         let length = writer.finish();
         buf.truncate(length);
         buf
     }
+}
+
+fn hmac(key: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(bytes);
+    mac.finalize().into_bytes().to_vec()
 }
 
 fn key_vector(parameters: &Parameters<'_>) -> Vec<u8> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use base::{Carrier, Ecn, Route};
 use bytes::Bytes;
 use sctp::{
-    AddressProof, AssociationConfig, AuthConfig, ChunkType, CloseReason, EndpointConfig, PathError,
-    PathState, StateName, Timing, Unreachable,
+    AddressProof, AssociationConfig, AuthConfig, ChunkType, CloseReason, EndpointConfig, Extension,
+    Extensions, PathError, PathState, StateName, Timing, Unreachable,
 };
 use sim::{Change, Close, Conversation, Direction, Fate, HostId, LinkConfig, World, chunk_names, packet};
 use wire::{
@@ -17,14 +17,14 @@ use crate::failover::config;
 use crate::forge::Forger;
 use crate::support::{Two, UDP, messages, route, seconds, sends, sends_then_closes};
 
-const MS: fn(u64) -> Duration = Duration::from_millis;
+pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 /// Who opens, and who listens.
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const KEY: &[u8] = b"a key of more than sixteen bytes";
 /// The longest that a peer without its state, or without a host, may go unnoticed: a second until it is asked something, and the eight
 /// questions that are an RTO of a tenth of a second apart, and as long for a path to be given up before.
-const NOTICED: Duration = Duration::from_millis(2500);
+pub(crate) const NOTICED: Duration = Duration::from_millis(2500);
 
 /// What the daemon asks its peers to sign.
 const SIGNED: [ChunkType; 16] = [
@@ -54,12 +54,13 @@ fn asking_for(chunks: &[ChunkType]) -> AssociationConfig {
         keys: [(0, key.clone()), (1, key)].into(),
         active_key: 1,
         required: true,
+        by_direction: true,
         ..AuthConfig::default()
     };
     AssociationConfig { auth, ..unkeyed() }
 }
 
-fn keyed() -> AssociationConfig {
+pub(crate) fn keyed() -> AssociationConfig {
     asking_for(&SIGNED)
 }
 
@@ -67,12 +68,12 @@ fn unkeyed() -> AssociationConfig {
     AssociationConfig { address_proof: AddressProof::ConfirmedPath, ..config() }
 }
 
-fn endpoint(association: AssociationConfig) -> EndpointConfig {
+pub(crate) fn endpoint(association: AssociationConfig) -> EndpointConfig {
     EndpointConfig { association, ..EndpointConfig::default() }
 }
 
 /// Two hosts with two links of 20 Mbit/s and 5 ms; nothing has been said for three seconds.
-fn two_links(from_a: AssociationConfig, from_b: AssociationConfig) -> Two {
+pub(crate) fn two_links(from_a: AssociationConfig, from_b: AssociationConfig) -> Two {
     let mut world = World::new(1);
     world.recording = true;
     let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint(from_a.clone()));
@@ -93,7 +94,7 @@ fn two_links(from_a: AssociationConfig, from_b: AssociationConfig) -> Two {
     t
 }
 
-fn idle(config: AssociationConfig) -> Two {
+pub(crate) fn idle(config: AssociationConfig) -> Two {
     two_links(config.clone(), config)
 }
 
@@ -119,12 +120,12 @@ fn by_udp() -> Two {
     t
 }
 
-fn give_bulk(t: &mut Two, host: HostId) {
+pub(crate) fn give_bulk(t: &mut Two, host: HostId) {
     let id = t.id(host);
     t.world.host_mut(host).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
 }
 
-fn closed(t: &Two, host: HostId) -> Option<CloseReason> {
+pub(crate) fn closed(t: &Two, host: HostId) -> Option<CloseReason> {
     t.talk(host).closed.clone()
 }
 
@@ -134,7 +135,7 @@ fn forge(t: &mut Two, link: u8, chunks: &[Chunk<'_>]) {
     t.world.inject(t.b, by(link), &packet(40_000, 7, tag, chunks));
 }
 
-fn by(link: u8) -> Route {
+pub(crate) fn by(link: u8) -> Route {
     route(&format!("10.0.{link}.2"), &format!("10.0.{link}.1"))
 }
 
@@ -161,7 +162,7 @@ fn forge_bytes(t: &mut Two, chunks: &[u8]) {
     t.world.inject(t.b, by(1), &bytes);
 }
 
-fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[8..12].fill(0);
     let crc = wire::crc32c(&bytes);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -169,7 +170,7 @@ fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The state of `b`'s path by a link.
-fn state_of(t: &Two, link: u8) -> Option<PathState> {
+pub(crate) fn state_of(t: &Two, link: u8) -> Option<PathState> {
     t.info(t.b).paths.iter().find(|p| p.route == by(link)).map(|p| p.state)
 }
 
@@ -230,7 +231,7 @@ fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
     }
     let mut t = idle(keyed());
     let info = t.info(t.b);
-    let signed = Forger::new(&t.world, KEY).packet((40_000, 7), info.local_tag, &[abort()]);
+    let signed = Forger::by_direction(&t.world, KEY).packet((40_000, 7), info.local_tag, &[abort()]);
     t.world.inject(t.b, by(1), &signed);
     assert!(matches!(closed(&t, t.b), Some(CloseReason::PeerAborted(_))));
     // Without a key the same packet ends it at once.
@@ -383,7 +384,7 @@ fn what_is_malformed_or_against_the_protocol_ends_an_association_only_if_it_is_s
 
     // The same HEARTBEAT, signed: the peer itself breaks the protocol.
     let broken = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType::HEARTBEAT, flags: 0, value: &[] });
-    let signed = Forger::new(&t.world, KEY).packet((40_000, 7), t.info(t.b).local_tag, &[broken]);
+    let signed = Forger::by_direction(&t.world, KEY).packet((40_000, 7), t.info(t.b).local_tag, &[broken]);
     t.world.inject(t.b, by(1), &signed);
     assert!(matches!(closed(&t, t.b), Some(CloseReason::Aborted(cause)) if cause.code == 13));
 }
@@ -656,4 +657,97 @@ fn a_packet_by_no_path_is_not_heard_on_the_one_in_use() {
         t.world.inject(t.b, elsewhere, &packet(40_000, 7, tag, &[noise()]));
     }
     assert_eq!(received(&t), before, "{}", t.world.records.len() - from);
+}
+
+/// Each end sends the other three short messages.
+fn exchange(t: &mut Two) {
+    for host in [t.a, t.b] {
+        say(t, host, 3);
+    }
+    t.world.run_for(seconds(3));
+}
+
+fn say(t: &mut Two, host: HostId, count: usize) {
+    let id = t.id(host);
+    let talk = t.world.host_mut(host).app.conversations.get_mut(&id).expect("a conversation");
+    talk.outgoing.extend(sends(messages(count, 100, 1)).outgoing);
+}
+
+#[test]
+fn repeated_data_moves_no_path() {
+    let mut t = idle(keyed());
+    exchange(&mut t);
+    let is_data = |r: &&sim::Record| {
+        r.route.local.to_string() == "10.0.1.1" && chunk_names(&r.packet).contains(" DATA")
+    };
+    let old = t.world.records.iter().rev().find(is_data).expect("data of a's").packet.clone();
+    let in_use = |t: &Two| t.info(t.b).paths.iter().find(|p| p.in_use).map(|p| p.route);
+    assert_eq!(in_use(&t), Some(by(1)));
+    for turn in 0..20 {
+        t.world.inject(t.b, by(2), &old);
+        assert_eq!((in_use(&t), state_of(&t, 1)), (Some(by(1)), Some(PathState::Active)), "{turn}");
+        t.world.run_for(seconds(1));
+        say(&mut t, B, 1);
+        t.world.run_for(seconds(2));
+    }
+    let elsewhere: u64 = t.info(t.b).paths.iter().filter(|p| p.route != by(1)).map(|p| p.new_data).sum();
+    assert_eq!(elsewhere, 0);
+}
+
+#[test]
+fn one_unsigned_abort_in_a_short_outage_ends_nothing() {
+    for outage in [1000, 2000, 5000] {
+        let mut t = idle(keyed());
+        let now = t.world.now();
+        for link in t.links.clone() {
+            t.world.at(now, Change::CutBoth(link, true));
+            t.world.at(now + MS(outage), Change::CutBoth(link, false));
+        }
+        t.world.run_for(MS(10));
+        forge(&mut t, 1, &[abort()]);
+        t.world.run_for(seconds(30));
+        assert_eq!((closed(&t, t.a), closed(&t, t.b)), (None, None), "{outage} ms");
+    }
+}
+
+/// `a` loses its address and gets another. Whoever sees its ASCONF sends a copy from an address of his own, which comes first.
+#[test]
+fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
+    let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
+    let config = AssociationConfig { extensions, ..keyed() };
+    let mut world = World::new(3);
+    world.recording = true;
+    let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint(config.clone()));
+    let b = world.add_host(&["10.0.9.2"], endpoint(config.clone()));
+    world.host_mut(a).addresses.truncate(1);
+    let links: Vec<_> = [1, 2]
+        .map(|n| {
+            let link = world.add_link(LinkConfig { delay: MS(5), rate: 20_000_000, ..LinkConfig::default() });
+            world.join(link, &format!("10.0.{n}.1"), "10.0.9.2");
+            link
+        })
+        .into();
+    let mut t = Two { world, a, b, links };
+    t.world.connect(a, b, Carrier::Ip, config, Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(1));
+    let from_x = route("10.0.9.2", "10.66.6.6");
+    let (now, id, mut at) = (t.world.now(), t.id(a), t.world.records.len());
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    let moved = "10.0.2.1".parse().unwrap();
+    t.world.host_mut(a).endpoint.move_to_local_address(now, id, moved).expect("it may move");
+    for turn in 0..3000 {
+        t.world.run_for(MS(1));
+        let seen: Vec<_> = t.world.records[at..].to_vec();
+        at = t.world.records.len();
+        for record in seen {
+            if record.route.local == moved && chunk_names(&record.packet).contains("ASCONF") {
+                t.world.inject(b, from_x, &record.packet);
+            }
+        }
+        if turn % 50 == 0 {
+            say(&mut t, b, 1);
+        }
+    }
+    assert_eq!(t.talk(a).received_bytes, 60 * 100);
 }

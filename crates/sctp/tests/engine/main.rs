@@ -39,6 +39,7 @@ mod paths;
 mod rebinding;
 mod reconfig;
 mod recovery;
+mod reflection;
 mod reset_partial;
 mod seeds;
 mod setup;

@@ -5,6 +5,7 @@ use wire::{ChecksumMode, Packet};
 use super::*;
 
 const KEY: &[u8] = b"sctpify golden key";
+const PORTS: Ports = Ports { local: 7, peer: 40_000 };
 
 /// An AUTH chunk and the DATA chunk that it covers, with the key vectors of its association, from `kernel-auth-*.pcap`.
 struct Golden {
@@ -49,7 +50,11 @@ impl Golden {
     fn auth(&self, keys: &[(u16, &[u8])]) -> Auth {
         let [local, peer] = self.vectors.map(hex);
         let keys = keys.iter().map(|&(id, key)| (id, Bytes::copy_from_slice(key))).collect();
-        Auth::new(KeyVectors { local, peer }, &AuthConfig { keys, active_key: 1, ..AuthConfig::default() })
+        Auth::new(
+            KeyVectors { local, peer },
+            PORTS,
+            &AuthConfig { keys, active_key: 1, ..AuthConfig::default() },
+        )
     }
 }
 

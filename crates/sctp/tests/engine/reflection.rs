@@ -1,0 +1,206 @@
+//! Under a required shared key: somebody who has no key gives a host its own packets back, or leads them elsewhere.
+
+use base::Carrier;
+use sctp::{PathState, StateName};
+use sim::{Change, Conversation, HostId, LinkConfig, Record, World, chunk_names};
+
+use crate::keyed::{MS, NOTICED, by, closed, endpoint, give_bulk, keyed, state_of, two_links, with_checksum};
+use crate::support::{Two, messages, route, seconds, sends};
+
+/// Two hosts that have the key, on `count` links.
+fn hosts(seed: u64, count: u8) -> Two {
+    let mut world = World::new(seed);
+    world.recording = true;
+    let [a, b] = [1, 2].map(|end| {
+        let addresses: Vec<String> = (1..=count).map(|n| format!("10.0.{n}.{end}")).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        world.add_host(&addresses, endpoint(keyed()))
+    });
+    let settings = LinkConfig { delay: MS(5), rate: 20_000_000, queue_packets: 50, ..LinkConfig::default() };
+    let links = (1..=count).map(|n| {
+        let link = world.add_link(settings.clone());
+        world.join(link, &format!("10.0.{n}.1"), &format!("10.0.{n}.2"));
+        link
+    });
+    let links = links.collect();
+    Two { world, a, b, links }
+}
+
+/// `a` has an association with `b`, both of which keep what they get to themselves.
+fn joined(seed: u64) -> Two {
+    let mut t = hosts(seed, 1);
+    for host in [t.a, t.b] {
+        t.world.host_mut(host).app.template.keeps = false;
+    }
+    t.world.connect(t.a, t.b, Carrier::Ip, keyed(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(1));
+    t
+}
+
+/// What has left the host with this end of its addresses since.
+fn sent_by(t: &Two, end: &str, since: usize) -> Vec<Record> {
+    t.world.records[since..].iter().filter(|r| r.route.local.to_string().ends_with(end)).cloned().collect()
+}
+
+fn with_ports(packet: &[u8], source: u16, destination: u16) -> Vec<u8> {
+    let mut bytes = packet.to_vec();
+    bytes[0..2].copy_from_slice(&source.to_be_bytes());
+    bytes[2..4].copy_from_slice(&destination.to_be_bytes());
+    with_checksum(bytes)
+}
+
+fn ports_of(packet: &[u8]) -> (u16, u16) {
+    (u16::from_be_bytes([packet[0], packet[1]]), u16::from_be_bytes([packet[2], packet[3]]))
+}
+
+/// A packet of this end's own, as if its peer had sent it.
+fn mirrored(packet: &[u8], tag: u32) -> Vec<u8> {
+    let (source, destination) = ports_of(packet);
+    let mut bytes = packet.to_vec();
+    bytes[4..8].copy_from_slice(&tag.to_be_bytes());
+    with_ports(&bytes, destination, source)
+}
+
+/// Gives `b` back what it has sent since by the first link, if it is one of these.
+fn mirror(t: &mut Two, since: usize, kinds: &[&str]) {
+    let Some(id) = t.world.host(t.b).endpoint.associations().next() else { return };
+    let tag = t.world.host(t.b).endpoint.info(id).expect("it is there").local_tag;
+    for record in sent_by(t, ".1.2", since) {
+        if kinds.contains(&&*chunk_names(&record.packet)) {
+            t.world.inject(t.b, by(1), &mirrored(&record.packet, tag));
+        }
+    }
+}
+
+/// `b` dials `a`, and gets each of its packets back as from there. Bytes that `b` has got from itself.
+fn self_talk(count: u8, a_lives: bool) -> (Two, usize) {
+    let mut t = hosts(7, count);
+    if !a_lives {
+        let now = t.world.now();
+        for link in t.links.clone() {
+            t.world.at(now, Change::CutBoth(link, true));
+        }
+    }
+    for host in [t.a, t.b] {
+        t.world.host_mut(host).app.template = sends(messages(3, 200, 1));
+    }
+    t.world.connect(t.b, t.a, Carrier::Ip, keyed(), sends(messages(4, 100, 1)));
+    let mut at = 0;
+    for _ in 0..3000 {
+        let own = sent_by(&t, ".2", at);
+        at = t.world.records.len();
+        for record in own {
+            t.world.inject(t.b, record.route, &record.packet);
+        }
+        t.world.run_for(MS(1));
+    }
+    let engine = &t.world.host(t.b).endpoint;
+    let is_up = |id: &_| engine.state(*id) == Some(StateName::Established);
+    let up = engine.associations().filter(is_up).count();
+    (t, up)
+}
+
+#[test]
+fn no_host_that_has_the_key_is_made_to_talk_to_itself() {
+    for count in [1, 2] {
+        let (t, up) = self_talk(count, false);
+        assert_eq!(up, 0, "{count} links");
+        assert!(t.world.host(t.b).endpoint.counters().reflected > 0);
+        let (t, up) = self_talk(count, true);
+        assert_eq!(
+            (up, t.talk(t.a).received_bytes, t.talk(t.b).received_bytes),
+            (1, 400, 600),
+            "{count} links"
+        );
+    }
+}
+
+/// Somebody between has what `b` sends to port 7 of `a` arrive at port 8, before the original.
+#[test]
+fn no_connection_is_led_to_another_port() {
+    let mut t = hosts(9, 1);
+    t.world.host_mut(t.a).app.template = sends(messages(3, 200, 1));
+    t.world.connect(t.b, t.a, Carrier::Ip, keyed(), sends(messages(4, 100, 1)));
+    let mut at = 0;
+    for _ in 0..3000 {
+        let (from_b, from_a) = (sent_by(&t, ".2", at), sent_by(&t, ".1", at));
+        at = t.world.records.len();
+        for Record { packet, .. } in from_b {
+            if let (source, 7) = ports_of(&packet) {
+                t.world.inject(t.a, route("10.0.1.1", "10.0.1.2"), &with_ports(&packet, source, 8));
+            }
+        }
+        for Record { packet, .. } in from_a {
+            if let (8, destination) = ports_of(&packet) {
+                t.world.inject(t.b, by(1), &with_ports(&packet, 7, destination));
+            }
+        }
+        t.world.run_for(MS(1));
+    }
+    let engine = &t.world.host(t.a).endpoint;
+    let ports: Vec<u16> = engine.associations().filter_map(|id| Some(engine.info(id)?.local_port)).collect();
+    assert!(!ports.contains(&8), "{ports:?}");
+    assert!(engine.counters().unauthenticated_cookies > 0);
+}
+
+#[test]
+fn no_acknowledgement_ends_the_association_of_whoever_sent_it() {
+    for seed in 0..40 {
+        let mut t = joined(seed);
+        for host in [t.a, t.b] {
+            let id = t.id(host);
+            let talk = t.world.host_mut(host).app.conversations.get_mut(&id).expect("a conversation");
+            talk.outgoing.extend(sends(messages(1, 100, 1)).outgoing);
+        }
+        let at = t.world.records.len();
+        t.world.run_for(seconds(1));
+        for (host, end, by) in [(t.a, ".1.1", route("10.0.1.1", "10.0.1.2")), (t.b, ".1.2", by(1))] {
+            let (tag, before) = (t.info(host).local_tag, t.info(host).counters.auth_failed);
+            let sack = sent_by(&t, end, at).into_iter().find(|r| chunk_names(&r.packet).ends_with("SACK"));
+            t.world.inject(host, by, &mirrored(&sack.expect("a SACK").packet, tag));
+            assert_eq!(t.info(host).counters.auth_failed, before + 1);
+            t.world.run_for(MS(100));
+        }
+        assert_eq!((closed(&t, t.a), closed(&t, t.b)), (None, None), "seed {seed}");
+    }
+}
+
+#[test]
+fn heartbeats_that_come_back_hide_no_peer_that_is_gone() {
+    let mut t = two_links(keyed(), keyed());
+    let (a, begin, mut at) = (t.a, t.world.now(), t.world.records.len());
+    t.world.restart(a, endpoint(keyed()));
+    while closed(&t, t.b).is_none() {
+        assert!(t.world.now() - begin < NOTICED);
+        let next = t.world.records.len();
+        mirror(&mut t, at, &["AUTH HEARTBEAT", "AUTH HEARTBEAT ACK"]);
+        at = next;
+        t.world.run_for(MS(5));
+    }
+}
+
+/// For how many of the looks the path by a dead link is taken for alive.
+fn looks_alive(is_attacked: bool) -> usize {
+    let mut t = two_links(keyed(), keyed());
+    give_bulk(&mut t, HostId(1));
+    t.world.run_for(seconds(2));
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    let (mut at, mut alive) = (t.world.records.len(), 0);
+    for _ in 0..5000 {
+        let next = t.world.records.len();
+        if is_attacked {
+            mirror(&mut t, at, &["AUTH HEARTBEAT", "AUTH HEARTBEAT ACK"]);
+        }
+        at = next;
+        t.world.run_for(MS(2));
+        alive += usize::from(state_of(&t, 1) == Some(PathState::Active));
+    }
+    alive
+}
+
+#[test]
+fn heartbeats_that_come_back_keep_no_path_that_is_dead() {
+    assert_eq!(looks_alive(true), looks_alive(false));
+}
