@@ -491,7 +491,7 @@ impl Shard {
         self.udp_peers.forget(destination.ip());
         let reason = self.told(destination, reason);
         let is_refused = matches!(reason, FallbackReason::Required { .. });
-        self.history.fell_back(destination, micros(tried.held), tried.shim, reason);
+        self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
         if is_refused && self.outside.is_some() {
             self.judge(syn, Verdict::Deny(Denial::HostUnreachable));
         } else {

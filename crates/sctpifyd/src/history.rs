@@ -2,7 +2,8 @@
 //!
 //! Invariant: at most [`KEPT`] attempts are remembered; the oldest go first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem::Discriminant;
 use std::net::SocketAddr;
 
 use base::{Route, Time};
@@ -28,7 +29,11 @@ pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     switches: VecDeque<Switch>,
     pub(crate) counters: Counters,
-    /// Log lines about connections of peers that were refused.
+    /// Log lines about connections that do not ride SCTP, by the kind of the reason.
+    fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
+    /// Those about programs that send no messages where a rule expects some.
+    pub(crate) framing_lines: LogRate,
+    /// Those about connections of peers that were refused.
     pub(crate) refusal_lines: LogRate,
     /// Those about connections to local programs that nothing answers.
     pub(crate) unanswered_lines: LogRate,
@@ -58,6 +63,7 @@ impl History {
     /// A connection that the rules allowed is plain TCP after all.
     pub(crate) fn fell_back(
         &mut self,
+        now: Time,
         destination: SocketAddr,
         held_us: u64,
         state: ShimState,
@@ -65,7 +71,10 @@ impl History {
     ) {
         self.counters.connects_fallback += 1;
         let what = if matches!(reason, FallbackReason::Required { .. }) { "refused" } else { "plain TCP" };
-        tracing::info!(%destination, held_us, %reason, "{what}");
+        let lines = self.fallback_lines.entry(std::mem::discriminant(&reason)).or_default();
+        if let Some(left_out) = lines.admit(now) {
+            tracing::info!(%destination, held_us, %reason, left_out, "{what}");
+        }
         let fallback = Fallback { when_unix_ms: unix_ms(), destination, held_us, state, reason };
         self.remember(destination, PastAttempt::Tcp(fallback));
     }
@@ -147,7 +156,7 @@ mod tests {
         let mut history = History::default();
         let to: SocketAddr = ([10, 0, 0, 1], 80).into();
         for held_us in 0..2 * KEPT as u64 {
-            history.fell_back(to, held_us, ShimState::Ready, FallbackReason::DaemonStopping);
+            history.fell_back(Time::default(), to, held_us, ShimState::Ready, FallbackReason::DaemonStopping);
         }
         assert_eq!(history.attempts.len(), KEPT);
         assert_eq!(history.fallbacks()[0].held_us, 2 * KEPT as u64 - 1);

@@ -75,7 +75,7 @@ impl Shard {
         // The rules before decided about it.
         self.count_passed();
         self.rules.install(draft);
-        self.follow_required();
+        let required = self.follow_required();
         self.let_go_of_unnamed();
         self.holding.naming = None;
         self.name_at(self.now + NAMING_PAUSE);
@@ -84,6 +84,12 @@ impl Shard {
             format!(
                 "written and in force, but the kernel still decides by the rules before which connections are looked at \
                  ({error}): it is asked again"
+            )
+        })?;
+        required.map_err(|error| {
+            format!(
+                "written and in force, but the kernel does not refuse plain TCP as the rules with --require say ({error}): it is \
+                 asked again"
             )
         })
     }

@@ -131,8 +131,10 @@ impl Shard {
         {
             state.wait(id);
         }
-        if let Some(error) = flowing.relay.take_framing_error() {
-            tracing::warn!(flow = %connection.flow, %error, "no message where a rule with --framing expects them");
+        if let Some(error) = flowing.relay.take_framing_error()
+            && let Some(left_out) = self.history.framing_lines.admit(self.now)
+        {
+            tracing::warn!(flow = %connection.flow, %error, left_out, "no message where a rule with --framing expects them");
         }
         connection.bytes_sent += outcome.sent;
         connection.bytes_received += outcome.received;

@@ -4,6 +4,7 @@
 //! we gave the kernel: that is looked at with each beat of the loop, and what the kernel would not take is given to it again.
 //! Invariant: what the kernel refuses is what the rules say, or the log says why not.
 
+use std::io;
 use std::net::SocketAddr;
 
 use control::FallbackReason;
@@ -22,8 +23,11 @@ impl Shard {
         }
     }
 
-    /// Gives the kernel what has changed.
-    pub(crate) fn follow_required(&mut self) {
+    /// Gives the kernel what has changed, and what others have removed. What it does not take is given to it again later.
+    ///
+    /// # Errors
+    /// Those of the kernel, which are logged here.
+    pub(crate) fn follow_required(&mut self) -> io::Result<()> {
         let wanted = self.rules.lock().guarded();
         let outcome = if wanted == self.guarded {
             self.interceptor.restore_guard()
@@ -34,7 +38,7 @@ impl Shard {
                 false
             })
         };
-        match outcome {
+        match &outcome {
             Ok(false) => {}
             Ok(true) => tracing::warn!(
                 "somebody removed the firewall rules of rules with --require: they are there again"
@@ -43,6 +47,7 @@ impl Shard {
                 tracing::error!(%error, "rules with --require: plain TCP is not refused by the kernel");
             }
         }
+        outcome.map(drop)
     }
 
     /// Whether a rule requires that connections there ride SCTP.

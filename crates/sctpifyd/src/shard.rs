@@ -401,7 +401,8 @@ impl Shard {
         if let Err(error) = self.interceptor.show_life() {
             tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
         }
-        self.follow_required();
+        // What fails is logged there, and tried again with the next beat.
+        let _ = self.follow_required();
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.
             let _ = out.write_all(b".").and_then(|()| out.flush());

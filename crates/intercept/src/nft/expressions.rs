@@ -8,6 +8,7 @@ use crate::netlink::Message;
 const R1: u32 = 1;
 /// The register of verdicts.
 const VERDICT_REGISTER: u32 = 0;
+const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 /// IPPROTO_TCP.
 const TCP: u8 = 6;
@@ -145,6 +146,28 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::AtMost, last);
     }
 
+    /// Goes on only with IPv4 fragments that begin 8 octets behind their datagram's beginning.
+    pub(super) fn is_second_fragment_v4(&mut self) {
+        const FLAGS_AND_OFFSET: u32 = 6;
+        self.payload(R1, Base::Network, FLAGS_AND_OFFSET, 2);
+        self.bitwise(&[0x1f, 0xff], &[0, 0]);
+        self.compare(Comparison::Equal, &[0, 1]);
+    }
+
+    /// The same of IPv6, whose fragments have a header of their own.
+    pub(super) fn is_second_fragment_v6(&mut self) {
+        const FRAGMENT_HEADER: u8 = 44;
+        const OFFSET_AND_FLAGS: u32 = 2;
+        self.expression("exthdr", |data| {
+            data.number(1, R1);
+            data.attribute(2, &[FRAGMENT_HEADER]);
+            data.number(3, OFFSET_AND_FLAGS);
+            data.number(4, 2);
+        });
+        self.bitwise(&[0xff, 0xf8], &[0, 0]);
+        self.compare(Comparison::Equal, &[0, 8]);
+    }
+
     /// Goes on only with packets that begin a connection: SYN set, and not FIN, RST or ACK.
     pub(super) fn is_first_syn(&mut self) {
         const FLAGS_OFFSET: u32 = 13;
@@ -232,9 +255,18 @@ impl<'m> Expressions<'m> {
 
     /// Ends the rule with "accept".
     pub(super) fn accept(&mut self) {
+        self.verdict(NF_ACCEPT);
+    }
+
+    /// Ends the rule with "drop".
+    pub(super) fn drop(&mut self) {
+        self.verdict(NF_DROP);
+    }
+
+    fn verdict(&mut self, code: u32) {
         self.expression("immediate", |data| {
             data.number(1, VERDICT_REGISTER);
-            data.nested(2, |operand| operand.nested(2, |verdict| verdict.number(1, NF_ACCEPT)));
+            data.nested(2, |operand| operand.nested(2, |verdict| verdict.number(1, code)));
         });
     }
 

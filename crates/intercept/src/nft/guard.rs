@@ -4,6 +4,9 @@
 //! whatever let them pass (a verdict, a full queue, a daemon that stands still or is dead) they end here. So do those that
 //! the host forwards, of containers, guests and hosts behind it: they are never diverted. Each chain stands twice: in the
 //! owned table, where nobody else can take it away, and in a table without an owner, which outlives the daemon.
+//!
+//! What is forwarded may come in fragments, and a first one that is too short to show the SYN passes. Without the one at offset 8 nobody
+//! can put them together: it is dropped, as RFC 1858 (section 3.2.2) has it.
 
 use std::io;
 use std::net::IpAddr;
@@ -85,6 +88,21 @@ pub(crate) fn has_lasting(netlink: &mut Netlink) -> io::Result<bool> {
 }
 
 fn add_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &[Guard]) {
+    if guards.iter().any(|guard| guard.is_refused) {
+        let [_, forward] = &GUARD_CHAINS;
+        add_rule_to(batch, table, PART, forward.name, |rule| {
+            rule.is_family(libc::AF_INET as u8);
+            rule.is_tcp();
+            rule.is_second_fragment_v4();
+            rule.drop();
+        });
+        add_rule_to(batch, table, PART, forward.name, |rule| {
+            rule.is_family(libc::AF_INET6 as u8);
+            rule.is_tcp();
+            rule.is_second_fragment_v6();
+            rule.drop();
+        });
+    }
     for (chain, guard) in GUARD_CHAINS.iter().flat_map(|chain| guards.iter().map(move |guard| (chain, guard)))
     {
         add_rule_to(batch, table, PART, chain.name, |rule| guard_rule(rule, config, guard));

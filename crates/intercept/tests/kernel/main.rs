@@ -1,8 +1,9 @@
 //! Interception on the running kernel: every test makes its own unnamed network namespaces and leaves nothing.
 //!
-//! Needs root, and iproute2 to build the tests' own network. Arguments: words that a test's name must contain.
+//! Needs root, and iproute2 to build the tests' own network; some need Python. Arguments: words that a test's name must contain.
 
 mod client;
+mod guard;
 mod holding;
 mod lifecycle;
 mod server;
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     lifecycle::run_as_child(&words);
     let is_wanted =
         |name: &str| words.iter().filter(|word| !word.starts_with("--")).all(|word| name.contains(word));
-    let tests = [client::TESTS, holding::TESTS, server::TESTS, lifecycle::TESTS].concat();
+    let tests = [client::TESTS, guard::TESTS, holding::TESTS, server::TESTS, lifecycle::TESTS].concat();
     let tests: Vec<Test> = tests.into_iter().filter(|(name, _)| is_wanted(name)).collect();
     println!("\nrunning {} tests", tests.len());
     let outcomes: Vec<Outcome> = tests.iter().map(run).collect();

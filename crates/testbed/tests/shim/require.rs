@@ -63,6 +63,36 @@ fn a_required_destination_with_sctp_is_reached() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn a_program_that_tries_on_and_on_leaves_few_lines_in_the_log() {
+    const TRY: &str = "
+import select, socket, sys
+tried = {}
+for _ in range(300):
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex((sys.argv[1], int(sys.argv[2])))
+    tried[one.fileno()] = one
+end = select.poll()
+for one in tried: end.register(one, select.POLLOUT)
+while tried:
+    for one, _ in end.poll():
+        if not tried[one].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR): sys.exit('connected')
+        end.unregister(one)
+        del tried[one]
+";
+    let (world, _server) = requiring(false);
+    let mut command = world.alpha.command("python3");
+    command.args(["-c", TRY, &world.link.right_v4().to_string(), &PORT.to_string()]);
+    let tried = world.alpha.run("try", command, LIMIT).unwrap().good().unwrap();
+    let log = world.alphas.log();
+    let lines = log.lines().filter(|line| line.contains(" refused ")).count();
+    let periods = 1 + tried.elapsed.as_secs() as usize / 10;
+    // Twenty in ten seconds, of each of two reasons: no answer, and what is known of the peer then.
+    assert!((20..=2 * 20 * (periods + 1)).contains(&lines), "{lines} lines in {:?}", tried.elapsed);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn one_without_sctp_is_unreachable_and_what_was_learned_does_not_change_that() {
     let (world, _server) = requiring(false);
     for server in servers(&world) {
