@@ -15,6 +15,7 @@ mod fuzz;
 mod lab;
 mod layers;
 mod optimised;
+mod papers;
 mod planted;
 mod seeds;
 mod sources;
@@ -46,7 +47,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
          test suites with all their connections over SCTP",
         test::run,
     ),
-    ("check", "formatting, lints, layers, module docs, where unsafe stands, licences", check::run),
+    (
+        "check",
+        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, licences",
+        check::run,
+    ),
     (
         "compliance",
         "write the tables of what the RFCs demand; `--check`: only say what is wrong with them",

@@ -4,6 +4,7 @@
 
 use crate::tools::root;
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -90,6 +91,35 @@ pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Resul
     Ok(())
 }
 
+/// The name of the function that a line declares.
+pub(crate) fn function(line: &str) -> Option<&str> {
+    let at = if line.starts_with("fn ") { 3 } else { line.find(" fn ")? + 4 };
+    let is_comment = line.starts_with("//");
+    let name = line.get(at..)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (!is_comment && !name.is_empty()).then_some(name)
+}
+
+/// Names of the tests of a file: functions below `#[test]` or an attribute whose path ends so, as `#[tokio::test]`.
+pub(crate) fn tests(text: &str) -> BTreeSet<&str> {
+    let mut tests = BTreeSet::new();
+    let mut is_marked = false;
+    for line in text.lines().map(str::trim) {
+        is_marked |= is_test_attribute(line);
+        if let Some(name) = function(line) {
+            if is_marked {
+                tests.insert(name);
+            }
+            is_marked = false;
+        }
+    }
+    tests
+}
+
+fn is_test_attribute(line: &str) -> bool {
+    let path = line.strip_prefix("#[").and_then(|rest| rest.split(['(', ']', ' ', '=']).next());
+    path.and_then(|path| path.rsplit("::").next()) == Some("test")
+}
+
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     for entry in entries {
@@ -105,7 +135,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_unsafe, without_reason};
+    use super::{has_unsafe, tests, without_reason};
 
     #[test]
     fn the_word_in_a_comment_or_a_longer_word_is_no_unsafe_code() {
@@ -123,5 +153,12 @@ mod tests {
     fn unsafe_without_its_reason_is_found() {
         assert_eq!(without_reason("f.rs", "fn a() {\n    unsafe { b() }\n}").len(), 1);
         assert_eq!(without_reason("f.rs", "// SAFETY: b has no conditions.\nunsafe { b() }").len(), 0);
+    }
+
+    #[test]
+    fn a_test_is_a_function_below_a_test_attribute_and_nothing_else_is() {
+        let text = "#[cfg(test)]\nfn helper() {}\n\n#[test]\n#[ignore = \"needs root\"]\n// Why.\nfn a() {}\n\
+                    fn after() {}\n    #[tokio::test(flavor = \"x\")]\n    async fn b() {}\n// #[test]\nfn commented() {}\n";
+        assert_eq!(tests(text).into_iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

@@ -5,7 +5,7 @@
 //! Looks at lines, not at syntax trees. The form `#section-5.1` with a quotation under it is passed over.
 
 use super::data::Id;
-use crate::sources::each_file;
+use crate::sources::{each_file, function};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 
@@ -67,14 +67,6 @@ fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     let rfc = rfc.parse().context("no number of an RFC")?;
     let ids = ids.split_whitespace().filter(|id| !id.starts_with("section-"));
     ids.map(|id| Ok((rfc, id.parse()?))).collect()
-}
-
-/// The name of the function that a line declares.
-fn function(line: &str) -> Option<&str> {
-    let at = if line.starts_with("fn ") { 3 } else { line.find(" fn ")? + 4 };
-    let is_comment = line.starts_with("//");
-    let name = line.get(at..)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-    (!is_comment && !name.is_empty()).then_some(name)
 }
 
 /// The function that begins right behind comments and attributes.

@@ -1,0 +1,85 @@
+//! Whether what the page names exists: by the sources as text, without building anything.
+
+use super::page::Mention;
+use crate::sources::tests;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a path may begin, from the workspace's root.
+const BEGINNINGS: [&str; 3] = ["", "crates", "crates/testbed/tests"];
+
+/// Where the manifests of experiments lie.
+const EXPERIMENTS: &str = "crates/lab/experiments";
+
+/// The table of the daemon's settings.
+const SETTINGS: &str = "crates/rules/src/settings.rs";
+
+/// What is wrong with something that `page`, of this text, mentions.
+pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> Option<String> {
+    match mention {
+        Mention::Test { file, function } => {
+            let Some(path) = find(root, file) else { return Some(no_file(file)) };
+            let source = fs::read_to_string(path).unwrap_or_default();
+            let has = tests(&source).contains(function.as_str());
+            (!has).then(|| format!("{file} has no test `{function}`"))
+        }
+        Mention::NoTest(code) => Some(format!("`{code}` is no test: it should be FILE.rs::function")),
+        Mention::Experiment { id, expectation } => experiment(root, id, expectation.as_deref()),
+        Mention::Setting(name) => {
+            let table = fs::read_to_string(root.join(SETTINGS)).unwrap_or_default();
+            let row = format!("name: \"{name}\",");
+            let has = table.lines().any(|line| line.trim() == row);
+            (!has).then(|| format!("there is no setting `{name}`"))
+        }
+        Mention::Path(path) => find(root, path).is_none().then(|| no_file(path)),
+        Mention::Link { document, heading } => link(root, page, text, document, heading.as_deref()),
+    }
+}
+
+fn no_file(path: &str) -> String {
+    format!("there is no file `{path}`")
+}
+
+fn find(root: &Path, path: &str) -> Option<PathBuf> {
+    BEGINNINGS.iter().map(|beginning| root.join(beginning).join(path)).find(|path| path.exists())
+}
+
+fn experiment(root: &Path, id: &str, expectation: Option<&str>) -> Option<String> {
+    let Ok(manifest) = fs::read_to_string(root.join(EXPERIMENTS).join(format!("{id}.toml"))) else {
+        return Some(format!("there is no experiment `{id}`"));
+    };
+    let expectation = expectation?;
+    let manifest: toml::Table = match toml::from_str(&manifest) {
+        Ok(manifest) => manifest,
+        Err(error) => return Some(format!("the manifest of experiment `{id}` cannot be read: {error}")),
+    };
+    let all = manifest.get("expect").and_then(toml::Value::as_array);
+    let has = all.is_some_and(|all| {
+        all.iter().any(|e| e.get("id").and_then(toml::Value::as_str) == Some(expectation))
+    });
+    (!has).then(|| format!("experiment `{id}` has no expectation `{expectation}`"))
+}
+
+fn link(root: &Path, page: &str, text: &str, document: &str, heading: Option<&str>) -> Option<String> {
+    let (name, path) = if document.is_empty() {
+        (page, None)
+    } else {
+        (document, Some(root.join(page).parent().unwrap_or(root).join(document)))
+    };
+    let text = match &path {
+        Some(path) if !path.exists() => return Some(no_file(document)),
+        // A folder, or a file that is no text, has no headings.
+        Some(path) => fs::read_to_string(path).unwrap_or_default(),
+        None => text.to_owned(),
+    };
+    let heading = heading?;
+    let has = text.lines().filter_map(|line| line.strip_prefix('#')).any(|line| anchor(line) == heading);
+    (!has).then(|| format!("{name} has no heading `#{heading}`"))
+}
+
+/// What a heading is linked by: small letters, spaces as hyphens, without punctuation, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
