@@ -23,6 +23,8 @@ const GATHERED_MIN: u64 = 2 * 1_400;
 const OF_ROUND_TRIP: u32 = 16;
 /// The same while nobody waits for an answer.
 const OF_ROUND_TRIP_BULK: u32 = 8;
+/// The same for a transfer so slow that less than [`GATHERED_MIN`] would gather.
+const OF_ROUND_TRIP_SLOW: u32 = 4;
 /// Shorter pauses save too little.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 /// Longer ones would save little more.
@@ -139,11 +141,16 @@ impl Coalescing {
 
     /// The longest pause that somebody with this round trip can bear.
     fn bearable(&self, now: Time, round_trip: Duration) -> Duration {
+        self.part_of(now, round_trip, OF_ROUND_TRIP_SLOW)
+    }
+
+    /// The pause for a round trip of which a transfer bears this part.
+    fn part_of(&self, now: Time, round_trip: Duration, bulk: u32) -> Duration {
         if now < self.conversation_until {
             return (round_trip / OF_ROUND_TRIP).min(PAUSE_MAX);
         }
         let round_trip = if now < self.nearest_until { round_trip.min(self.nearest) } else { round_trip };
-        (round_trip / OF_ROUND_TRIP_BULK).min(PAUSE_MAX_BULK)
+        (round_trip / bulk).min(PAUSE_MAX_BULK)
     }
 
     /// The pause for what was moved in so much time.
@@ -155,7 +162,10 @@ impl Coalescing {
         let until = |bytes: u64| {
             Duration::from_nanos((WINDOW.as_nanos() * u128::from(bytes) / in_window.max(1)) as u64)
         };
-        let pause = self.bearable(now, self.round_trip.unwrap_or_default()).min(until(BURST));
+        let round_trip = self.round_trip.unwrap_or_default();
+        let usual = self.part_of(now, round_trip, OF_ROUND_TRIP_BULK);
+        let longest = self.bearable(now, round_trip);
+        let pause = usual.max(until(GATHERED_MIN).min(longest)).min(until(BURST));
         if pause < PAUSE_MIN.max(until(GATHERED_MIN)) { Duration::ZERO } else { pause }
     }
 
@@ -211,8 +221,15 @@ mod tests {
                 assert_eq!(settled((per_ms, Transfer), round_trip), pause, "{per_ms}, {round_trip:?}");
             }
         }
-        // In the pause of a short way less than two packets would gather.
-        assert_eq!(settled((1_250, Transfer), ms(16)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_slow_transfer_is_worth_a_pause_in_which_two_packets_gather_if_that_is_a_quarter() {
+        assert_eq!(settled((700, Transfer), ms(20)), ms(4));
+        assert_eq!(settled((1_400, Transfer), ms(8)), ms(2));
+        for (per_ms, round_trip) in [(700, ms(15)), (1_400, ms(7)), (200, ms(300))] {
+            assert_eq!(settled((per_ms, Transfer), round_trip), Duration::ZERO, "{per_ms}, {round_trip:?}");
+        }
     }
 
     #[test]

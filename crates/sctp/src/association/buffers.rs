@@ -154,7 +154,7 @@ impl Association {
 
     /// Whether enough room has come up to call a writer who waits for it.
     pub(super) fn has_room_to_write(&self) -> bool {
-        self.send_capacity() >= self.send_limit / 4
+        self.send_capacity() >= self.send_limit / 2
     }
 
     /// Bytes up to the configured maximum.
