@@ -183,9 +183,10 @@ impl Cookie {
             out.extend_from_slice(&half.to_be_bytes());
         }
         out.extend(self.tie.iter().flat_map(|tie| tie.0));
-        if let Some(KeyVectors { local, peer }) = &self.key_vectors {
+        if let Some(KeyVectors { local, peer, handshake }) = &self.key_vectors {
             put_bytes(&mut out, local);
             put_bytes(&mut out, peer);
+            out.extend(handshake.iter().flatten());
         }
         put_address(&mut out, self.route.local);
         put_address(&mut out, self.route.remote);
@@ -200,6 +201,7 @@ impl Cookie {
             (self.adaptation.is_some(), ADAPTATION),
             (self.zero_checksum, ZERO_CHECKSUM),
             (self.key_vectors.is_some(), KEY_VECTORS),
+            (self.key_vectors.as_ref().is_some_and(|v| v.handshake.is_some()), HANDSHAKE),
             (self.tie.is_some(), TIE),
             (matches!(self.route.carrier, Carrier::Udp { .. }), UDP),
             (self.route.local.is_ipv6(), LOCAL_V6),
@@ -221,7 +223,11 @@ impl Cookie {
         let tie = if has(TIE) { Some(Tie(at.take()?)) } else { None };
         let key_vectors = match has(KEY_VECTORS) {
             false => None,
-            true => Some(KeyVectors { local: at.bytes()?, peer: at.bytes()? }),
+            true => Some(KeyVectors {
+                local: at.bytes()?,
+                peer: at.bytes()?,
+                handshake: if has(HANDSHAKE) { Some(at.take()?) } else { None },
+            }),
         };
         let (local, remote) = (at.address(has(LOCAL_V6))?, at.address(has(REMOTE_V6))?);
         Some(Cookie {
@@ -254,6 +260,7 @@ const TIE: u8 = 8;
 const UDP: u8 = 16;
 const LOCAL_V6: u8 = 32;
 const REMOTE_V6: u8 = 64;
+const HANDSHAKE: u8 = 128;
 
 /// At most 65,535 bytes: key vectors are far shorter.
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -353,7 +360,11 @@ mod tests {
             adaptation: Some(10),
             extensions: Extensions::NONE.with(Extension::StreamReconfiguration),
             zero_checksum: true,
-            key_vectors: Some(KeyVectors { local: vec![1; 40], peer: vec![2; 300] }),
+            key_vectors: Some(KeyVectors {
+                local: vec![1; 40],
+                peer: vec![2; 300],
+                handshake: Some([4; 16]),
+            }),
             route: Route {
                 local: "10.0.0.1".parse().unwrap(),
                 remote: "10.0.0.2".parse().unwrap(),

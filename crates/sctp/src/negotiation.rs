@@ -120,7 +120,7 @@ impl Agreed {
         }
         let key_vectors = match &offer.auth {
             Some(auth) if extensions.has(Extension::Auth) => {
-                Some(KeyVectors { local: auth.key_vector(), peer: peer.auth.key_vector()? })
+                Some(KeyVectors { local: auth.key_vector(), peer: peer.auth.key_vector()?, handshake: None })
             }
             _ => None,
         };

@@ -154,8 +154,9 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[0, 1]);
     }
 
-    /// The same of IPv6, whose fragments have a header of their own.
-    pub(super) fn is_second_fragment_v6(&mut self) {
+    /// Goes on only with IPv6 fragments, whatever their protocol, that begin in the first 256 octets of their datagram, and not at its
+    /// beginning.
+    pub(super) fn is_early_fragment_v6(&mut self) {
         const FRAGMENT_HEADER: u8 = 44;
         const OFFSET_AND_FLAGS: u32 = 2;
         self.expression("exthdr", |data| {
@@ -165,7 +166,7 @@ impl<'m> Expressions<'m> {
             data.number(4, 2);
         });
         self.bitwise(&[0xff, 0xf8], &[0, 0]);
-        self.compare(Comparison::Equal, &[0, 8]);
+        self.is_between(&[0, 8], &[0, 0xf8]);
     }
 
     /// Goes on only with packets that begin a connection: SYN set, and not FIN, RST or ACK.

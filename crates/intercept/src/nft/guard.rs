@@ -6,7 +6,8 @@
 //! owned table, where nobody else can take it away, and in a table without an owner, which outlives the daemon.
 //!
 //! What is forwarded may come in fragments, and a first one that is too short to show the SYN passes. Without the one at offset 8 nobody
-//! can put them together: it is dropped, as RFC 1858 (section 3.2.2) has it.
+//! can put them together: it is dropped, as RFC 1858 (section 3.2.2) has it. In IPv6 headers of other kinds may come between, and all that
+//! begins in the first 256 octets is dropped: links carry 1,280.
 
 use std::io;
 use std::net::IpAddr;
@@ -98,8 +99,7 @@ fn add_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &[Gua
         });
         add_rule_to(batch, table, PART, forward.name, |rule| {
             rule.is_family(libc::AF_INET6 as u8);
-            rule.is_tcp();
-            rule.is_second_fragment_v6();
+            rule.is_early_fragment_v6();
             rule.drop();
         });
     }

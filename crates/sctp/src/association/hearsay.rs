@@ -3,7 +3,7 @@
 //!
 //! It may be true: a host that has lost its state has lost the key's random numbers, too, and routers have no key. So it counts as a
 //! question. The peer gets HEARTBEATs with a nonce of their own, an RTO apart, and what was said holds only if neither an answer nor an
-//! acknowledgement of new data comes; an ABORT must be heard until the end, too, as a host without the association answers each
+//! acknowledgement of new data comes; an ABORT must be heard again, too, as a host without the association answers each
 //! question by one. Until the time for answers is over the same is not asked again, so that what others send makes us send little. Packets that are signed prove nothing here, for they can be sent again by whoever has seen them. Begin at
 //! [`Association::hear_abort`] and [`Association::hear_unreachable`].
 
@@ -19,9 +19,6 @@ use crate::path::PathIndex;
 /// HEARTBEATs by each path before the peer is taken for gone: with a tenth of all packets lost each way all are lost once in half a
 /// million times.
 const PEER_QUESTIONS: u8 = 8;
-
-/// For how many questions at the end an unsigned ABORT must have been heard once more: a host without the association answers each.
-const LAST_QUESTIONS: u32 = 3;
 
 /// HEARTBEATs before a path is taken for dead.
 const PATH_QUESTIONS: u8 = 2;
@@ -56,19 +53,20 @@ struct Question {
     /// HEARTBEATs that have left by each path.
     asked: u8,
     pause: Duration,
+    began: Time,
     /// When it is asked again, or judged.
     next_at: Time,
     /// When it is judged.
     until: Time,
-    /// When the claim was last heard.
-    heard: Time,
+    /// Whether the claim was heard again after the first answer was due.
+    is_repeated: bool,
     is_answered: bool,
 }
 
 impl Question {
-    /// Whether the claim was heard until the end, if it is one that the peer's host would have gone on with.
-    fn still_holds(&self) -> bool {
-        !matches!(self.claim, Claim::Forgotten(_)) || self.heard + self.pause * LAST_QUESTIONS >= self.until
+    /// Whether the claim was heard again, if it is one that the peer's host answers each question by.
+    fn holds(&self) -> bool {
+        self.is_repeated || !matches!(self.claim, Claim::Forgotten(_))
     }
 
     /// The claim is false. The question stays until its time is over.
@@ -78,7 +76,7 @@ impl Question {
     }
 }
 
-/// The questions that are open: one about the peer, and one about each path, at most.
+/// The questions that are open: one of each kind about the peer, and one about each path, at most.
 #[derive(Debug, Default)]
 pub(super) struct Hearsay(Vec<Question>);
 
@@ -98,16 +96,15 @@ impl Hearsay {
         self.0.iter().map(|question| question.next_at).min().unwrap_or(Time::NEVER)
     }
 
-    /// Whether the peer is being asked about the path of a claim, or about itself; if about this claim, it has been heard again.
+    /// Whether the peer is being asked about this already, which has then been heard again.
     fn is_asked(&mut self, claim: Claim, now: Time) -> bool {
-        let asked = self.0.iter_mut().find(|question| question.claim.path() == claim.path());
-        asked
-            .map(|question| {
-                if std::mem::discriminant(&question.claim) == std::mem::discriminant(&claim) {
-                    question.heard = now;
-                }
-            })
-            .is_some()
+        let is_same = |question: &&mut Question| {
+            let same_kind = std::mem::discriminant(&question.claim) == std::mem::discriminant(&claim);
+            same_kind && question.claim.path() == claim.path()
+        };
+        let Some(question) = self.0.iter_mut().find(is_same) else { return false };
+        question.is_repeated |= now >= question.began + question.pause;
+        true
     }
 
     /// A HEARTBEAT ACK came; returns whether it answers a question.
@@ -188,7 +185,8 @@ impl Association {
             pause,
             next_at: ctx.now,
             until: ctx.now + pause * questions.into(),
-            heard: ctx.now,
+            began: ctx.now,
+            is_repeated: false,
             is_answered: false,
         });
         self.on_hearsay_timeout(ctx);
@@ -217,7 +215,7 @@ impl Association {
                 continue;
             }
             let question = self.hearsay.0.swap_remove(place);
-            if !question.is_answered && question.still_holds() {
+            if !question.is_answered && question.holds() {
                 self.believe(question.claim, ctx);
             }
             if matches!(self.state, State::Closed) {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use base::{Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Cause, Chunk, ChunkType, CommonHeader, Init, Packet, Parameter, Parameters, RawChunk, Tsn,
-    VerificationTag,
+    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Init, Packet, PacketWriter, Parameter, Parameters,
+    RawChunk, Tsn, VerificationTag,
 };
 
 use super::demux::{Begin, reflect};
@@ -17,7 +17,7 @@ use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
 use crate::extension::Offer;
-use crate::extension::auth::{Auth, Nonce, Ports};
+use crate::extension::auth::{Auth, Nonce, Ports, handshake_hash, said_in};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
@@ -58,8 +58,10 @@ impl Endpoint {
         //= rfc9260#5.1-4 5.1-17 5.2.2-6
         let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
         match negotiation::read(&init, &self.config.limits) {
-            Ok(peer) if self.is_reflected(route, &peer) => self.on_dropped(route, DropReason::Reflected),
-            Ok(peer) => self.on_init(now, (route, packet.len()), header, &peer, listener),
+            Ok(peer) if self.is_reflected(route, &peer) && self.has_key_for(route.remote, listener) => {
+                self.on_dropped(route, DropReason::Reflected);
+            }
+            Ok(peer) => self.on_init(now, (route, packet.len()), header, (&init, &peer), listener),
             // A zero tag cannot be answered (section 3.3.2).
             //= rfc9260#3.3.2-7
             Err(_) if init.tag.0 == 0 => self.on_dropped(route, DropReason::Malformed),
@@ -69,9 +71,17 @@ impl Endpoint {
     }
 
     /// Whether an INIT or INIT ACK that comes as another host's is one that this host has sent: whoever sends all back that he gets could
-    /// otherwise have a host talk to itself, by a key that he does not know. A host that asks itself uses one address.
+    /// otherwise have a host talk to itself, by a key that he does not know. A host that asks itself by one address may do so.
     fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
         route.local != route.remote && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
+    }
+
+    /// Whether new associations with this host begin with a shared key.
+    fn has_key_for(&self, peer: IpAddr, listener: &mut dyn Listener) -> bool {
+        match listener.auth_for(peer) {
+            Some(auth) => auth.has_shared_key(),
+            None => self.config.association.auth.has_shared_key(),
+        }
     }
 
     /// `header` is that of the answer; the INIT came by `route` in a packet of that length.
@@ -80,7 +90,7 @@ impl Endpoint {
         now: Time,
         (route, init_len): (&Route, usize),
         header: CommonHeader,
-        peer: &PeerInit<'_>,
+        (init, peer): (&Init<'_>, &PeerInit<'_>),
         listener: &mut dyn Listener,
     ) {
         let ports = (header.source_port, header.destination_port);
@@ -90,7 +100,7 @@ impl Endpoint {
             Some(id) => self.terms_for_existing(id, route, header, peer),
         };
         if let Some(terms) = terms {
-            self.send_init_ack(now, (route, init_len), header, peer, terms);
+            self.send_init_ack(now, (route, init_len), header, (init, peer), terms);
         }
     }
 
@@ -198,6 +208,13 @@ impl Endpoint {
             //= rfc9260#5.2.1-3 5.2.1-5
             // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
             Slot::Opening(opening) if !opening.has_asked_at(route) => None,
+            // Keys by direction come of one handshake: of two that meet, that of the smaller random number goes on.
+            Slot::Opening(opening)
+                if opening.config.auth.by_direction
+                    && peer.auth.random().is_some_and(|peers| opening.nonce[..] < *peers) =>
+            {
+                None
+            }
             //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
             Slot::Opening(opening) => Some(Terms {
                 tag: opening.local_tag,
@@ -225,6 +242,12 @@ impl Endpoint {
                 // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
                 let (tag, initial_tsn, nonce) = match association.state() {
                     //= rfc9260#5.2.1-6
+                    // The peer has answered our INIT with the tag of its own: it goes on with that.
+                    State::CookieEchoed { opening, .. }
+                        if opening.config.auth.by_direction && association.tags().1 == peer.tag =>
+                    {
+                        return None;
+                    }
                     State::CookieEchoed { opening, .. } => {
                         (association.tags().0, association.initial_tsn(), opening.nonce)
                     }
@@ -252,34 +275,39 @@ impl Endpoint {
         now: Time,
         (route, init_len): (&Route, usize),
         header: CommonHeader,
-        peer: &PeerInit<'_>,
+        (init, peer): (&Init<'_>, &PeerInit<'_>),
         mut terms: Terms,
     ) {
         let offer = Offer::answering(&terms.config, terms.nonce, peer.extensions);
-        let agreed = match Agreed::new(&terms.config, &offer, peer) {
+        let mut agreed = match Agreed::new(&terms.config, &offer, peer) {
             Ok(agreed) => agreed,
             Err(cause) => return self.replies.refuse(*route, header, &[cause]),
         };
         let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
         let mut reports = &peer.unrecognized[..];
         loop {
+            let own = own_parameters(&terms.local_addresses, &terms.config, &offer);
+            let answer = Init {
+                tag: terms.tag,
+                a_rwnd: u32::try_from(terms.config.first_window()).unwrap_or(u32::MAX),
+                //= rfc9260#3.3.3-11
+                outbound_streams: terms.config.outbound_streams.min(peer.inbound_streams),
+                inbound_streams: terms.config.inbound_streams,
+                initial_tsn: terms.initial_tsn,
+                parameters: Parameters::from(&own[..]),
+            };
+            if let Some(vectors) = agreed.key_vectors.as_mut().filter(|_| terms.config.auth.by_direction) {
+                vectors.handshake = Some(handshake_hash(said_in(init), said_in_own(&answer)));
+            }
             let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
             let sealed = self.cookies.seal(&cookie, now, &mut self.random);
             let mut parameters: SmallVec<[Parameter<'_>; 8]> = SmallVec::new();
             //= rfc9260#5.1-5 5.2.2-1
             parameters.push(Parameter::StateCookie(&sealed));
-            parameters.extend(own_parameters(&terms.local_addresses, &terms.config, &offer));
+            parameters.extend(own.iter().copied());
             //= rfc9260#3.2.2-1
             parameters.extend(reports.iter().map(|raw| Parameter::UnrecognizedParameter(raw)));
-            let init_ack = Chunk::InitAck(Init {
-                tag: terms.tag,
-                a_rwnd: u32::try_from(terms.config.first_window()).unwrap_or(u32::MAX),
-                //= rfc9260#3.3.3-11
-                outbound_streams: cookie.outbound_streams,
-                inbound_streams: terms.config.inbound_streams,
-                initial_tsn: terms.initial_tsn,
-                parameters: Parameters::from(&parameters[..]),
-            });
+            let init_ack = Chunk::InitAck(Init { parameters: Parameters::from(&parameters[..]), ..answer });
             //= rfc9260#3.3.2-4 5.1-3 5.1-6 5.2.2-9
             if self.replies.push_within(*route, header, &init_ack, max) {
                 return;
@@ -352,13 +380,18 @@ impl Endpoint {
             }
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
-        if self.is_reflected(route, &peer) {
+        if opening.config.auth.has_shared_key() && self.is_reflected(route, &peer) {
             return self.on_dropped(route, DropReason::Reflected);
         }
-        let agreed = match Agreed::new(&opening.config, &opening.offer(), &peer) {
+        let offer = opening.offer();
+        let mut agreed = match Agreed::new(&opening.config, &offer, &peer) {
             Ok(agreed) => agreed,
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
+        if let Some(vectors) = agreed.key_vectors.as_mut().filter(|_| opening.config.auth.by_direction) {
+            let own = own_parameters(&opening.local_addresses, &opening.config, &offer);
+            vectors.handshake = Some(handshake_hash(said_in_own(&opening.init(&own)), said_in(init)));
+        }
         // Only by a carrier that an INIT went by (the first answer's wins), from the UDP port that it went to, and from a host that it went to: a
         // multi-homed one may answer from another of the addresses that it lists.
         let asked = opening.init_routes.iter().filter(|r| r.carrier == route.carrier);
@@ -527,7 +560,7 @@ impl Endpoint {
         cookie: &Cookie,
         config: AssociationConfig,
     ) -> Option<AssociationId> {
-        if !self.has_room(cookie.route.remote) {
+        if !self.has_room(cookie.route.remote) || self.spent.is_full_for(cookie, now) {
             let (keys, causes) = (keys_with(cookie, &config), [Cause::OutOfResource]);
             self.replies.refuse_signed(cookie.route, cookie.answer_header(), &causes, keys.as_ref());
             return None;
@@ -594,6 +627,19 @@ impl Endpoint {
         self.slots.forget_names(id);
         self.begin_from_cookie(now, cookie, config)
     }
+}
+
+/// The hash of what an INIT or INIT ACK of ours says, as the peer reads it.
+fn said_in_own(init: &Init<'_>) -> [u8; 32] {
+    let header = CommonHeader { source_port: 0, destination_port: 0, tag: VerificationTag(0) };
+    let mut buf = [0; INIT_PACKET_MAX];
+    let mut writer = PacketWriter::new(&mut buf, header);
+    // What does not fit is not sent.
+    let length = writer.push(&Chunk::Init(*init)).map_or(0, |()| writer.finish());
+    let packet = Packet::parse(&buf[..length], ChecksumMode::Ignore);
+    let chunk = packet.ok().and_then(|packet| packet.chunks().next());
+    let Some(Ok(Chunk::Init(read))) = chunk else { return [0; 32] };
+    said_in(&read)
 }
 
 /// The keys that the random numbers in a cookie make of the shared ones.

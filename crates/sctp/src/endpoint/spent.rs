@@ -1,8 +1,8 @@
 //! Cookies that have made an association already: each is good for one (RFC 5062 section 6, an old COOKIE ECHO sent again
 //! and again).
 //!
-//! Kept only as long as the cookie would be good, and only so many: beyond, the oldest are forgotten first. Begin at
-//! [`SpentCookies::spend`].
+//! Kept only as long as the cookie would be good, and only so many: beyond, the oldest are forgotten first. Of cookies that a key by
+//! direction protects none is forgotten: what was signed then could be sent again, data and all. Begin at [`SpentCookies::spend`].
 
 use std::collections::{HashSet, VecDeque};
 
@@ -16,18 +16,58 @@ use crate::cookie::Cookie;
 type Name = (VerificationTag, VerificationTag);
 
 pub(super) struct SpentCookies {
+    signed: Spent,
+    others: Spent,
+}
+
+impl SpentCookies {
+    /// So many of each kind at most.
+    pub(super) fn new(max: usize, key: u64) -> SpentCookies {
+        SpentCookies { signed: Spent::new(max, key), others: Spent::new(max, key) }
+    }
+
+    /// Whether this one cannot be remembered: it must not make an association.
+    pub(super) fn is_full_for(&self, cookie: &Cookie, now: Time) -> bool {
+        is_signed(cookie) && self.signed.is_full(now)
+    }
+
+    /// `cookie` makes an association now.
+    pub(super) fn spend(&mut self, cookie: &Cookie, now: Time) {
+        if is_signed(cookie) { self.signed.spend(cookie, now) } else { self.others.spend(cookie, now) }
+    }
+
+    /// Whether it did.
+    pub(super) fn has(&self, cookie: &Cookie) -> bool {
+        if is_signed(cookie) { self.signed.has(cookie) } else { self.others.has(cookie) }
+    }
+
+    pub(super) fn check_invariants(&self) {
+        self.signed.check_invariants();
+        self.others.check_invariants();
+    }
+}
+
+fn is_signed(cookie: &Cookie) -> bool {
+    cookie.key_vectors.as_ref().is_some_and(|vectors| vectors.handshake.is_some())
+}
+
+struct Spent {
     names: HashSet<Name, KeyedHash>,
     order: VecDeque<(Time, Name)>,
     max: usize,
 }
 
-impl SpentCookies {
-    pub(super) fn new(max: usize, key: u64) -> SpentCookies {
-        SpentCookies { names: HashSet::with_hasher(KeyedHash(key)), order: VecDeque::new(), max }
+impl Spent {
+    fn new(max: usize, key: u64) -> Spent {
+        Spent { names: HashSet::with_hasher(KeyedHash(key)), order: VecDeque::new(), max }
     }
 
-    /// `cookie` makes an association now.
-    pub(super) fn spend(&mut self, cookie: &Cookie, now: Time) {
+    /// Whether another one would have the oldest forgotten before it expires.
+    fn is_full(&self, now: Time) -> bool {
+        self.order.len() >= self.max.max(1) && self.order.front().is_some_and(|(expires, _)| *expires >= now)
+    }
+
+    fn spend(&mut self, cookie: &Cookie, now: Time) {
         while self.order.len() >= self.max.max(1) || self.order.front().is_some_and(|(t, _)| *t < now) {
             let Some((_, name)) = self.order.pop_front() else { break };
             self.names.remove(&name);
@@ -38,12 +78,11 @@ impl SpentCookies {
         }
     }
 
-    /// Whether it did.
-    pub(super) fn has(&self, cookie: &Cookie) -> bool {
+    fn has(&self, cookie: &Cookie) -> bool {
         self.names.contains(&(cookie.local_tag, cookie.peer_tag))
     }
 
-    pub(super) fn check_invariants(&self) {
+    fn check_invariants(&self) {
         assert_eq!(self.names.len(), self.order.len(), "names of spent cookies");
         assert!(self.order.len() <= self.max, "more spent cookies than the limit");
     }

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
-use wire::{AuthPlan, Cause, ChunkSet, ChunkType, List, Parameter, RawChunk};
+use wire::{AuthPlan, Cause, ChunkSet, ChunkType, Init, List, Parameter, RawChunk};
 
 use crate::error::AuthKeyError;
 use crate::memory::{heap, tree};
@@ -61,9 +61,9 @@ pub struct AuthConfig {
     pub keys: BTreeMap<u16, Bytes>,
     /// The number of the key to send with; it must be one of `keys`, or 0.
     pub active_key: u16,
-    /// Whether the shared keys sign by direction: each end's key comes of the association key of RFC 4895, both ports, and that end's
-    /// own key vector. Nobody can then give an end its own chunks back as its peer's, or lead them to another port. Both ends must be
-    /// set alike; other implementations have RFC 4895 alone. The empty key is never changed.
+    /// Whether the shared keys sign by direction: each end's key comes of the association key of RFC 4895, both ports, that end's
+    /// own key vector, and all that INIT and INIT ACK say. Nobody can then give an end its own chunks back as its peer's, lead them to
+    /// another port, or have the ends begin with different TSNs, streams or extensions. Both ends must be set alike; other implementations have RFC 4895 alone. The empty key is never changed.
     pub by_direction: bool,
     /// Whether a peer that offers no authentication is refused: its INIT or INIT ACK is answered with ABORT. Together with
     /// COOKIE ECHO and COOKIE ACK among `chunks`, and a key other than the empty one, nobody without the key gets an
@@ -115,6 +115,13 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
     let mut mac = M::new_from_slice(key).unwrap_or_else(|_| M::new(&Default::default()));
     parts.iter().for_each(|part| mac.update(part));
     mac
+}
+
+impl AuthConfig {
+    /// Whether somebody without a key can sign nothing by one of these.
+    pub(crate) fn has_shared_key(&self) -> bool {
+        self.keys.values().any(|key| !key.is_empty())
+    }
 }
 
 /// What one end says about authentication in its INIT or INIT ACK.
@@ -248,6 +255,39 @@ pub(crate) struct Ports {
 pub(crate) struct KeyVectors {
     pub(crate) local: Vec<u8>,
     pub(crate) peer: Vec<u8>,
+    /// What else INIT and INIT ACK said, if keys are by direction.
+    pub(crate) handshake: Option<HandshakeHash>,
+}
+
+/// Stands for all that an INIT and its INIT ACK say and both ends go by.
+pub(crate) type HandshakeHash = [u8; 16];
+
+/// The SHA-256 hash of what an INIT or INIT ACK says, but for what need not be the same at both ends: the cookie, reports of
+/// unrecognized parameters, the wish for a longer life of the cookie, and padding.
+pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
+    const STATE_COOKIE: u16 = 7;
+    const UNRECOGNIZED: u16 = 8;
+    const COOKIE_PRESERVATIVE: u16 = 9;
+    const PADDING: u16 = 0x8005;
+    let mut hash = Sha256::new();
+    for number in [init.tag.0, init.a_rwnd, init.initial_tsn.0] {
+        hash.update(number.to_be_bytes());
+    }
+    for number in [init.outbound_streams, init.inbound_streams] {
+        hash.update(number.to_be_bytes());
+    }
+    for parameter in init.parameters.tlvs().map_while(Result::ok) {
+        if ![STATE_COOKIE, UNRECOGNIZED, COOKIE_PRESERVATIVE, PADDING].contains(&parameter.kind) {
+            hash.update(parameter.bytes);
+        }
+    }
+    hash.finalize().into()
+}
+
+/// What an INIT and its INIT ACK say together.
+pub(crate) fn handshake_hash(init: [u8; 32], init_ack: [u8; 32]) -> HandshakeHash {
+    let whole = Sha256::new().chain_update(init).chain_update(init_ack).finalize();
+    std::array::from_fn(|i| whole[i])
 }
 
 impl KeyVectors {
@@ -264,9 +304,14 @@ impl KeyVectors {
 }
 
 /// The key with which one end signs, if keys are by direction.
-fn key_of_sender(association_key: &[u8], (from, to): (u16, u16), senders_vector: &[u8]) -> Vec<u8> {
+fn key_of_sender(
+    association_key: &[u8],
+    (from, to): (u16, u16),
+    senders_vector: &[u8],
+    handshake: &[u8],
+) -> Vec<u8> {
     const LABEL: &[u8] = b"sctpify key by direction";
-    let parts = [LABEL, &from.to_be_bytes(), &to.to_be_bytes(), senders_vector];
+    let parts = [LABEL, &from.to_be_bytes(), &to.to_be_bytes(), senders_vector, handshake];
     HmacAlgorithm::Sha256.compute(association_key, &parts).to_vec()
 }
 
@@ -388,8 +433,9 @@ impl Auth {
         let is_shared = !shared.is_empty();
         let (signing, verifying) = match self.ports.filter(|_| is_shared) {
             Some(Ports { local, peer }) => {
-                let ours = key_of_sender(&whole, (local, peer), &self.vectors.local);
-                (ours, Some(key_of_sender(&whole, (peer, local), &self.vectors.peer)))
+                let handshake = self.vectors.handshake.as_ref().map_or(&[][..], |hash| hash);
+                let ours = key_of_sender(&whole, (local, peer), &self.vectors.local, handshake);
+                (ours, Some(key_of_sender(&whole, (peer, local), &self.vectors.peer, handshake)))
             }
             None => (whole, None),
         };

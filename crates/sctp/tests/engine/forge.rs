@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use sim::World;
 use wire::{
-    AuthPlan, ChecksumMode, Chunk, ChunkSet, CommonHeader, Packet, PacketWriter, Parameters, VerificationTag,
+    AuthPlan, ChecksumMode, Chunk, ChunkSet, CommonHeader, Init, Packet, PacketWriter, Parameters,
+    VerificationTag,
 };
 
 /// Signs for the association that `world` has recorded from its INIT on.
@@ -15,6 +16,8 @@ pub(crate) struct Forger {
     key: Vec<u8>,
     /// The key vector of whoever sends from this port, if keys are by direction.
     by_port: BTreeMap<u16, Vec<u8>>,
+    /// What INIT and INIT ACK said.
+    handshake: Vec<u8>,
 }
 
 impl Forger {
@@ -26,22 +29,26 @@ impl Forger {
     /// With the shared key 1, where keys are by direction.
     pub(crate) fn by_direction(world: &World, shared: &[u8]) -> Forger {
         let without = Forger::without_key(world);
-        Forger { number: 1, key: [shared.to_vec(), without.key].concat(), by_port: without.by_port }
+        Forger { number: 1, key: [shared.to_vec(), without.key.clone()].concat(), ..without }
     }
 
     /// With the empty key: all that it takes is in the recorded INIT and INIT ACK.
     pub(crate) fn without_key(world: &World) -> Forger {
-        let mut by_port = BTreeMap::new();
+        let (mut by_port, mut said) = (BTreeMap::new(), [[0; 32]; 2]);
         for record in &world.records {
             let packet = Packet::parse(&record.packet, ChecksumMode::Ignore).unwrap();
-            if let Some(Ok(Chunk::Init(init) | Chunk::InitAck(init))) = packet.chunks().next() {
+            let chunk = packet.chunks().next();
+            let is_answer = matches!(chunk, Some(Ok(Chunk::InitAck(_))));
+            if let Some(Ok(Chunk::Init(init) | Chunk::InitAck(init))) = chunk {
+                said[usize::from(is_answer)] = said_in(&init);
                 by_port.insert(packet.header.source_port, key_vector(&init.parameters));
             }
         }
         let mut vectors: Vec<Vec<u8>> = by_port.values().cloned().collect();
         vectors.sort_by_key(|v| (v.len(), v.clone()));
         assert_eq!(vectors.len(), 2, "one INIT and one INIT ACK");
-        Forger { number: 0, key: vectors.concat(), by_port }
+        let handshake = Sha256::digest(said.concat())[..16].to_vec();
+        Forger { number: 0, key: vectors.concat(), by_port, handshake }
     }
 
     /// The key of who sends from the first of these ports to the second.
@@ -49,7 +56,7 @@ impl Forger {
         match self.by_port.get(&from).filter(|_| self.number != 0) {
             Some(vector) => {
                 let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
-                hmac(&self.key, &[b"sctpify key by direction", &ports[..], vector].concat())
+                hmac(&self.key, &[b"sctpify key by direction", &ports[..], vector, &self.handshake].concat())
             }
             None => self.key.clone(),
         }
@@ -70,6 +77,15 @@ impl Forger {
         buf.truncate(length);
         buf
     }
+}
+
+/// All but cookie, reports, the wish for a longer life of the cookie, and padding.
+fn said_in(init: &Init<'_>) -> [u8; 32] {
+    let fixed = [init.tag.0, init.a_rwnd, init.initial_tsn.0].map(u32::to_be_bytes).concat();
+    let streams = [init.outbound_streams, init.inbound_streams].map(u16::to_be_bytes).concat();
+    let kept = init.parameters.tlvs().map_while(Result::ok).filter(|t| ![7, 8, 9, 0x8005].contains(&t.kind));
+    let parameters: Vec<u8> = kept.flat_map(|t| t.bytes.to_vec()).collect();
+    Sha256::digest([fixed, streams, parameters].concat()).into()
 }
 
 fn hmac(key: &[u8], bytes: &[u8]) -> Vec<u8> {

@@ -751,3 +751,16 @@ fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
     }
     assert_eq!(t.talk(a).received_bytes, 60 * 100);
 }
+
+#[test]
+fn an_unsigned_abort_does_not_hide_that_nobody_is_there() {
+    let mut t = idle(keyed());
+    let (a, begin) = (t.a, t.world.now());
+    t.world.at(begin, Change::Up(a, false));
+    t.world.run_for(MS(1));
+    while closed(&t, t.b).is_none() {
+        assert!(t.world.now() - begin < 2 * NOTICED);
+        forge(&mut t, 1, &[abort()]);
+        t.world.run_for(MS(900));
+    }
+}

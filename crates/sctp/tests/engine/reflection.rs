@@ -1,7 +1,7 @@
 //! Under a required shared key: somebody who has no key gives a host its own packets back, or leads them elsewhere.
 
-use base::Carrier;
-use sctp::{PathState, StateName};
+use base::{Carrier, Route};
+use sctp::{Connect, EndpointConfig, Limits, PathState, StateName};
 use sim::{Change, Conversation, HostId, LinkConfig, Record, World, chunk_names};
 
 use crate::keyed::{MS, NOTICED, by, closed, endpoint, give_bulk, keyed, state_of, two_links, with_checksum};
@@ -203,4 +203,139 @@ fn looks_alive(is_attacked: bool) -> usize {
 #[test]
 fn heartbeats_that_come_back_keep_no_path_that_is_dead() {
     assert_eq!(looks_alive(true), looks_alive(false));
+}
+
+/// `a` dials `b`; a copy of its INIT, or of the INIT ACK, that somebody has changed arrives before the original.
+fn altered(which: &str, alter: fn(&mut Vec<u8>)) -> Two {
+    let mut t = hosts(5, 1);
+    t.world.connect(t.a, t.b, Carrier::Ip, keyed(), sends(messages(6, 100, 4)));
+    let limit = t.world.now() + MS(200);
+    let name = which.to_owned();
+    assert!(t.world.run_until(limit, |w| w.records.iter().any(|r| chunk_names(&r.packet) == name)));
+    let sent = t.world.records.iter().find(|r| chunk_names(&r.packet) == which).expect("it was sent").clone();
+    let mut forged = sent.packet.clone();
+    alter(&mut forged);
+    let to = if which == "INIT" { t.b } else { t.a };
+    let by = Route { local: sent.route.remote, remote: sent.route.local, ..sent.route };
+    t.world.inject(to, by, &with_checksum(forged));
+    t.world.run_for(seconds(60));
+    t
+}
+
+fn add_to(bytes: &mut [u8], at: usize, n: i32) {
+    let number = u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")).wrapping_add_signed(n);
+    bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
+}
+
+#[test]
+fn an_init_or_init_ack_that_somebody_has_changed_leads_to_no_association() {
+    const RWND: usize = 20;
+    const TSN: usize = 28;
+    let changes: [fn(&mut Vec<u8>); 6] = [
+        |b| add_to(b, TSN, 1),
+        |b| add_to(b, TSN, -1),
+        |b| add_to(b, RWND, -20_000),
+        |b| b[24..26].copy_from_slice(&1_u16.to_be_bytes()),
+        |b| b[26..28].copy_from_slice(&1_u16.to_be_bytes()),
+        // An address more, 10.66.6.6, in the chunk that has then eight octets more.
+        |b| {
+            let length = u16::from_be_bytes([b[14], b[15]]).next_multiple_of(4) + 8;
+            b[14..16].copy_from_slice(&length.to_be_bytes());
+            b.extend_from_slice(&[0, 5, 0, 8, 10, 66, 6, 6]);
+        },
+    ];
+    for which in ["INIT", "INIT ACK"] {
+        for (number, alter) in changes.into_iter().enumerate() {
+            let t = altered(which, alter);
+            let engine = &t.world.host(t.b).endpoint;
+            let up = engine.associations().count();
+            assert_eq!(up, 0, "{which}, change {number}");
+            assert!(engine.counters().unauthenticated_cookies > 0, "{which}, change {number}");
+        }
+        // A copy as it was is none the worse.
+        let t = altered(which, |_| {});
+        assert_eq!(t.talk(t.b).received_bytes, 600, "{which}");
+    }
+}
+
+/// A command to connect from port 5000 to port 5001, or the other way round.
+fn dial(t: &mut Two, host: HostId) {
+    let (by, ports) = if host == t.a {
+        (route("10.0.1.1", "10.0.1.2"), (5_000, 5_001))
+    } else {
+        (route("10.0.1.2", "10.0.1.1"), (5_001, 5_000))
+    };
+    let connect = Connect {
+        local_port: ports.0,
+        remote_port: ports.1,
+        init_routes: vec![by],
+        local_addresses: vec![by.local],
+        config: keyed(),
+    };
+    let now = t.world.now();
+    t.world.host_mut(host).endpoint.connect(now, connect).expect("it may");
+}
+
+#[test]
+fn two_hosts_that_dial_each_other_agree_on_the_keys_of_one_handshake() {
+    for (seed, later) in (0..12).flat_map(|seed| [0, 3, 6, 8, 12, 18].map(|later| (seed, later))) {
+        let mut t = hosts(seed, 1);
+        dial(&mut t, HostId(0));
+        t.world.run_for(MS(later));
+        if t.world.host(t.b).endpoint.associations().count() == 0 {
+            dial(&mut t, HostId(1));
+        }
+        t.world.run_for(seconds(20));
+        for host in [t.a, t.b] {
+            let engine = &t.world.host(host).endpoint;
+            let ids: Vec<_> = engine.associations().collect();
+            assert_eq!(ids.len(), 1, "seed {seed}, {later} ms");
+            assert_eq!(engine.state(ids[0]), Some(StateName::Established), "seed {seed}, {later} ms");
+            let counters = engine.info(ids[0]).expect("it is there").counters;
+            assert_eq!(counters.auth_failed, 0, "seed {seed}, {later} ms");
+            assert!(counters.auth_verified > 1, "seed {seed}, {later} ms");
+        }
+    }
+}
+
+#[test]
+fn no_association_with_a_key_begins_whose_cookie_could_not_be_remembered() {
+    let config =
+        EndpointConfig { limits: Limits { spent_cookies: 2, ..Limits::default() }, ..endpoint(keyed()) };
+    let mut world = World::new(1);
+    let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], config.clone()));
+    let link = world.add_link(LinkConfig::default());
+    world.join(link, "10.0.1.1", "10.0.1.2");
+    for (begun, expected) in [(1, 1), (2, 2), (3, 2)] {
+        world.connect(a, b, Carrier::Ip, keyed(), Conversation::default());
+        world.run_for(seconds(1));
+        assert_eq!(world.host(b).endpoint.associations().count(), expected, "{begun}");
+    }
+    // The life of a cookie later.
+    world.run_for(seconds(70));
+    world.connect(a, b, Carrier::Ip, keyed(), Conversation::default());
+    world.run_for(seconds(1));
+    assert_eq!(world.host(b).endpoint.associations().count(), 3);
+}
+
+#[test]
+fn without_a_key_a_host_may_dial_another_address_of_its_own() {
+    let mut world = World::new(1);
+    let config = crate::failover::config();
+    let a = world.add_host(&["10.0.1.1", "10.0.1.2"], endpoint(config.clone()));
+    let link = world.add_link(LinkConfig::default());
+    world.join(link, "10.0.1.1", "10.0.1.2");
+    let (now, by) = (world.now(), route("10.0.1.1", "10.0.1.2"));
+    let connect = Connect {
+        local_port: 40_000,
+        remote_port: 7,
+        init_routes: vec![by],
+        local_addresses: vec![by.local],
+        config,
+    };
+    world.host_mut(a).endpoint.connect(now, connect).expect("it may");
+    world.run_for(seconds(1));
+    let engine = &world.host(a).endpoint;
+    let up = engine.associations().filter(|id| engine.state(*id) == Some(StateName::Established)).count();
+    assert_eq!(up, 2);
 }

@@ -51,7 +51,7 @@ impl Golden {
         let [local, peer] = self.vectors.map(hex);
         let keys = keys.iter().map(|&(id, key)| (id, Bytes::copy_from_slice(key))).collect();
         Auth::new(
-            KeyVectors { local, peer },
+            KeyVectors { local, peer, handshake: None },
             PORTS,
             &AuthConfig { keys, active_key: 1, ..AuthConfig::default() },
         )
@@ -117,7 +117,11 @@ fn an_hmac_of_another_length_verifies_nothing() {
 
 #[test]
 fn the_smaller_key_vector_comes_first_and_shorter_is_smaller() {
-    let vectors = |local: &[u8], peer: &[u8]| KeyVectors { local: local.to_vec(), peer: peer.to_vec() };
+    let vectors = |local: &[u8], peer: &[u8]| KeyVectors {
+        local: local.to_vec(),
+        peer: peer.to_vec(),
+        handshake: None,
+    };
     assert_eq!(vectors(&[0x80, 1], &[0x80, 2]).association_key(b"k"), [b'k', 0x80, 1, 0x80, 2]);
     assert_eq!(vectors(&[0x80, 2], &[0x80, 1]).association_key(b"k"), [b'k', 0x80, 1, 0x80, 2]);
     assert_eq!(vectors(&[0x80, 0, 0], &[0x80, 9]).association_key(b""), [0x80, 9, 0x80, 0, 0]);
