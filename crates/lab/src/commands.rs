@@ -1,9 +1,9 @@
 //! What the commands do.
 
 use crate::args::{Command, Lab, Run};
-use crate::experiment::Place;
+use crate::experiment::{Only, Place};
 use crate::experiments::{self, Entry};
-use crate::judge::{Outcome, Verdict, judge};
+use crate::judge::{Judged, Outcome, Verdict, judge};
 use crate::report;
 use crate::runner::Runner;
 use crate::store::{Meta, Store};
@@ -88,18 +88,19 @@ fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
     let experiment = entry.runner(form)?;
     let mut store = Store::open(out, Meta::now(manifest, form), run.fresh)?;
     println!("{}, {form}: {}", manifest.id, manifest.title);
+    let (points, only) = (experiment.points(), Only::of(&run.only));
     let runner = Runner {
-        points: &experiment.points(),
+        points: &points,
         measure: &|cell| experiment.measure(place, cell),
         seed: manifest.seed,
         jobs: if manifest.alone { 1 } else { run.jobs },
-        only: &run.only,
+        only: &only,
     };
     let failures = runner.run(&manifest.id, &mut store)?;
-    if run.only.is_empty() && !store.has_drawings() {
+    if only.is_all() && !store.has_drawings() {
         store.keep_drawings(&experiment.drawings(place)?)?;
     }
-    let verdicts = judge(manifest, form, &store.results);
+    let verdicts = judge(&Judged { manifest, form, points: &points, only: &only }, &store.results);
     verdicts.iter().for_each(print);
     if !failures.is_empty() {
         println!("  {} cells could not be measured", failures.len());
@@ -113,19 +114,46 @@ fn print(verdict: &Verdict) {
         (Outcome::Met, _) => "met",
         (Outcome::Missed, false) => "MISSED",
         (Outcome::Missed, true) => "CONTROL FAILED",
-        (Outcome::Unmeasured, _) => "not measured",
+        (Outcome::Unmeasured, _) => "NOT MEASURED",
+        (Outcome::LeftOut, _) => "left out",
     };
     println!("  {outcome:<14} {value:>9} ({})  {} ({})", verdict.band, verdict.what, verdict.at);
 }
 
 fn ended(failures: &[String], verdicts: &[Verdict]) -> Ended {
-    let missed = |is_control| {
-        let is_missed = |it: &Verdict| it.control == is_control && it.outcome == Outcome::Missed;
-        verdicts.iter().any(is_missed)
+    let one = |it: &Verdict| match (it.outcome, it.control) {
+        (Outcome::Unmeasured, _) | (Outcome::Missed, true) => Ended::Failed,
+        (Outcome::Missed, false) => Ended::Missed,
+        (Outcome::Met | Outcome::LeftOut, _) => Ended::Good,
     };
-    match (failures.is_empty() && !missed(true), missed(false)) {
-        (false, _) => Ended::Failed,
-        (true, true) => Ended::Missed,
-        (true, false) => Ended::Good,
+    let cells = if failures.is_empty() { Ended::Good } else { Ended::Failed };
+    verdicts.iter().map(one).fold(cells, Ended::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(outcome: Outcome, control: bool) -> Verdict {
+        Verdict {
+            id: "e".into(),
+            what: String::new(),
+            at: String::new(),
+            value: None,
+            band: String::new(),
+            outcome,
+            control,
+            source: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_is_good_only_if_all_that_it_was_asked_for_was_measured() {
+        let of = |outcome, control| ended(&[], &[verdict(Outcome::Met, true), verdict(outcome, control)]);
+        assert_eq!([of(Outcome::Met, false), of(Outcome::LeftOut, true)], [Ended::Good; 2]);
+        assert_eq!(of(Outcome::Missed, false), Ended::Missed);
+        assert_eq!(of(Outcome::Missed, true), Ended::Failed);
+        assert_eq!([of(Outcome::Unmeasured, false), of(Outcome::Unmeasured, true)], [Ended::Failed; 2]);
+        assert_eq!(ended(&["a cell".to_owned()], &[]), Ended::Failed);
     }
 }

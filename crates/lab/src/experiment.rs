@@ -30,6 +30,24 @@ impl Point {
     }
 }
 
+/// Which points a run is asked for: those whose [`Point::key`] has one of these texts in it, or all if there is none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Only(Vec<String>);
+
+impl Only {
+    pub(crate) fn of<T: AsRef<str>>(texts: &[T]) -> Self {
+        Self(texts.iter().map(|text| text.as_ref().to_owned()).collect())
+    }
+
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn wants(&self, point: &Point) -> bool {
+        self.is_all() || self.0.iter().any(|text| point.key().contains(text))
+    }
+}
+
 /// A point to be measured, and what that takes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Planned {
@@ -38,6 +56,8 @@ pub(crate) struct Planned {
     pub(crate) repetitions: u32,
     /// How long once takes, about, for the time left that is shown.
     pub(crate) seconds: f64,
+    /// Names of what is measured there. One that an application failed at may be missing from a cell; there is no other.
+    pub(crate) measures: Vec<&'static str>,
 }
 
 /// A point, once.

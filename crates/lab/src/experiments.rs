@@ -98,6 +98,8 @@ pub(crate) fn one(id: &str) -> Result<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{Only, Planned, Point};
+    use crate::judge::Judged;
 
     #[test]
     fn each_manifest_is_good_and_its_runner_plans_points_of_its_plots_in_both_forms() {
@@ -109,6 +111,55 @@ mod tests {
                     entry.manifest.panel(&planned.point.panel).unwrap();
                     assert!(planned.repetitions > 0 && planned.seconds > 0.0, "{planned:?}");
                 }
+            }
+        }
+    }
+
+    /// Whether such a point is planned, with such a measure.
+    fn is_planned(points: &[Planned], point: &Point, measure: &str) -> bool {
+        points.iter().any(|it| it.point.key() == point.key() && it.measures.contains(&measure))
+    }
+
+    #[test]
+    fn what_manifests_expect_is_planned_by_their_runners_in_each_form_that_it_is_judged_in() {
+        let mut faults = Vec::new();
+        for Entry { manifest, .. } in &all().unwrap() {
+            for form in [Form::Quick, Form::Full] {
+                let points = one(&manifest.id).unwrap().runner(form).unwrap().points();
+                let run = Judged { manifest, form, points: &points, only: &Only::default() };
+                for expectation in manifest.expectations.iter().filter(|it| it.applies(form)) {
+                    let places = run.places(expectation);
+                    let needed = places.iter().flat_map(|place| expectation.needs(place));
+                    let stray = needed.into_iter().filter(|(point, name)| !is_planned(&points, point, name));
+                    let name = format!("{}, {form}: {}", manifest.id, expectation.id);
+                    faults.extend(
+                        stray.map(|(point, measure)| format!("{name}: {measure} of {}", point.key())),
+                    );
+                    faults.extend(places.is_empty().then(|| format!("{name}: nowhere")));
+                }
+            }
+        }
+        assert!(faults.is_empty(), "not planned:\n{}", faults.join("\n"));
+    }
+
+    #[test]
+    fn each_plot_shows_a_measure_that_its_points_have() {
+        for entry in all().unwrap() {
+            let forms = [Form::Quick, Form::Full];
+            let points: Vec<Planned> =
+                forms.into_iter().flat_map(|form| entry.runner(form).unwrap().points()).collect();
+            for panel in &entry.manifest.panels {
+                let Some(measure) = panel.measure.as_deref() else {
+                    let published = entry.manifest.published.iter();
+                    let mut published = published.filter(|published| published.panel == panel.id);
+                    assert!(published.next().is_some(), "{}: panel {:?}", entry.manifest.id, panel.id);
+                    continue;
+                };
+                let shown = |it: &&Planned| it.point.panel == panel.of() && it.measures.contains(&measure);
+                let shown: Vec<&str> = points.iter().filter(shown).map(|it| &*it.point.series).collect();
+                let mut wanted = panel.ratio_to.iter();
+                let has_all = !shown.is_empty() && wanted.all(|series| shown.contains(&series.as_str()));
+                assert!(has_all, "{}: nothing in panel {:?}", entry.manifest.id, panel.id);
             }
         }
     }

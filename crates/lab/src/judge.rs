@@ -1,6 +1,6 @@
 //! Holds what was measured against the bands that are expected.
 
-use crate::experiment::Point;
+use crate::experiment::{Only, Planned, Point};
 use crate::manifest::{Expectation, Form, Manifest};
 use crate::results::Results;
 use serde::Serialize;
@@ -13,6 +13,8 @@ pub(crate) enum Outcome {
     Missed,
     /// Something that it speaks of was not measured.
     Unmeasured,
+    /// The same, and nobody asked for it.
+    LeftOut,
 }
 
 /// One expectation at one point.
@@ -31,57 +33,74 @@ pub(crate) struct Verdict {
     pub(crate) source: String,
 }
 
+/// A run that is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) form: Form,
+    /// All that the form has.
+    pub(crate) points: &'a [Planned],
+    /// What of them was asked for.
+    pub(crate) only: &'a Only,
+}
+
 /// Judges all that is expected in a form.
-pub(crate) fn judge(manifest: &Manifest, form: Form, results: &Results) -> Vec<Verdict> {
-    let applies = |it: &&Expectation| it.forms.is_empty() || it.forms.contains(&form);
-    let expectations = manifest.expectations.iter().filter(applies);
-    expectations.flat_map(|expectation| verdicts(manifest, expectation, results)).collect()
+pub(crate) fn judge(run: &Judged<'_>, results: &Results) -> Vec<Verdict> {
+    let expectations = run.manifest.expectations.iter().filter(|it| it.applies(run.form));
+    expectations.flat_map(|expectation| run.verdicts(expectation, results)).collect()
 }
 
-fn verdicts(manifest: &Manifest, expectation: &Expectation, results: &Results) -> Vec<Verdict> {
-    let panels: Vec<&str> = match &expectation.panel {
-        Some(panel) => vec![panel],
-        None => {
-            manifest.panels.iter().filter(|panel| panel.of() == panel.id).map(|panel| panel.of()).collect()
+impl Judged<'_> {
+    fn verdicts(&self, expectation: &Expectation, results: &Results) -> Vec<Verdict> {
+        let places = self.places(expectation);
+        if places.is_empty() {
+            return vec![told(expectation, "nowhere".to_owned(), None, Outcome::Unmeasured)];
         }
-    };
-    let mut verdicts = Vec::new();
-    for panel in panels {
-        let xs = match &*expectation.x {
-            [] => results.xs(panel, &expectation.series),
-            xs => xs.to_vec(),
-        };
-        verdicts.extend(xs.into_iter().map(|x| verdict(manifest, expectation, panel, x, results)));
+        places.iter().map(|place| self.verdict(expectation, place, results)).collect()
     }
-    if verdicts.is_empty() {
-        verdicts.push(told(expectation, "nowhere".to_owned(), None));
+
+    /// Where it holds: at each x that it names, or else at each that is planned of its series.
+    pub(crate) fn places(&self, expectation: &Expectation) -> Vec<Point> {
+        let is_panels = |name: &str| expectation.panel.as_deref().is_none_or(|panel| panel == name);
+        let planned = self.points.iter().map(|planned| &planned.point);
+        let planned: Vec<&Point> =
+            planned.filter(|it| it.series == expectation.series && is_panels(&it.panel)).collect();
+        if expectation.x.is_empty() {
+            return planned.into_iter().cloned().collect();
+        }
+        let mut panels: Vec<&str> = planned.iter().map(|point| &*point.panel).collect();
+        panels.extend(expectation.panel.as_deref());
+        panels.sort_unstable();
+        panels.dedup();
+        let at = |panel| expectation.x.iter().map(move |&x| Point::new(panel, &expectation.series, x));
+        panels.into_iter().flat_map(at).collect()
     }
-    verdicts
+
+    fn verdict(&self, expectation: &Expectation, place: &Point, results: &Results) -> Verdict {
+        let panel = &place.panel;
+        let x_name = self.manifest.panel(panel).map_or(place.x.to_string(), |panel| panel.x_name(place.x));
+        let needed = expectation.needs(place);
+        let is_wanted = needed.iter().all(|(point, _)| self.only.wants(point));
+        let unmeasured = if is_wanted { Outcome::Unmeasured } else { Outcome::LeftOut };
+        told(expectation, format!("{panel}, {x_name}"), value(expectation, place, results), unmeasured)
+    }
 }
 
-fn verdict(
-    manifest: &Manifest,
-    expectation: &Expectation,
-    panel: &str,
-    x: f64,
-    results: &Results,
-) -> Verdict {
-    let x_name = manifest.panel(panel).map_or(x.to_string(), |panel| panel.x_name(x));
-    told(expectation, format!("{panel}, {x_name}"), value(expectation, panel, x, results))
+fn value(expectation: &Expectation, place: &Point, results: &Results) -> Option<f64> {
+    let figures: Option<Vec<f64>> = expectation
+        .needs(place)
+        .iter()
+        .zip(expectation.statistics())
+        .map(|((point, measure), statistic)| Some(results.figure(point, measure, statistic)?.value))
+        .collect();
+    match figures?[..] {
+        [figure, other] => Some(figure / other),
+        [figure] => Some(figure),
+        _ => None,
+    }
 }
 
-fn value(expectation: &Expectation, panel: &str, x: f64, results: &Results) -> Option<f64> {
-    let point = Point::new(panel, &expectation.series, x);
-    let figure = results.figure(&point, &expectation.measure, expectation.statistic)?.value;
-    let Some(against) = &expectation.against else { return Some(figure) };
-    let other =
-        Point::new(against.panel.as_deref().unwrap_or(panel), &against.series, against.x.unwrap_or(x));
-    let measure = against.measure.as_deref().unwrap_or(&expectation.measure);
-    let statistic = against.statistic.unwrap_or(expectation.statistic);
-    Some(figure / results.figure(&other, measure, statistic)?.value)
-}
-
-fn told(expectation: &Expectation, at: String, value: Option<f64>) -> Verdict {
+fn told(expectation: &Expectation, at: String, value: Option<f64>, unmeasured: Outcome) -> Verdict {
     let is_in_band = |value: f64| {
         expectation.at_most.is_none_or(|most| value <= most)
             && expectation.at_least.is_none_or(|least| value >= least)
@@ -93,7 +112,7 @@ fn told(expectation: &Expectation, at: String, value: Option<f64>) -> Verdict {
         value,
         band: band(expectation),
         outcome: match value {
-            None => Outcome::Unmeasured,
+            None => unmeasured,
             Some(value) if is_in_band(value) => Outcome::Met,
             Some(_) => Outcome::Missed,
         },
@@ -143,7 +162,7 @@ mod tests {
         }
     }
 
-    fn outcomes(expectation: &Expectation) -> Vec<(Option<f64>, Outcome)> {
+    fn outcomes(expectation: &Expectation, only: &[&str]) -> Vec<(Option<f64>, Outcome)> {
         let manifest = Manifest::read(include_str!("../experiments/handshake.toml")).unwrap();
         let results = Results(vec![
             done("p", "ours", 3.0, 0, 6.0),
@@ -151,19 +170,36 @@ mod tests {
             done("p", "tcp", 3.0, 0, 10.0),
             done("p", "tcp", 10.0, 0, 10.0),
         ]);
-        let verdicts = verdicts(&manifest, expectation, &results).into_iter();
+        let planned = |x| Planned {
+            point: Point::new("p", &expectation.series, x),
+            repetitions: 1,
+            seconds: 1.0,
+            measures: vec!["seconds"],
+        };
+        let (points, only) = ([planned(3.0), planned(10.0)], Only::of(only));
+        let run = Judged { manifest: &manifest, form: Form::Full, points: &points, only: &only };
+        let verdicts = run.verdicts(expectation, &results).into_iter();
         verdicts.map(|verdict| (verdict.value, verdict.outcome)).collect()
     }
 
     #[test]
-    fn a_ratio_is_judged_at_each_x_that_was_measured() {
-        let ratios = outcomes(&expectation("ours", Some("tcp")));
+    fn a_ratio_is_judged_at_each_x_that_is_planned() {
+        let ratios = outcomes(&expectation("ours", Some("tcp")), &[]);
         assert_eq!(ratios, [(Some(0.6), Outcome::Met), (Some(0.8), Outcome::Missed)]);
     }
 
     #[test]
     fn what_was_not_measured_is_neither_met_nor_missed() {
-        assert_eq!(outcomes(&expectation("theirs", None)), [(None, Outcome::Unmeasured)]);
-        assert_eq!(outcomes(&expectation("ours", Some("theirs"))), [(None, Outcome::Unmeasured); 2]);
+        assert_eq!(outcomes(&expectation("theirs", None), &[]), [(None, Outcome::Unmeasured); 2]);
+        assert_eq!(outcomes(&expectation("ours", Some("theirs")), &[]), [(None, Outcome::Unmeasured); 2]);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_was_left_out_and_what_was_measured_before_is_judged_all_the_same() {
+        let theirs = outcomes(&expectation("theirs", None), &["theirs/10"]);
+        assert_eq!(theirs, [(None, Outcome::LeftOut), (None, Outcome::Unmeasured)]);
+        let against = outcomes(&expectation("ours", Some("theirs")), &["ours"]);
+        assert_eq!(against, [(None, Outcome::LeftOut); 2]);
+        assert_eq!(outcomes(&expectation("ours", None), &["theirs"])[0].1, Outcome::Missed);
     }
 }

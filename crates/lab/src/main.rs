@@ -17,6 +17,7 @@ mod progress;
 mod report;
 mod results;
 mod runner;
+mod settings;
 mod statistics;
 mod store;
 mod ttcp;

@@ -1,9 +1,17 @@
-//! The manifest of an experiment: what it shows, where it comes from, its parameters, its plots, the papers' figures, and the
-//! bands that are expected.
+//! The manifest of an experiment: what is claimed, what it shows, where it comes from, its parameters, its plots, the papers' figures,
+//! and the bands that are expected.
 //!
 //! Read from TOML, where unknown keys are errors; [`Manifest::read`] also refuses names that lead nowhere. The parameters
 //! belong to the runner, which reads them itself.
 
+mod claim;
+mod published;
+
+pub(crate) use claim::{Claim, Piece};
+pub(crate) use published::{Origin, Published};
+
+use crate::experiment::Point;
+use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -49,6 +57,9 @@ pub(crate) struct Manifest {
     quick: Overlay,
     #[serde(default)]
     full: Overlay,
+    /// What is claimed, by papers or by this project, and what decides about it.
+    #[serde(default, rename = "claim")]
+    pub(crate) claims: Vec<Claim>,
     #[serde(default, rename = "panel")]
     pub(crate) panels: Vec<Panel>,
     #[serde(default)]
@@ -85,8 +96,15 @@ pub(crate) struct Panel {
     #[serde(default)]
     of: Option<String>,
     pub(crate) title: String,
-    /// What is on the y axis.
-    pub(crate) measure: String,
+    /// What is on the y axis; without, nothing of ours, and only published values are shown.
+    #[serde(default)]
+    pub(crate) measure: Option<String>,
+    /// The series by whose figure at the same x all others are divided.
+    #[serde(default)]
+    pub(crate) ratio_to: Option<String>,
+    /// Ends of the y axis; as the values ask without.
+    #[serde(default)]
+    pub(crate) y_range: Option<[f64; 2]>,
     #[serde(default)]
     pub(crate) statistic: Statistic,
     pub(crate) x_label: String,
@@ -122,20 +140,6 @@ impl fmt::Display for Statistic {
             Self::Min => "min",
         })
     }
-}
-
-/// A curve of a paper, or of a prediction.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Published {
-    pub(crate) panel: String,
-    pub(crate) series: String,
-    pub(crate) document: String,
-    #[serde(default)]
-    pub(crate) figure: Option<String>,
-    #[serde(default)]
-    pub(crate) page: Option<u32>,
-    pub(crate) points: Vec<[f64; 2]>,
 }
 
 /// A band in which a figure is expected.
@@ -185,6 +189,30 @@ pub(crate) struct Against {
     pub(crate) statistic: Option<Statistic>,
 }
 
+impl Expectation {
+    /// Whether it is judged in a form.
+    pub(crate) fn applies(&self, form: Form) -> bool {
+        self.forms.is_empty() || self.forms.contains(&form)
+    }
+
+    /// What must be measured to judge it at a place: points and names of measures, one, or two for a ratio.
+    pub(crate) fn needs(&self, place: &Point) -> Vec<(Point, &str)> {
+        let mut needed = vec![(place.clone(), &*self.measure)];
+        if let Some(against) = &self.against {
+            let panel = against.panel.as_deref().unwrap_or(&place.panel);
+            let point = Point::new(panel, &against.series, against.x.unwrap_or(place.x));
+            needed.push((point, against.measure.as_deref().unwrap_or(&self.measure)));
+        }
+        needed
+    }
+
+    /// Of what [`Expectation::needs`] names.
+    pub(crate) fn statistics(&self) -> impl Iterator<Item = Statistic> {
+        let of_other = self.against.as_ref().map(|against| against.statistic.unwrap_or(self.statistic));
+        std::iter::once(self.statistic).chain(of_other)
+    }
+}
+
 impl Manifest {
     /// Reads a manifest.
     ///
@@ -203,7 +231,8 @@ impl Manifest {
             );
         }
         for published in &manifest.published {
-            ensure!(is_panel(&published.panel), "{id}: published curve of no panel: {}", published.panel);
+            let panel = manifest.panel(&published.panel)?;
+            published.check(panel.categories.len()).context(id.clone())?;
         }
         for expectation in &manifest.expectations {
             let name = format!("{id}: expectation {}", expectation.id);
@@ -217,6 +246,17 @@ impl Manifest {
             ensure!(expectation.at_most.is_some() || expectation.at_least.is_some(), "{name} has no bound");
         }
         ensure!(manifest.expectations.iter().any(|it| it.control), "{id} has no negative control");
+        let count = |name: &str| manifest.expectations.iter().filter(|it| it.id == name).count();
+        for expectation in &manifest.expectations {
+            ensure!(count(&expectation.id) == 1, "{id}: two expectations are called {}", expectation.id);
+        }
+        ensure!(!manifest.claims.is_empty(), "{id} answers no claim");
+        for claim in &manifest.claims {
+            ensure!(!claim.judged_by.is_empty(), "{id}: nothing decides about {:?}", claim.claim);
+            for name in claim.named() {
+                ensure!(count(name) == 1, "{id}: {:?} names no expectation: {name}", claim.claim);
+            }
+        }
         Ok(manifest)
     }
 
@@ -229,6 +269,14 @@ impl Manifest {
         let mut all = self.parameters.clone();
         all.extend(overlay.parameters.clone());
         all
+    }
+
+    /// The daemons' settings in a form; `None` where no daemon runs.
+    ///
+    /// # Errors
+    /// When they are no settings.
+    pub(crate) fn daemon(&self, form: Form) -> Result<Option<DaemonSettings>> {
+        DaemonSettings::of(&self.parameters(form)).with_context(|| self.id.clone())
     }
 
     /// The first program that it needs and this host does not have.
@@ -274,6 +322,7 @@ mod tests {
         seed = 1
         parameters = { repetitions = 30, size = 1 }
         quick.parameters = { repetitions = 1 }
+        claim = [{ claim = "c", by = "b", answer = "{e}", judged_by = ["e"] }]
         [[panel]]
         id = "p"
         title = "t"
@@ -310,6 +359,8 @@ mod tests {
             ),
             ("at_most = 1", "", "has no bound"),
             ("control = true", "", "no negative control"),
+            ("answer = \"{e}\"", "answer = \"{f}\"", "names no expectation: f"),
+            ("judged_by = [\"e\"]", "judged_by = []", "nothing decides"),
             ("title = \"t\"", "tile = \"t\"", "unknown field `tile`"),
         ];
         for (good, bad, problem) in faults {

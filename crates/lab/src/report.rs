@@ -1,15 +1,19 @@
-//! The report of all that has been measured: `report/index.html` with plots, and for each experiment and form the cells as CSV
-//! and the figures and verdicts as JSON.
+//! The report of all that has been measured: `report/index.html` with all claims, and for each experiment and form a page with plots, the
+//! cells as CSV, and the figures, verdicts and answers as JSON.
 
-mod html;
+mod claims;
+mod front;
+mod page;
 mod plot;
 
+use crate::experiment::Only;
 use crate::experiments;
-use crate::judge::{Verdict, judge};
+use crate::judge::{Judged, Verdict, judge};
 use crate::manifest::{Form, Manifest};
 use crate::results::{Results, Row};
 use crate::store::{Meta, kept, kept_drawings};
 use anyhow::{Context, Result, ensure};
+use claims::Answered;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,6 +27,8 @@ struct Section {
     /// Pictures beside the plots, as SVG.
     drawings: Vec<String>,
     verdicts: Vec<Verdict>,
+    /// In the order of the manifest's claims.
+    answers: Vec<Answered>,
 }
 
 /// What JSON says of it.
@@ -33,6 +39,7 @@ struct Told<'a> {
     meta: &'a Meta,
     figures: Vec<Row>,
     verdicts: &'a [Verdict],
+    answers: &'a [Answered],
 }
 
 /// Writes the report; where its page is.
@@ -40,15 +47,21 @@ struct Told<'a> {
 /// # Errors
 /// When nothing has been measured, or files cannot be read or written.
 pub(crate) fn write(out: &Path) -> Result<PathBuf> {
-    let mut sections = Vec::new();
+    let (mut sections, mut manifests) = (Vec::new(), Vec::new());
     for entry in experiments::all()? {
         for form in [Form::Quick, Form::Full] {
             let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { continue };
-            let results = results.ordered_as(&entry.runner(form)?.points());
-            let verdicts = judge(&entry.manifest, form, &results);
+            let points = entry.runner(form)?.points();
+            let results = results.ordered_as(&points);
+            let run = Judged { manifest: &entry.manifest, form, points: &points, only: &Only::default() };
+            let verdicts = judge(&run, &results);
             let drawings = kept_drawings(out, &entry.manifest.id, form)?;
-            sections.push(Section { manifest: entry.manifest.clone(), meta, results, drawings, verdicts });
+            let claims = entry.manifest.claims.iter();
+            let answers = claims.map(|claim| claims::answer(claim, &verdicts)).collect();
+            let manifest = entry.manifest.clone();
+            sections.push(Section { manifest, meta, results, drawings, verdicts, answers });
         }
+        manifests.push(entry.manifest);
     }
     ensure!(!sections.is_empty(), "nothing has been measured in {}: run an experiment first", out.display());
     let dir = out.join("report");
@@ -57,9 +70,10 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
         let name = section.name();
         std::fs::write(dir.join(format!("{name}.csv")), section.csv()?)?;
         std::fs::write(dir.join(format!("{name}.json")), section.json()?)?;
+        std::fs::write(dir.join(format!("{name}.html")), page::page(section)?)?;
     }
     let page = dir.join("index.html");
-    std::fs::write(&page, html::page(&sections)?)?;
+    std::fs::write(&page, front::page(&manifests, &sections))?;
     Ok(page)
 }
 
@@ -70,7 +84,8 @@ impl Section {
 
     fn json(&self) -> Result<Vec<u8>> {
         let figures = self.results.rows(&self.manifest);
-        let told = Told { schema: 1, meta: &self.meta, figures, verdicts: &self.verdicts };
+        let (meta, verdicts, answers) = (&self.meta, &*self.verdicts, &*self.answers);
+        let told = Told { schema: 2, meta, figures, verdicts, answers };
         Ok(serde_json::to_vec_pretty(&told)?)
     }
 

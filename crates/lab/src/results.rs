@@ -1,7 +1,7 @@
 //! What has been measured, and what it says point by point.
 
 use crate::experiment::{Cell, Measures, Planned, Point};
-use crate::manifest::{Manifest, Statistic};
+use crate::manifest::{Manifest, Panel, Statistic};
 use crate::statistics::{Figure, Sample};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ pub(crate) struct Done {
     pub(crate) seed: u64,
     /// How long it took to measure, in seconds.
     pub(crate) took_s: f64,
+    /// How often it was measured again because a connection that was to ride SCTP was plain TCP.
+    #[serde(default)]
+    pub(crate) fallbacks: u32,
     pub(crate) measures: Measures,
 }
 
@@ -64,6 +67,15 @@ impl Results {
         self.sample(point, measure).map(|sample| sample.figure(statistic))
     }
 
+    /// What a plot shows of a series at x: the figure, or its ratio to that of another series, which has no interval.
+    pub(crate) fn shown(&self, panel: &Panel, series: &str, x: f64) -> Option<Figure> {
+        let measure = panel.measure.as_deref()?;
+        let figure = |series: &str| self.figure(&Point::new(panel.of(), series, x), measure, panel.statistic);
+        let Some(other) = &panel.ratio_to else { return figure(series) };
+        let value = figure(series)?.value / figure(other)?.value;
+        (series != other).then_some(Figure { value, interval: None })
+    }
+
     /// The series of a panel, in the order of their first cells.
     pub(crate) fn series(&self, panel: &str) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -86,21 +98,25 @@ impl Results {
 
     /// The figures of all plots.
     pub(crate) fn rows(&self, manifest: &Manifest) -> Vec<Row> {
+        manifest.panels.iter().flat_map(|panel| self.rows_of(panel)).collect()
+    }
+
+    /// The figures of a plot.
+    pub(crate) fn rows_of(&self, panel: &Panel) -> Vec<Row> {
         let mut rows = Vec::new();
-        for panel in &manifest.panels {
-            for series in self.series(panel.of()) {
-                for x in self.xs(panel.of(), series) {
-                    let point = Point::new(panel.of(), series, x);
-                    let Some(sample) = self.sample(&point, &panel.measure) else { continue };
-                    rows.push(Row {
-                        panel: panel.id.clone(),
-                        series: series.to_owned(),
-                        x,
-                        x_name: panel.x_name(x),
-                        measurements: sample.len(),
-                        figure: sample.figure(panel.statistic),
-                    });
-                }
+        for series in self.series(panel.of()) {
+            for x in self.xs(panel.of(), series) {
+                let point = Point::new(panel.of(), series, x);
+                let Some(figure) = self.shown(panel, series, x) else { continue };
+                let sample = panel.measure.as_deref().and_then(|measure| self.sample(&point, measure));
+                rows.push(Row {
+                    panel: panel.id.clone(),
+                    series: series.to_owned(),
+                    x,
+                    x_name: panel.x_name(x),
+                    measurements: sample.map_or(0, |sample| sample.len()),
+                    figure,
+                });
             }
         }
         rows
@@ -114,7 +130,8 @@ pub(crate) mod tests {
     /// One cell with one measure, `seconds`.
     pub(crate) fn done(panel: &str, series: &str, x: f64, repetition: u32, seconds: f64) -> Done {
         let measures = Measures::from([("seconds".to_owned(), seconds)]);
-        Done { panel: panel.into(), series: series.into(), x, repetition, seed: 0, took_s: 0.0, measures }
+        let (panel, series) = (panel.into(), series.into());
+        Done { panel, series, x, repetition, seed: 0, took_s: 0.0, fallbacks: 0, measures }
     }
 
     #[test]
@@ -141,6 +158,7 @@ pub(crate) mod tests {
             topology = "w"
             source = { document = "d" }
             seed = 1
+            claim = [{ claim = "c", by = "b", answer = "a", judged_by = ["e"] }]
             expect = [{ id = "e", what = "w", series = "s", measure = "m", at_most = 1, source = "s", control = true }]
             [[panel]]
             id = "times"

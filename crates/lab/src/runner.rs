@@ -3,11 +3,12 @@
 //! Repetitions are the outer loop: series take turns, so that a busy neighbour hurts all alike, and a run that is stopped early
 //! has measured each point about as often.
 
-use crate::experiment::{Cell, Measures, Planned, Point};
+use crate::experiment::{Cell, Measures, Only, Planned, Point};
 use crate::progress::Progress;
 use crate::results::Done;
+use crate::settings::FellBack;
 use crate::store::Store;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,8 +22,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) measure: &'a (dyn Fn(&Cell) -> Result<Measures> + Sync),
     pub(crate) seed: u64,
     pub(crate) jobs: u16,
-    /// Only cells whose name has one of these in it, if there are any.
-    pub(crate) only: &'a [String],
+    /// Which of them.
+    pub(crate) only: &'a Only,
 }
 
 /// What the threads share.
@@ -39,8 +40,11 @@ impl Runner<'_> {
     /// # Errors
     /// When a result cannot be kept.
     pub(crate) fn run(&self, id: &str, store: &mut Store) -> Result<Vec<String>> {
-        let queue: VecDeque<_> =
-            self.cells().into_iter().filter(|(_, cell)| self.wants(cell) && !store.has(cell)).collect();
+        let queue: VecDeque<_> = self
+            .cells()
+            .into_iter()
+            .filter(|(_, cell)| self.only.wants(&cell.point) && !store.has(cell))
+            .collect();
         let progress = Progress::new(id, queue.iter().map(|(planned, _)| planned.seconds).sum());
         let work = Mutex::new(Work { queue, store, failures: Vec::new(), failures_in_a_row: 0 });
         std::thread::scope(|scope| {
@@ -64,8 +68,15 @@ impl Runner<'_> {
         (0..most).flat_map(|n| turn(n).map(move |planned| cell(planned, n))).collect()
     }
 
-    fn wants(&self, cell: &Cell) -> bool {
-        self.only.is_empty() || self.only.iter().any(|text| cell.point.key().contains(text))
+    /// Measures a cell, and again where a connection fell back to TCP; how often it did.
+    fn attempt(&self, cell: &Cell, planned: &Planned) -> (Result<Measures>, u32) {
+        let mut fallbacks = 0;
+        loop {
+            match (self.measure)(cell) {
+                Err(error) if error.is::<FellBack>() && fallbacks < AGAIN_MAX => fallbacks += 1,
+                outcome => return (outcome.and_then(|measures| as_planned(planned, measures)), fallbacks),
+            }
+        }
     }
 
     fn take_turns(&self, work: &Mutex<Work<'_>>, progress: &Progress) -> Result<()> {
@@ -74,13 +85,13 @@ impl Runner<'_> {
             let name = format!("{}, {}", cell.point.key(), cell.repetition + 1);
             progress.begin(&name);
             let began = testbed::process::now();
-            let outcome = (self.measure)(&cell);
+            let (outcome, fallbacks) = self.attempt(&cell, &planned);
             let took_s = began.elapsed().as_secs_f64();
             let mut work = locked(work);
             match outcome {
                 Ok(measures) => {
                     work.failures_in_a_row = 0;
-                    work.store.keep(done(cell, took_s, measures))?;
+                    work.store.keep(Done { fallbacks, ..done(cell, took_s, measures) })?;
                 }
                 Err(error) => {
                     let problem = format!("{name}: {error:#}");
@@ -96,9 +107,19 @@ impl Runner<'_> {
     }
 }
 
+/// How often a cell whose connection was plain TCP is measured again.
+const AGAIN_MAX: u32 = 3;
+
+/// Measures under names that were planned: judging and plots go by these.
+fn as_planned(planned: &Planned, measures: Measures) -> Result<Measures> {
+    let stray = measures.keys().find(|name| !planned.measures.contains(&name.as_str()));
+    ensure!(stray.is_none(), "the runner gave a measure that it did not plan: {stray:?}");
+    Ok(measures)
+}
+
 fn done(Cell { point, repetition, seed }: Cell, took_s: f64, measures: Measures) -> Done {
     let Point { panel, series, x } = point;
-    Done { panel, series, x, repetition, seed, took_s, measures }
+    Done { panel, series, x, repetition, seed, took_s, fallbacks: 0, measures }
 }
 
 /// The next cell, unless the last ones all failed.
@@ -128,8 +149,13 @@ mod tests {
 
     /// Two series of two repetitions; one of them cannot be measured.
     fn run(store: &mut Store, only: &[&str]) -> Vec<String> {
-        let only: Vec<String> = only.iter().map(|&text| text.to_owned()).collect();
-        let planned = |series| Planned { point: Point::new("p", series, 1.0), repetitions: 2, seconds: 1.0 };
+        let only = Only::of(only);
+        let planned = |series| Planned {
+            point: Point::new("p", series, 1.0),
+            repetitions: 2,
+            seconds: 1.0,
+            measures: vec!["seconds"],
+        };
         let measure = |cell: &Cell| -> Result<Measures> {
             anyhow::ensure!(cell.point.series == "good", "no such thing");
             Ok(Measures::from([("seconds".to_owned(), f64::from(cell.repetition))]))
@@ -153,16 +179,56 @@ mod tests {
     #[test]
     fn a_run_goes_on_after_failures_here_and_there_and_ends_after_five_in_a_row() {
         let dir = tempfile::tempdir().unwrap();
-        let points = [Planned { point: Point::new("p", "s", 1.0), repetitions: 40, seconds: 1.0 }];
+        let point = Point::new("p", "s", 1.0);
+        let points = [Planned { point, repetitions: 40, seconds: 1.0, measures: Vec::new() }];
         // One in four can be measured, from the 21st on none.
         let measure = |cell: &Cell| -> Result<Measures> {
             anyhow::ensure!(cell.repetition.is_multiple_of(4) && cell.repetition < 20, "no such thing");
             Ok(Measures::new())
         };
         let mut store = store(dir.path());
-        let runner = Runner { points: &points, measure: &measure, seed: 1, jobs: 1, only: &[] };
+        let runner = Runner { points: &points, measure: &measure, seed: 1, jobs: 1, only: &Only::default() };
         let failures = runner.run("fake", &mut store).unwrap();
         assert_eq!((store.results.0.len(), failures.len()), (5, 5 * 3 + 2));
+    }
+
+    #[test]
+    fn a_cell_that_fell_back_to_tcp_is_measured_again_and_says_how_often() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = store(dir.path());
+        let planned = |x| Planned {
+            point: Point::new("p", "s", x),
+            repetitions: 1,
+            seconds: 1.0,
+            measures: vec!["seconds"],
+        };
+        let points = [planned(0.0), planned(1.0)];
+        let turns = Mutex::new(0);
+        // The first cell falls back twice, the other always.
+        let measure = |cell: &Cell| {
+            let mut turns = turns.lock().unwrap();
+            *turns += 1;
+            if cell.point.x > 0.0 || *turns < 3 {
+                return Err(FellBack("no answer".to_owned()).into());
+            }
+            Ok(Measures::from([("seconds".to_owned(), 1.0)]))
+        };
+        let runner = Runner { points: &points, measure: &measure, seed: 1, jobs: 1, only: &Only::default() };
+        let failures = runner.run("fake", &mut store).unwrap();
+        assert_eq!((store.results.0.len(), store.results.0[0].fallbacks), (1, 2));
+        assert!(failures.len() == 1 && failures[0].contains("no answer"), "{failures:?}");
+    }
+
+    #[test]
+    fn a_measure_under_a_name_that_was_not_planned_is_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = store(dir.path());
+        let point = Point::new("p", "s", 1.0);
+        let points = [Planned { point, repetitions: 1, seconds: 1.0, measures: vec!["seconds"] }];
+        let measure = |_: &Cell| Ok(Measures::from([("secs".to_owned(), 1.0)]));
+        let runner = Runner { points: &points, measure: &measure, seed: 1, jobs: 1, only: &Only::default() };
+        let failures = runner.run("fake", &mut store).unwrap();
+        assert!(failures[0].contains("secs") && store.results.0.is_empty(), "{failures:?}");
     }
 
     #[test]

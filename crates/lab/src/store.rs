@@ -30,6 +30,9 @@ pub(crate) struct Meta {
     pub(crate) began: String,
     pub(crate) kernel: String,
     pub(crate) processors: usize,
+    /// Its processor, memory and load when the run began.
+    #[serde(default)]
+    pub(crate) machine: String,
 }
 
 impl Meta {
@@ -47,6 +50,7 @@ impl Meta {
             began: said("date", &["-u", "+%F %T"]),
             kernel: said("uname", &["-r"]),
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            machine: machine(),
         }
     }
 
@@ -54,6 +58,20 @@ impl Meta {
     fn goes_on(&self, before: &Self) -> bool {
         self.commit == before.commit && self.parameters == before.parameters && self.kernel == before.kernel
     }
+}
+
+/// Processor, memory and load average, as far as the kernel tells.
+fn machine() -> String {
+    let line = |file: &str, name: &str| {
+        let text = std::fs::read_to_string(file).ok()?;
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let memory = line("/proc/meminfo", "MemTotal").and_then(|kib| kib.split(' ').next()?.parse::<u64>().ok());
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    let load = load.and_then(|load| load.split(' ').next().map(|load| format!("load average {load}")));
+    let memory = memory.map(|kib| format!("{} GiB", (kib + (1 << 19)) >> 20));
+    [line("/proc/cpuinfo", "model name"), memory, load].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What a program prints; "unknown" where it cannot be run.
@@ -217,6 +235,7 @@ mod tests {
             began: String::new(),
             kernel: String::new(),
             processors: 1,
+            machine: String::new(),
         }
     }
 

@@ -79,7 +79,15 @@ impl Pair {
     /// # Errors
     /// When it does not begin, or refuses the rule.
     pub fn start_alphas(&self, tools: &Tools) -> Result<Daemon> {
-        let daemon = Daemon::start(&self.alpha, &tools.programs, "carriers = \"udp\"\n")
+        self.start_alphas_with(tools, "carriers = \"udp\"\n")
+    }
+
+    /// The same with a configuration of one's own, in the daemon's TOML.
+    ///
+    /// # Errors
+    /// Like [`Pair::start_alphas`].
+    pub fn start_alphas_with(&self, tools: &Tools, configuration: &str) -> Result<Daemon> {
+        let daemon = Daemon::start(&self.alpha, &tools.programs, configuration)
             .context("sctpifyd does not run on alpha")?;
         daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &SHIM_PORT.to_string()])?.good()?;
         Ok(daemon)

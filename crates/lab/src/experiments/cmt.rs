@@ -4,6 +4,7 @@
 //! receiving program reads from some seconds after the beginning on, when the windows have grown.
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -26,6 +27,10 @@ const WRITE_BYTES: &str = "65536";
 /// A path that carried less than this of what two did was not used.
 const SHARE_MIN: f64 = 0.01;
 
+/// What is measured of paths alone, and of both at once.
+const OF_SUMS: &[&str] = &["mbit_per_s", "best_mbit_per_s", "first_mbit_per_s", "second_mbit_per_s"];
+const OF_BOTH: &[&str] = &["mbit_per_s", "lost_in_queues", "second_path_share"];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +44,7 @@ pub(super) struct Cmt {
     /// Which of the pairs of paths, by their numbers from 0 on, which are x.
     chosen: Vec<usize>,
     pairs: Vec<PathPair>,
+    daemon: DaemonSettings,
 }
 
 /// Two paths, in words of `linkemu`'s flags.
@@ -63,6 +69,7 @@ impl Experiment for Cmt {
             point: Point::new(PANEL, series, x as f64),
             repetitions: self.repetitions,
             seconds: self.seconds + OVERHEAD_S,
+            measures: if matches!(&**series, SUM | TCP_SUM) { OF_SUMS } else { OF_BOTH }.to_vec(),
         };
         self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
     }
@@ -70,8 +77,9 @@ impl Experiment for Cmt {
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let pair = self.pairs.get(cell.point.x as usize).context("no such pair of paths")?;
         let both = [(1, &*pair.first), (2, &*pair.second)];
+        let configuration = self.daemon.configuration(&cell.point.series);
         let run = |way, paths: &[(u8, &str)]| {
-            Hosts::new(place, paths, cell.seed, way)?.goodput(self.seconds, self.after)
+            Hosts::new(place, paths, cell.seed, way, &configuration)?.goodput(self.seconds, self.after)
         };
         match &*cell.point.series {
             OURS => run(Way::Ours, &both),
@@ -115,7 +123,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(place: &Place, paths: &[(u8, &str)], seed: u64, way: Way) -> Result<Self> {
+    fn new(place: &Place, paths: &[(u8, &str)], seed: u64, way: Way, configuration: &str) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let mut links = Vec::new();
@@ -130,10 +138,7 @@ impl Hosts {
             links.push(link);
         }
         let daemons = match way {
-            Way::Ours => {
-                let configuration = "carriers = \"udp\"\nmultipath = \"lowest-rtt\"\n";
-                Some(pair.start_daemons_with(&place.tools, configuration)?)
-            }
+            Way::Ours => Some(pair.start_daemons_with(&place.tools, configuration)?),
             Way::Mptcp => {
                 use_all_paths(&pair, &links)?;
                 None
@@ -182,7 +187,10 @@ impl Hosts {
     fn ensure_rode(&self) -> Result<()> {
         if let Some(daemons) = &self.daemons {
             let rode = daemons.connects_sctp()?;
-            ensure!(rode == 1, "{rode} connections rode SCTP: {}", daemons.recent_fallbacks()?);
+            if rode != 1 {
+                let why = daemons.recent_fallbacks()?;
+                return Err(FellBack(format!("{rode} connections rode SCTP: {why}")).into());
+            }
         }
         Ok(())
     }

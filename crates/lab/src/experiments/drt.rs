@@ -2,6 +2,7 @@
 
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Carrier, Time};
 use sctp::{AssociationConfig, EndpointConfig, Timing};
@@ -12,8 +13,6 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::now;
 use testbed::{Lab, Link, Offloads, Process};
 
-/// The client's settings: what is learned lapses in a second, so that a change is seen soon.
-const CONFIGURATION: &str = "carriers = \"udp\"\nlearned_hold_s = 1\nlearned_hold_max_s = 1\n";
 /// Failures after which a destination that had SCTP is known to have none: the default of `learned_failures`.
 const FAILURES: u32 = 3;
 /// Failures closer together than this count as one.
@@ -28,6 +27,10 @@ const STATIC: &str = "static";
 const NTH: &str = "nth";
 const CHANGES: &str = "changes";
 
+/// What is measured of one connection, and of several.
+const TIME: &[&str] = &["milliseconds"];
+const TIMES: &[&str] = &["milliseconds", "longest_ms"];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,32 +38,38 @@ pub(super) struct Drt {
     /// The n of the n-th connection.
     connections: Vec<u32>,
     repetitions: u32,
+    daemon: DaemonSettings,
 }
 
 impl Experiment for Drt {
     fn points(&self) -> Vec<Planned> {
-        let planned = |panel, series, x: f64, repetitions, seconds| Planned {
+        let planned = |panel, series, x: f64, repetitions, seconds, measures| Planned {
             point: Point::new(panel, series, x),
             repetitions,
             seconds,
+            measures: <[_]>::to_vec(measures),
         };
         // Virtual time knows no chance here: once is enough.
         let mut points: Vec<Planned> =
-            (0..3).map(|x| planned(STATIC, "static table", f64::from(x), 1, 0.1)).collect();
+            (0..3).map(|x| planned(STATIC, "static table", f64::from(x), 1, 0.1, &["seconds"])).collect();
         for series in ["tcp", "refused", "silent"] {
-            let nth = self.connections.iter().map(|&n| planned(NTH, series, n.into(), self.repetitions, 3.0));
+            let connections = self.connections.iter();
+            let nth = connections.map(|&n| planned(NTH, series, n.into(), self.repetitions, 3.0, TIME));
             points.extend(nth);
         }
-        let stages = 0..Stage::ALL.len() as u32;
-        points.extend(stages.map(|x| planned(CHANGES, "learned table", x.into(), self.repetitions, 6.0)));
+        points.extend((0_u32..).zip(Stage::ALL).map(|(x, stage)| {
+            let measures = if stage == Stage::Gained { TIMES } else { TIME };
+            planned(CHANGES, "learned table", x.into(), self.repetitions, 6.0, measures)
+        }));
         points
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let configuration = self.daemon.configuration(&cell.point.series);
         match &*cell.point.panel {
             STATIC => static_table(cell.point.x as usize),
-            NTH => nth(place, &cell.point.series, cell.point.x as u32),
-            CHANGES => changes(place, cell.point.x as usize),
+            NTH => nth(place, &configuration, &cell.point.series, cell.point.x as u32),
+            CHANGES => changes(place, &configuration, cell.point.x as usize),
             other => bail!("no such panel: {other}"),
         }
     }
@@ -90,11 +99,11 @@ fn static_table(timers: usize) -> Result<Measures> {
 }
 
 /// The n-th connection to a server that has no SCTP, or that is not tried by it.
-fn nth(place: &Place, series: &str, n: u32) -> Result<Measures> {
+fn nth(place: &Place, configuration: &str, series: &str, n: u32) -> Result<Measures> {
     let lab = Lab::new()?;
     let pair = Pair::new(&lab, "")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-    let daemon = pair.start_alphas(&place.tools)?;
+    let daemon = pair.start_alphas_with(&place.tools, configuration)?;
     if series == "silent" {
         pair.beta.drop_sctp()?;
     }
@@ -122,10 +131,10 @@ impl Stage {
 }
 
 /// The story up to a stage, and the connection there.
-fn changes(place: &Place, stage: usize) -> Result<Measures> {
+fn changes(place: &Place, configuration: &str, stage: usize) -> Result<Measures> {
     let stage = *Stage::ALL.get(stage).context("no such stage")?;
     let lab = Lab::new()?;
-    let world = Changing::new(&lab, place)?;
+    let world = Changing::new(&lab, place, configuration)?;
     world.lose()?;
     if stage >= Stage::Learned {
         world.connection()?;
@@ -160,10 +169,10 @@ struct Changing<'a> {
 }
 
 impl<'a> Changing<'a> {
-    fn new(lab: &Lab, place: &'a Place) -> Result<Self> {
+    fn new(lab: &Lab, place: &'a Place, configuration: &str) -> Result<Self> {
         let pair = Pair::new(lab, "")?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-        let daemons = pair.start_daemons_with(&place.tools, CONFIGURATION)?;
+        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
         let _server = exchange::serve(&pair, SHIM_PORT, &place.tools)?;
         Ok(Self { place, pair, link, daemons, _server })
     }

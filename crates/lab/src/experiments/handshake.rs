@@ -3,7 +3,8 @@
 
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
-use anyhow::{Context, Result, ensure};
+use crate::settings::{DaemonSettings, FellBack};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
@@ -15,6 +16,7 @@ const NATIVE_PORT: &str = "7";
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
 const PACKETS: &str = "packets";
+const OF_TIME: &[&str] = &["milliseconds", "round_trips"];
 
 /// What a connection rides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +49,7 @@ impl Way {
 pub(super) struct Handshake {
     rtt_ms: Vec<u16>,
     repetitions: u32,
+    daemon: DaemonSettings,
 }
 
 impl Experiment for Handshake {
@@ -56,6 +59,7 @@ impl Experiment for Handshake {
                 point: Point::new(panel, series, f64::from(rtt_ms)),
                 repetitions: self.repetitions,
                 seconds: SECONDS,
+                measures: if panel == TIME { OF_TIME } else { &["packets"] }.to_vec(),
             })
         };
         self.rtt_ms
@@ -70,7 +74,8 @@ impl Experiment for Handshake {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
-        let client = Client::ready(place, &pair, &link.link, way)?;
+        let configuration = self.daemon.configuration(&cell.point.series);
+        let client = Client::ready(place, &pair, &link.link, way, &configuration)?;
         match &*cell.point.panel {
             TIME => client.time(rtt),
             _ => client.packets(rtt),
@@ -91,11 +96,14 @@ struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// After one exchange, in which addresses of the link were learned; with streams there is an association that they share.
-    fn ready(place: &'a Place, pair: &'a Pair, link: &'a Link, way: Way) -> Result<Self> {
-        let streams = if way == Way::Stream { "shared" } else { "own" };
-        // On a busy machine too a connection must ride what is measured.
-        let configuration = format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n");
-        let daemons = way.has_daemons().then(|| pair.start_daemons_with(&place.tools, &configuration));
+    fn ready(
+        place: &'a Place,
+        pair: &'a Pair,
+        link: &'a Link,
+        way: Way,
+        configuration: &str,
+    ) -> Result<Self> {
+        let daemons = way.has_daemons().then(|| pair.start_daemons_with(&place.tools, configuration));
         let daemons = daemons.transpose()?;
         let _server = match way {
             Way::Tcp => exchange::serve(pair, TCP_PORT, &place.tools)?,
@@ -143,7 +151,10 @@ impl<'a> Client<'a> {
             let (sctp, shared) = rode(daemons)?;
             let found = (sctp - before.0, shared - before.1);
             let expected = if self.way == Way::Stream { (1, 1) } else { (1, 0) };
-            ensure!(found == expected, "{found:?} rode SCTP and shared: {}", daemons.recent_fallbacks()?);
+            if found != expected {
+                let why = daemons.recent_fallbacks()?;
+                return Err(FellBack(format!("{found:?} rode SCTP and shared: {why}")).into());
+            }
         }
         Ok(time)
     }

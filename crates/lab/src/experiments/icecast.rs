@@ -4,6 +4,7 @@ use super::failover::faults::{Fault, Spans};
 use super::failover::stage::{Stage, link_in_use};
 use super::failover::world::{Plan, Way, World};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::settings::DaemonSettings;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(super) struct IcecastStream {
     cut_s: u32,
     rtt_ms: u16,
     repetitions: u32,
+    daemon: DaemonSettings,
 }
 
 impl Experiment for IcecastStream {
@@ -41,6 +43,7 @@ impl Experiment for IcecastStream {
                 point: Point::new(PANEL, series, x as f64),
                 repetitions: self.repetitions,
                 seconds: f64::from(self.play_s) + 8.0,
+                measures: vec!["heard_s", "other_s", "unheard_s", "silence_ms"],
             }));
         }
         points
@@ -54,7 +57,7 @@ impl Experiment for IcecastStream {
             rtt: Duration::from_millis(self.rtt_ms.into()),
             second: true,
             nat: false,
-            configuration: "carriers = \"udp\"\nrace_timer_ms = 2000\n",
+            configuration: &self.daemon.configuration(&cell.point.series),
             seed: cell.seed,
         };
         let world = World::new(&place.tools, &plan)?;

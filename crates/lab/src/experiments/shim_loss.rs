@@ -8,6 +8,7 @@ mod real;
 mod simulated;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use sim::Step;
@@ -42,6 +43,7 @@ pub(super) struct ShimLoss {
     bare: Plan,
     kernel: Plan,
     real: Plan,
+    daemon: DaemonSettings,
 }
 
 /// What is measured in one way, and how often, by size.
@@ -179,7 +181,7 @@ impl Experiment for ShimLoss {
             *TRANSPORTS.iter().find(|(known, _)| *known == name).context("no such series")?;
         let transfer = Transfer { bytes, loss: cell.point.x / 100.0, transport, seed: cell.seed };
         match kind {
-            Kind::Real => self.scp(place, transfer),
+            Kind::Real => self.scp(place, transfer, &self.daemon.configuration(series)),
             Kind::Bare if is_kernels => self.fetch(place, transfer),
             Kind::Bare => self.simulate(transfer, vec![Step { client: 8, server: bytes }]),
             Kind::Simulated => self.simulate(transfer, self.scp_steps(bytes)),
@@ -195,6 +197,7 @@ impl ShimLoss {
             point: Point::new(&kind.panel(size), series, loss),
             repetitions,
             seconds: self.expected_seconds(kind, size, series, loss),
+            measures: measures_of(kind, series).to_vec(),
         };
         sizes
             .flat_map(|(size, &repetitions)| {
@@ -225,6 +228,16 @@ impl ShimLoss {
         };
         let file = Step { client: 0, server: bytes + SFTP_MORE * bytes.div_ceil(SFTP_BYTES) };
         [steps(&self.dialogue), vec![file], steps(&self.farewell)].concat()
+    }
+}
+
+/// What is measured of a series in a panel.
+fn measures_of(kind: Kind, series: &str) -> &'static [&'static str] {
+    match kind {
+        Kind::Real if series.starts_with("shim") => &["seconds", "errors", "connections_by_sctp"],
+        Kind::Real => &["seconds", "errors"],
+        Kind::Bare if series.ends_with(KERNEL) => &["seconds", "errors"],
+        Kind::Bare | Kind::Simulated => &["seconds", "timeouts", "retransmitted"],
     }
 }
 

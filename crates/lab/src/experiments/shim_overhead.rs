@@ -2,8 +2,9 @@
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use crate::manifest::Statistic;
+use crate::settings::{DaemonSettings, FellBack};
 use crate::statistics::Sample;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,6 +18,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const CONNECT: &str = "connect";
 const TRANSFER: &str = "transfer";
 const FALLBACK: &str = "fallback";
+/// The series whose connections share an association.
+const SHARED: &str = "shared association";
 /// What the categories of the fallback's plot are.
 const REFUSES: f64 = 0.0;
 const DROPS: f64 = 1.0;
@@ -32,6 +35,7 @@ pub(super) struct ShimOverhead {
     /// 1,024 bytes each.
     sizes_kb: Vec<u32>,
     repetitions: u32,
+    daemon: DaemonSettings,
 }
 
 impl Experiment for ShimOverhead {
@@ -40,12 +44,13 @@ impl Experiment for ShimOverhead {
             point: Point::new(panel, series, x),
             repetitions: self.repetitions,
             seconds,
+            measures: vec![if panel == TRANSFER { "seconds" } else { "milliseconds" }],
         };
         let mut points = Vec::new();
         for &rtt_ms in &self.rtt_ms {
             let seconds = 2.0 + f64::from(rtt_ms) / 1e3 * f64::from(self.connects) * 2.0;
             points.extend(
-                ["tcp", "own association", "shared association"]
+                ["tcp", "own association", SHARED]
                     .map(|series| planned(CONNECT, series, f64::from(rtt_ms), seconds)),
             );
         }
@@ -61,8 +66,8 @@ impl Experiment for ShimOverhead {
         let (series, x) = (&*cell.point.series, cell.point.x);
         match &*cell.point.panel {
             CONNECT => self.connect(place, series, Duration::from_secs_f64(x / 1e3)),
-            TRANSFER => transfer(place, series, x as u64 * 1024),
-            FALLBACK => fallback(place, x),
+            TRANSFER => self.transfer(place, series, x as u64 * 1024),
+            FALLBACK => self.fallback(place, series, x),
             other => bail!("no such panel: {other}"),
         }
     }
@@ -78,17 +83,12 @@ impl ShimOverhead {
             Some(delayed) => Emulated::Delayed(delayed),
             None => Emulated::Direct(lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?),
         };
-        let streams = if series == "shared association" { "shared" } else { "own" };
-        // On a busy machine too a connection must ride what is measured.
-        let daemons = pair.start_daemons_with(
-            &place.tools,
-            &format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n"),
-        )?;
+        let daemons = pair.start_daemons_with(&place.tools, &self.daemon.configuration(series))?;
         let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
         let _server = pair.serve(&place.tools.bulk, &["accept", &port.to_string()])?;
         let to: IpAddr = link.link().right_v4().into();
         pair.connect(to, &place.tools, port, 1)?;
-        if streams == "shared" {
+        if series == SHARED {
             daemons.await_trunk()?;
         }
         let before = daemons.connects_sctp()?;
@@ -98,6 +98,46 @@ impl ShimOverhead {
         daemons.stop();
         let median = Sample::new(micros).context("no connect was timed")?.figure(Statistic::Median).value;
         Ok(Measures::from([("milliseconds".to_owned(), median / 1e3)]))
+    }
+
+    /// A transfer from beta to alpha over the papers' link.
+    fn transfer(&self, place: &Place, series: &str, bytes: u64) -> Result<Measures> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let tools = &place.tools;
+        let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, 1, &PAPERS_LINK, &tools.linkemu)?;
+        let daemons = pair.start_daemons_with(tools, &self.daemon.configuration(series))?;
+        let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
+        let _server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
+        let mut command = pair.alpha.command(&tools.bulk);
+        command.args(["fetch", &format!("{}:{port}", link.link.right_v4()), "1", &bytes.to_string(), "1"]);
+        let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+        ensure_rode(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
+        daemons.stop();
+        let micros: f64 = told.split_whitespace().nth(1).context("the client told no time")?.parse()?;
+        Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
+    }
+
+    /// A connect to a host without SCTP.
+    fn fallback(&self, place: &Place, series: &str, host: f64) -> Result<Measures> {
+        let lab = Lab::new()?;
+        let pair = Pair::new(&lab, "")?;
+        let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
+        let daemon = pair.start_alphas_with(&place.tools, &self.daemon.configuration(series))?;
+        let _server = pair.serve(&place.tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+        if host != REFUSES {
+            pair.beta.drop_sctp()?;
+        }
+        let connect = || pair.connect(link.right_v4().into(), &place.tools, SHIM_PORT, 1);
+        if host == LEARNED {
+            connect()?;
+        }
+        let micros = connect()?;
+        daemon.stop();
+        Ok(Measures::from([(
+            "milliseconds".to_owned(),
+            micros.first().context("no connect was timed")? / 1e3,
+        )]))
     }
 }
 
@@ -117,43 +157,8 @@ impl Emulated {
 }
 
 fn ensure_rode(daemons: &Daemons, rode: u64, expected: u64) -> Result<()> {
-    ensure!(rode == expected, "{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?);
-    Ok(())
-}
-
-/// A transfer from beta to alpha over the papers' link.
-fn transfer(place: &Place, series: &str, bytes: u64) -> Result<Measures> {
-    let lab = Lab::new()?;
-    let pair = Pair::new(&lab, "")?;
-    let tools = &place.tools;
-    let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, 1, &PAPERS_LINK, &tools.linkemu)?;
-    let daemons = pair.start_daemons_with(tools, "carriers = \"udp\"\nrace_timer_ms = 2000\n")?;
-    let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
-    let _server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
-    let mut command = pair.alpha.command(&tools.bulk);
-    command.args(["fetch", &format!("{}:{port}", link.link.right_v4()), "1", &bytes.to_string(), "1"]);
-    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
-    ensure_rode(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
-    daemons.stop();
-    let micros: f64 = told.split_whitespace().nth(1).context("the client told no time")?.parse()?;
-    Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
-}
-
-/// A connect to a host without SCTP.
-fn fallback(place: &Place, host: f64) -> Result<Measures> {
-    let lab = Lab::new()?;
-    let pair = Pair::new(&lab, "")?;
-    let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-    let daemon = pair.start_alphas(&place.tools)?;
-    let _server = pair.serve(&place.tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
-    if host != REFUSES {
-        pair.beta.drop_sctp()?;
+    if rode == expected {
+        return Ok(());
     }
-    let connect = || pair.connect(link.right_v4().into(), &place.tools, SHIM_PORT, 1);
-    if host == LEARNED {
-        connect()?;
-    }
-    let micros = connect()?;
-    daemon.stop();
-    Ok(Measures::from([("milliseconds".to_owned(), micros.first().context("no connect was timed")? / 1e3)]))
+    Err(FellBack(format!("{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?)).into())
 }

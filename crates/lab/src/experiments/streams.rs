@@ -4,8 +4,9 @@
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use crate::manifest::Statistic;
+use crate::settings::{DaemonSettings, FellBack};
 use crate::statistics::Sample;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
@@ -13,6 +14,9 @@ use testbed::{DelayedLink, Lab};
 
 const SHORT: &str = "short connections";
 const BLOCKING: &str = "blocking";
+/// What is measured in each.
+const OF_SHORT: &[&str] = &["seconds", "connect_ms"];
+const OF_BLOCKING: &[&str] = &["median_ms", "p95_ms", "max_ms"];
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(120);
 /// What a cell takes besides its load, in seconds.
@@ -45,6 +49,7 @@ const WAYS: [(&str, Way); 4] = [
 #[serde(deny_unknown_fields)]
 pub(super) struct Streams {
     repetitions: u32,
+    daemon: DaemonSettings,
     short: Short,
     blocking: Blocking,
 }
@@ -81,6 +86,7 @@ impl Experiment for Streams {
             point: Point::new(panel, series, f64::from(x)),
             repetitions,
             seconds: seconds + OVERHEAD_S,
+            measures: if panel == SHORT { OF_SHORT } else { OF_BLOCKING }.to_vec(),
         };
         let short = short.rtt_ms.iter().flat_map(|&rtt_ms| {
             let turns = f64::from(short.connects) + 4.0 * f64::from(short.count / short.parallel);
@@ -98,7 +104,8 @@ impl Experiment for Streams {
         let way = WAYS.iter().find(|(name, _)| name == series).context("no such series")?.1;
         let is_short = panel == SHORT;
         let rtt_ms = if is_short { *x } else { f64::from(self.blocking.rtt_ms) };
-        let hosts = Hosts::new(place, way, Duration::from_secs_f64(rtt_ms / 1e3))?;
+        let configuration = self.daemon.configuration(series);
+        let hosts = Hosts::new(place, way, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
         if is_short { hosts.short(&self.short) } else { hosts.blocking(*x as u16, self.blocking.seconds) }
     }
 }
@@ -115,14 +122,12 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn new(place: &'a Place, way: Way, rtt: Duration) -> Result<Self> {
+    fn new(place: &'a Place, way: Way, rtt: Duration, configuration: &str) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
         link.link.set_left_tcp_control("cubic")?;
-        let streams = if way == Way::Shared { "shared" } else { "own" };
-        let configuration = format!("carriers = \"udp\"\nstreams = \"{streams}\"\nrace_timer_ms = 2000\n");
-        let daemons = pair.start_daemons_with(&place.tools, &configuration)?;
+        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
         let port = if matches!(way, Way::Tcp | Way::OneTcp) { TCP_PORT } else { SHIM_PORT };
         let hosts = Self { place, way, port, daemons, link, pair, _lab: lab };
         hosts.prepare()?;
@@ -152,7 +157,8 @@ impl<'a> Hosts<'a> {
             Way::Shared => (count, count),
         };
         if rode != expected {
-            bail!("{rode:?} connections instead of {expected:?}: {}", self.daemons.recent_fallbacks()?);
+            let why = self.daemons.recent_fallbacks()?;
+            return Err(FellBack(format!("{rode:?} connections instead of {expected:?}: {why}")).into());
         }
         Ok(())
     }

@@ -23,6 +23,9 @@ const PORT: &str = "5001";
 /// Of the queue of a link with a rate: a bucket that lets GSO's trains pass, and 25 ms at 100 Mbit/s.
 const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
 
+/// What is measured.
+const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
+
 /// Who moves the bytes.
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -77,7 +80,7 @@ impl Experiment for TransportThroughput {
             })
         });
         let (repetitions, seconds) = (self.repetitions, self.seconds + OVERHEAD_S);
-        points.map(|point| Planned { point, repetitions, seconds }).collect()
+        points.map(|point| Planned { point, repetitions, seconds, measures: MEASURES.to_vec() }).collect()
     }
 
     fn measure(&self, _: &Place, cell: &Cell) -> Result<Measures> {

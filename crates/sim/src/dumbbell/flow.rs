@@ -110,6 +110,7 @@ impl Flow {
                 return false;
             }
             self.left -= length as u64;
+            self.report.handed_over += length as u64;
         }
         true
     }

@@ -31,6 +31,8 @@ pub struct FlowReport {
     pub received: u64,
     /// Those received in its own time, from set-up on as long as it lasts.
     pub in_own_time: u64,
+    /// User bytes that its program handed over, until it ended them.
+    pub handed_over: u64,
     /// Those received in the common window.
     pub in_window: u64,
     /// DATA chunks received, and those received more than once.

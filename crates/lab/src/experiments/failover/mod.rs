@@ -11,6 +11,7 @@ pub(super) mod stage;
 pub(super) mod world;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail};
 use faults::{FAULTS, Fault, Spans};
 use serde::Deserialize;
@@ -27,6 +28,19 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const BIRTH: &str = "new connection";
 /// How late packets left the emulated links, 99 % of them, by the worst direction: cells that disturb each other show here.
 const LINK_LATE: &str = "link_late_ms";
+/// What is measured of streams, and of new connections.
+const OF_STREAMS: &[&str] = &[
+    "gap_ms",
+    "gap_at_ms",
+    "lost_bytes",
+    "wrong_bytes",
+    "errors",
+    "received_bytes",
+    "longest_write_ms",
+    "failed_link",
+    LINK_LATE,
+];
+const OF_BIRTHS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
 /// How long a new connection may take.
 const BIRTH_LIMIT_S: &str = "5";
 
@@ -38,14 +52,14 @@ const STRANGERS: &str = "sctpify, first contact";
 /// The series of the kernel's SCTP, which two guests have.
 const KERNEL: &str = "kernel SCTP";
 
-/// The other series: name, way, whether there is a second link, and the daemons' configuration.
-const SERIES: [(&str, Way, bool, &str); 6] = [
-    ("tcp", Way::Tcp, true, ""),
-    ("mptcp", Way::Mptcp, true, ""),
-    ("sctpify", Way::Sctpify, true, ""),
-    ("sctpify, one path", Way::Sctpify, false, ""),
-    ("sctpify, own association", Way::Sctpify, true, "streams = \"own\"\n"),
-    (STRANGERS, Way::Sctpify, true, ""),
+/// The other series: name, way, and whether there is a second link.
+const SERIES: [(&str, Way, bool); 6] = [
+    ("tcp", Way::Tcp, true),
+    ("mptcp", Way::Mptcp, true),
+    ("sctpify", Way::Sctpify, true),
+    ("sctpify, one path", Way::Sctpify, false),
+    ("sctpify, own association", Way::Sctpify, true),
+    (STRANGERS, Way::Sctpify, true),
 ];
 
 /// What is sent: writes of so many bytes, so many microseconds apart.
@@ -96,6 +110,7 @@ pub(super) struct Failover {
     slow_s: f64,
     turns_s: f64,
     repetitions: u32,
+    daemon: DaemonSettings,
     /// The guests of the kernel's series, booted when needed.
     #[serde(skip)]
     guests: kernel::Pool,
@@ -113,7 +128,8 @@ impl Failover {
         } else {
             fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
         };
-        Planned { point, repetitions, seconds: watched_s + AROUND_S }
+        let measures = if point.panel == BIRTH { OF_BIRTHS } else { OF_STREAMS };
+        Planned { point, repetitions, seconds: watched_s + AROUND_S, measures: measures.to_vec() }
     }
 
     /// How long failures last that end before the stream does.
@@ -144,15 +160,17 @@ impl Failover {
             world.end()?;
             return Ok(measures);
         }
-        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault.needs_nat())?)?;
+        let configuration = self.daemon.configuration(&cell.point.series);
+        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault.needs_nat(), &configuration)?)?;
         let measures = stage::watch(&world, fault, load, watch)?;
         world.end();
         Ok(measures)
     }
 
     /// A connection begins while the first link is silent.
-    fn birth(place: &Place, cell: &Cell) -> Result<Measures> {
-        let world = World::new(&place.tools, &plan(cell, cell.point.x as u16, false)?)?;
+    fn birth(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let configuration = self.daemon.configuration(&cell.point.series);
+        let world = World::new(&place.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
         let port = world.port().to_string();
         let words = ["answer", &port];
         let server = world.pair.serve(&world.flow, &[&words[..], world.word().as_slice()].concat())?;
@@ -203,7 +221,7 @@ impl Experiment for Failover {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        if cell.point.panel == BIRTH { Self::birth(place, cell) } else { self.stream(place, cell) }
+        if cell.point.panel == BIRTH { self.birth(place, cell) } else { self.stream(place, cell) }
     }
 }
 
@@ -230,9 +248,9 @@ fn ask(world: &World) -> Result<BTreeMap<String, String>> {
     Ok(words_of(&world.pair.alpha.run("ask", ask, START_LIMIT)?.good()?.stdout))
 }
 
-fn plan(cell: &Cell, rtt_ms: u16, nat: bool) -> Result<Plan> {
+fn plan<'a>(cell: &Cell, rtt_ms: u16, nat: bool, configuration: &'a str) -> Result<Plan<'a>> {
     let found = SERIES.iter().find(|(name, ..)| *name == cell.point.series);
-    let (_, way, second, configuration) = *found.context("no such series")?;
+    let (_, way, second) = *found.context("no such series")?;
     let rtt = Duration::from_millis(rtt_ms.into());
     Ok(Plan { way, rtt, second, nat, configuration, seed: cell.seed })
 }

@@ -2,6 +2,7 @@
 
 use super::Load;
 use super::stage::{Stage, Victim};
+use crate::settings::FellBack;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -23,7 +24,7 @@ pub(in crate::experiments) enum Way {
 
 /// How the hosts are joined.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::experiments) struct Plan {
+pub(in crate::experiments) struct Plan<'a> {
     pub(in crate::experiments) way: Way,
     pub(in crate::experiments) rtt: Duration,
     /// Whether there is a second link.
@@ -31,7 +32,7 @@ pub(in crate::experiments) struct Plan {
     /// Whether a NAT is on the first link.
     pub(in crate::experiments) nat: bool,
     /// Of both daemons, where there are daemons.
-    pub(in crate::experiments) configuration: &'static str,
+    pub(in crate::experiments) configuration: &'a str,
     pub(in crate::experiments) seed: u64,
 }
 
@@ -115,7 +116,7 @@ impl Nat {
 }
 
 impl World {
-    pub(in crate::experiments) fn new(tools: &Tools, plan: &Plan) -> Result<Self> {
+    pub(in crate::experiments) fn new(tools: &Tools, plan: &Plan<'_>) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let nat = plan.nat.then(|| Nat::new(&lab)).transpose()?;
@@ -253,8 +254,10 @@ impl Stage for World {
     fn ensure_rode(&self) -> Result<()> {
         let Some(daemons) = &self.daemons else { return Ok(()) };
         let rode = daemons.connects_sctp()?;
-        ensure!(rode == 1, "{rode} of 1 rode SCTP: {}", daemons.recent_fallbacks()?);
-        Ok(())
+        if rode == 1 {
+            return Ok(());
+        }
+        Err(FellBack(format!("{rode} of 1 rode SCTP: {}", daemons.recent_fallbacks()?)).into())
     }
 
     fn shown(&self) -> Result<Vec<Value>> {

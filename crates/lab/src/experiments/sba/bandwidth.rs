@@ -14,6 +14,24 @@ const LATE_S: f64 = 5.0;
 /// How much longer than its own time a run may take: late ones wait up to four minutes.
 const PATIENCE_S: f64 = 400.0;
 
+/// What is measured.
+const MEASURES: &[&str] = &[
+    "sender_mean_kbit",
+    "sender_deviation_kbit",
+    "own_mean_kbit",
+    "own_deviation_kbit",
+    "mean_kbit",
+    "deviation_kbit",
+    "cv",
+    "jain",
+    "late",
+    "duplicates_percent",
+    "lost_percent",
+    "used",
+    "packets",
+    "simulated_in_s",
+];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +53,12 @@ pub(in crate::experiments) struct Bandwidth {
     packets: usize,
 }
 
+/// The tables' own rule: of the list of flows, in its order, a hundredth is left out at either end.
+fn trimmed(rates: &[f64]) -> &[f64] {
+    let cut = rates.len() / 100;
+    &rates[cut..rates.len() - cut]
+}
+
 impl Experiment for Bandwidth {
     fn points(&self) -> Vec<Planned> {
         let mut points = Vec::new();
@@ -43,7 +67,8 @@ impl Experiment for Bandwidth {
                 for series in &self.series {
                     let point = Point::new(panel, series, *flows as f64);
                     let seconds = self.lasting_s / 15.0;
-                    points.push(Planned { point, repetitions: self.repetitions, seconds });
+                    let repetitions = self.repetitions;
+                    points.push(Planned { point, repetitions, seconds, measures: MEASURES.to_vec() });
                 }
             }
         }
@@ -89,9 +114,10 @@ impl Bandwidth {
     fn measures(&self, plan: &Dumbbell, report: &DumbbellReport) -> Result<Measures> {
         let window_s = (plan.window.1 - plan.window.0).as_secs_f64();
         let common: Vec<_> = report.flows.iter().map(|it| kbit_per_s(it.in_window, window_s)).collect();
-        let own = report.flows.iter().filter(|it| it.established.is_some());
-        let own: Vec<_> = own.map(|it| kbit_per_s(it.in_own_time, self.lasting_s)).collect();
-        let (common, own) = (Sum::of(&common)?, Sum::of(&own)?);
+        let own = || report.flows.iter().filter(|it| it.established.is_some());
+        let sent: Vec<_> = own().map(|it| kbit_per_s(it.handed_over, self.lasting_s)).collect();
+        let own: Vec<_> = own().map(|it| kbit_per_s(it.in_own_time, self.lasting_s)).collect();
+        let (common, sent, own) = (Sum::of(&common)?, Sum::of(trimmed(&sent))?, Sum::of(&own)?);
         let is_late = |(flow, plan): &(&sim::dumbbell::FlowReport, &FlowPlan)| {
             let after = flow.established.map(|at| at.since(base::Time::ZERO + plan.start).as_secs_f64());
             after.is_none_or(|after| after > LATE_S)
@@ -101,6 +127,8 @@ impl Bandwidth {
         let duplicates: u64 = report.flows.iter().map(|it| it.duplicates).sum();
         let all_kbit = common.mean * common.count;
         Ok([
+            ("sender_mean_kbit", sent.mean),
+            ("sender_deviation_kbit", sent.deviation),
             ("own_mean_kbit", own.mean),
             ("own_deviation_kbit", own.deviation),
             ("mean_kbit", common.mean),
@@ -115,5 +143,18 @@ impl Bandwidth {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundredth_of_the_list_is_left_out_at_either_end_in_its_order() {
+        let rates: Vec<f64> = (0..200).rev().map(f64::from).collect();
+        let kept = trimmed(&rates);
+        assert_eq!((kept.len(), kept[0], kept[kept.len() - 1]), (196, 197.0, 2.0));
+        assert_eq!(trimmed(&rates[..20]).len(), 20);
     }
 }

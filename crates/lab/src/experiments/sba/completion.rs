@@ -15,6 +15,10 @@ const WARM_S: f64 = 10.0;
 /// How much longer files are waited for.
 const PATIENCE_S: f64 = 60.0;
 
+/// What is measured of files, and where there are long flows beside them.
+pub(super) const MEASURES: &[&str] = &["unfinished", "files", "mean_s", "p99_s"];
+const BESIDE_LONG: &[&str] = &["unfinished", "files", "mean_s", "p99_s", "long_kbit"];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,7 +148,12 @@ pub(super) fn measured(
 
 impl Experiment for Completion {
     fn points(&self) -> Vec<Planned> {
-        self.traffic.points(PANEL, &self.chosen, &self.series, self.repetitions)
+        let is_long = |&scenario: &usize| self.scenarios.get(scenario).is_some_and(|it| it.long > 0);
+        let (beside, alone): (Vec<usize>, Vec<usize>) = self.chosen.iter().copied().partition(is_long);
+        let points = |places: &[usize], measures| {
+            self.traffic.points(PANEL, places, &self.series, self.repetitions, measures)
+        };
+        [points(&beside, BESIDE_LONG), points(&alone, MEASURES)].concat()
     }
 
     fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {

@@ -1,6 +1,6 @@
 //! `sba-cost`: what each form of the advertisement costs the flows that send it, and what it is still good for.
 
-use super::completion::{Scenario, measured};
+use super::completion::{self, Scenario, measured};
 use super::{BACKLOG, Setup, Sum, Traffic, kbit_per_s};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result, bail};
@@ -16,6 +16,9 @@ const SERIES: &str = "least left first";
 const WARM_S: u64 = 5;
 /// Flows that share the link for the cost.
 const FLOWS: u64 = 20;
+
+/// What is measured of the cost.
+const OF_COST: &[&str] = &["mbit_per_s", "packets_with_percent"];
 
 /// The forms, in the order of the manifest's names.
 const FORMS: [Option<SendBufferConfig>; 8] = [
@@ -49,6 +52,7 @@ impl Experiment for Cost {
             point: Point::new(panel, SERIES, x as f64),
             repetitions: self.repetitions,
             seconds: self.traffic.seconds / 10.0,
+            measures: if panel == COST { OF_COST } else { completion::MEASURES }.to_vec(),
         };
         let used = (0..FORMS.len())
             .filter(|x| FORMS[*x] != Some(SendBufferConfig { form: SendBufferForm::SeedTenths, ..BACKLOG }));

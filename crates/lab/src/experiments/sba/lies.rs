@@ -61,7 +61,7 @@ impl Lie {
 
 impl Experiment for Lies {
     fn points(&self) -> Vec<Planned> {
-        self.traffic.points(PANEL, &self.chosen, &self.series, self.repetitions)
+        self.traffic.points(PANEL, &self.chosen, &self.series, self.repetitions, &["gain"])
     }
 
     fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {

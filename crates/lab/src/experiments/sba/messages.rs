@@ -31,6 +31,7 @@ impl Experiment for Messages {
             point: Point::new(PANEL, series, 0.0),
             repetitions: self.repetitions,
             seconds: self.traffic.seconds / 10.0,
+            measures: vec!["mean_ms", "p99_ms", "bulk_kbit"],
         };
         self.series.iter().map(point).collect()
     }

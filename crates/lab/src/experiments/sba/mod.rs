@@ -134,11 +134,19 @@ impl Traffic {
     }
 
     /// Each series at each of these places.
-    fn points(&self, panel: &str, places: &[usize], series: &[String], repetitions: u32) -> Vec<Planned> {
+    fn points(
+        &self,
+        panel: &str,
+        places: &[usize],
+        series: &[String],
+        repetitions: u32,
+        measures: &[&'static str],
+    ) -> Vec<Planned> {
         let point = |x: usize, series: &String| Planned {
             point: Point::new(panel, series, x as f64),
             repetitions,
             seconds: self.seconds / 10.0,
+            measures: measures.to_vec(),
         };
         places.iter().flat_map(|&x| series.iter().map(move |series| point(x, series))).collect()
     }

@@ -14,6 +14,8 @@ const TBF: &str = "token bucket";
 const SFQ: &str = "SFQ";
 const POLICIES: [&str; 2] = [TBF, SFQ];
 const SUMMARY: &str = "summary";
+/// What the summary has.
+const OF_ALL: &[&str] = &["rates_ratio", "least_percent", "most_percent", "mean_percent", "write_s"];
 /// What the kernel of the seed's time counts for a byte that waits: its own bookkeeping included.
 const KERNEL_FACTOR: f64 = 1.36;
 /// How often buffers are looked at for the summary.
@@ -47,13 +49,18 @@ pub(in crate::experiments) struct Occupancy {
 
 impl Experiment for Occupancy {
     fn points(&self) -> Vec<Planned> {
-        let planned = |point| Planned { point, repetitions: self.repetitions, seconds: 0.5 };
+        let planned = |point, measures: &[_]| Planned {
+            point,
+            repetitions: self.repetitions,
+            seconds: 0.5,
+            measures: measures.to_vec(),
+        };
         let mut points: Vec<_> =
-            POLICIES.map(|series| planned(Point::new(SUMMARY, series, 0.0))).into_iter().collect();
+            POLICIES.iter().map(|series| planned(Point::new(SUMMARY, series, 0.0), OF_ALL)).collect();
         for panel in POLICIES {
             for second in (1..self.seconds).step_by(self.every) {
                 for flow in ["flow 1", "flow 2"] {
-                    points.push(planned(Point::new(panel, flow, second as f64)));
+                    points.push(planned(Point::new(panel, flow, second as f64), &["percent"]));
                 }
             }
         }

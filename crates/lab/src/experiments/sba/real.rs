@@ -2,8 +2,9 @@
 
 use super::{Sum, kbit_per_s};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(in crate::experiments) struct Router {
     flows: Vec<u16>,
     /// The router's policies, by its own names.
     series: Vec<String>,
+    daemon: DaemonSettings,
 }
 
 impl Experiment for Router {
@@ -40,6 +42,7 @@ impl Experiment for Router {
             point: Point::new(PANEL, series, f64::from(flows)),
             repetitions: self.repetitions,
             seconds: self.seconds + OVERHEAD_S,
+            measures: vec!["mean_kbit", "deviation_kbit", "cv", "jain", "used"],
         };
         let of_flows =
             |&flows| self.series.iter().map(move |series| point(flows, series)).collect::<Vec<_>>();
@@ -48,7 +51,7 @@ impl Experiment for Router {
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let flows = cell.point.x as u16;
-        let hosts = Hosts::new(place, &cell.point.series, self.rate, flows)?;
+        let hosts = self.hosts(place, &cell.point.series, flows)?;
         let rates = hosts.rates(self.seconds, self.after, flows)?;
         hosts.ensure_rode(flows)?;
         let all = Sum::of(&rates)?;
@@ -59,6 +62,12 @@ impl Experiment for Router {
             ("jain".to_owned(), all.jain),
             ("used".to_owned(), all.mean * all.count * 1000.0 / self.rate as f64),
         ]))
+    }
+}
+
+impl Router {
+    fn hosts(&self, place: &Place, policy: &str, flows: u16) -> Result<Hosts> {
+        Hosts::new(place, policy, self.rate, flows, &self.daemon.configuration(policy))
     }
 }
 
@@ -77,7 +86,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(place: &Place, policy: &str, rate: u64, flows: u16) -> Result<Hosts> {
+    fn new(place: &Place, policy: &str, rate: u64, flows: u16, configuration: &str) -> Result<Hosts> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let middle = lab.host("middle")?;
@@ -87,8 +96,7 @@ impl Hosts {
         command.args(["run", "left", "right", "--rate", &rate, "--policy", policy]);
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
-        // Many set-ups at once over a slow link take longer than a race usually lasts.
-        let daemons = pair.start_daemons_with(&place.tools, "carriers = \"udp\"\nrace_timer_ms = 3000\n")?;
+        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
         // What advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
@@ -131,7 +139,9 @@ impl Hosts {
     fn ensure_rode(&self, flows: u16) -> Result<()> {
         let rode = self.daemons.connects_sctp()?;
         let why = || self.daemons.recent_fallbacks().unwrap_or_default();
-        ensure!(rode == u64::from(flows), "{rode} of {flows} connections rode SCTP: {}", why());
-        Ok(())
+        if rode == u64::from(flows) {
+            return Ok(());
+        }
+        Err(FellBack(format!("{rode} of {flows} connections rode SCTP: {}", why())).into())
     }
 }

@@ -18,6 +18,10 @@ const WAYS: [(&str, Between); 4] = [
     ("SCTP, two paths", Between { links: 2, ..Between::by("sctp") }),
 ];
 
+/// What is measured.
+const MEASURES: &[&str] =
+    &["set_up_ms_p50", "set_up_ms_p99", "set_up_ms_max", "end_ms_max", "added_ms", "lost", "switches"];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +44,7 @@ impl Experiment for Failover {
                 point: Point::new(PANEL, series, rate),
                 repetitions: self.repetitions,
                 seconds,
+                measures: MEASURES.to_vec(),
             })
         };
         self.rate.iter().flat_map(of).collect()

@@ -20,6 +20,17 @@ const WAYS: [(&str, Between); 6] = [
     ("SCTP, loss-tolerant", Between { sctp: "congestion = \"loss-tolerant\"", ..Between::by("sctp") }),
 ];
 
+/// What is measured.
+const MEASURES: &[&str] = &[
+    "set_up_ms_mean",
+    "set_up_ms_p50",
+    "set_up_ms_p90",
+    "set_up_ms_p99",
+    "set_up_ms_max",
+    "added_ms",
+    "lost",
+];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +53,7 @@ impl Experiment for Hol {
                 point: Point::new(PANEL, series, loss),
                 repetitions: self.repetitions,
                 seconds,
+                measures: MEASURES.to_vec(),
             })
         };
         self.loss.iter().flat_map(of).collect()

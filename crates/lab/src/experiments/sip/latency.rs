@@ -13,6 +13,17 @@ const PANEL: &str = "registration on a new connection";
 /// What a cell takes besides its operations, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 
+/// What is measured.
+const MEASURES: &[&str] = &[
+    "register_new_ms",
+    "register_standing_ms",
+    "set_up_new_ms",
+    "set_up_standing_ms",
+    "end_ms",
+    "register_new_round_trips",
+    "register_standing_round_trips",
+];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +49,7 @@ impl Experiment for Latency {
                 point: Point::new(PANEL, series, f64::from(rtt_ms)),
                 repetitions: self.repetitions,
                 seconds: OVERHEAD_S + 0.02 * f64::from(rtt_ms) * f64::from(self.operations),
+                measures: MEASURES.to_vec(),
             })
         };
         self.rtt_ms.iter().flat_map(of).collect()

@@ -57,6 +57,16 @@ impl Metric {
     fn concerns(self, series: &str) -> bool {
         self == Metric::Sessions || !matches!(series, TESTBED | LIMITED)
     }
+
+    /// Names of what comes of it.
+    fn measures(self) -> &'static [&'static str] {
+        match self {
+            Metric::Sessions => &["sessions_per_s"],
+            Metric::Registrations => &["registrations_per_s"],
+            Metric::Reregistrations => &["reregistrations_per_s"],
+            Metric::Capacity => &["capacity", "session_bytes"],
+        }
+    }
 }
 
 /// Its parameters.
@@ -86,6 +96,7 @@ impl Experiment for Load {
                 point: Point::new(PANEL, series, x as f64),
                 repetitions: self.repetitions,
                 seconds: 20.0 * self.trial_s * self.metrics.len() as f64,
+                measures: self.metrics_of(series).flat_map(|metric| metric.measures()).copied().collect(),
             });
             planned.collect::<Vec<_>>()
         };
@@ -97,7 +108,7 @@ impl Experiment for Load {
         let bench = Bench::new(place, &cell.point.series, transport_of(series)?)?;
         let search = Search { first: self.first_rate, granularity: self.granularity, most: self.rate_max };
         let mut measures = Measures::new();
-        for metric in self.metrics.iter().filter(|metric| metric.concerns(&cell.point.series)) {
+        for metric in self.metrics_of(&cell.point.series) {
             match metric {
                 Metric::Sessions => {
                     let rate = search
@@ -122,6 +133,10 @@ impl Experiment for Load {
 }
 
 impl Load {
+    fn metrics_of<'a>(&'a self, series: &'a str) -> impl Iterator<Item = &'a Metric> {
+        self.metrics.iter().filter(|metric| metric.concerns(series))
+    }
+
     fn operations(&self, rate: f64, trial: Trial) -> f64 {
         let seconds = if trial == Trial::Long { LONG * self.trial_s } else { self.trial_s };
         (rate * seconds).round().max(OPERATIONS_MIN)

@@ -12,6 +12,9 @@ const PANEL: &str = "calls completed";
 /// What a cell takes besides its calls, in seconds.
 const OVERHEAD_S: f64 = 8.0;
 
+/// What is measured.
+const MEASURES: &[&str] = &["calls", "failed", "calls_per_minute"];
+
 /// Its parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +39,7 @@ impl Experiment for Loss {
                 point: Point::new(PANEL, series, f64::from(loss)),
                 repetitions: self.repetitions,
                 seconds: OVERHEAD_S + self.seconds,
+                measures: MEASURES.to_vec(),
             })
         };
         self.loss.iter().flat_map(of).collect()

@@ -1,0 +1,68 @@
+//! Claims: sentences of papers, or goals of ours, each with our answer and the expectations that decide about it.
+
+use serde::{Deserialize, Serialize};
+
+/// What the report says first of an experiment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claim {
+    /// What is claimed.
+    pub(crate) claim: String,
+    /// Who claims it: document and section.
+    pub(crate) by: String,
+    /// Our answer in a sentence, true however it comes out: figures stand in it as `{ID}`, the expectation whose figure it is.
+    pub(crate) answer: String,
+    /// Ids of the expectations that decide.
+    pub(crate) judged_by: Vec<String>,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece<'a> {
+    Text(&'a str),
+    /// The figure of this expectation.
+    Figure(&'a str),
+}
+
+impl Claim {
+    /// The answer in pieces. A brace without its partner is text.
+    pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::new();
+        let mut rest = &*self.answer;
+        while let Some((before, behind)) = rest.split_once('{') {
+            let Some((id, after)) = behind.split_once('}') else { break };
+            pieces.extend([Piece::Text(before), Piece::Figure(id)]);
+            rest = after;
+        }
+        pieces.push(Piece::Text(rest));
+        pieces
+    }
+
+    /// All expectations that it names, to judge it or for their figures.
+    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
+        let figures = self.pieces().into_iter().filter_map(|piece| match piece {
+            Piece::Figure(id) => Some(id),
+            Piece::Text(_) => None,
+        });
+        self.judged_by.iter().map(String::as_str).chain(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_an_answer_are_told_from_its_text() {
+        let claim = |answer: &str| Claim {
+            claim: String::new(),
+            by: String::new(),
+            answer: answer.to_owned(),
+            judged_by: vec!["a".to_owned()],
+        };
+        let pieces = [Piece::Text("It takes "), Piece::Figure("b"), Piece::Text(" s.")];
+        assert_eq!(claim("It takes {b} s.").pieces(), pieces);
+        assert_eq!(claim("It takes {b} s.").named().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(claim("{ and no more").pieces(), [Piece::Text("{ and no more")]);
+    }
+}

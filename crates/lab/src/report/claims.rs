@@ -1,0 +1,112 @@
+//! What became of a claim: its verdict, and our answer with the figures in it.
+
+use super::plot::axis::told;
+use crate::judge::{Outcome, Verdict};
+use crate::manifest::{Claim, Piece};
+use serde::Serialize;
+
+/// How a claim came out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Standing {
+    Met,
+    /// Something that decides about it was not measured, or is not judged in this form.
+    Open,
+    Missed,
+}
+
+impl Standing {
+    /// Class of the style sheet, and word.
+    pub(super) fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Met => ("met", "met"),
+            Self::Missed => ("missed", "missed"),
+            Self::Open => ("open", "not judged"),
+        }
+    }
+}
+
+/// A claim, answered by one run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(super) struct Answered {
+    pub(super) claim: String,
+    pub(super) by: String,
+    pub(super) answer: String,
+    pub(super) standing: Standing,
+}
+
+/// What a run says to a claim.
+pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
+    let of = |id: &str| verdicts.iter().filter(|it| it.id == id).collect::<Vec<_>>();
+    let standings = claim.judged_by.iter().map(|id| standing(&of(id)));
+    let text = |piece: Piece<'_>| match piece {
+        Piece::Text(text) => text.to_owned(),
+        Piece::Figure(id) => figures(&of(id)),
+    };
+    Answered {
+        claim: claim.claim.clone(),
+        by: claim.by.clone(),
+        answer: claim.pieces().into_iter().map(text).collect(),
+        standing: standings.max().unwrap_or(Standing::Open),
+    }
+}
+
+/// Of one expectation at all its places.
+fn standing(verdicts: &[&Verdict]) -> Standing {
+    let one = |it: &&Verdict| match it.outcome {
+        Outcome::Met => Standing::Met,
+        Outcome::Missed => Standing::Missed,
+        Outcome::Unmeasured | Outcome::LeftOut => Standing::Open,
+    };
+    verdicts.iter().map(one).max().unwrap_or(Standing::Open)
+}
+
+/// The figure, or the least and the greatest.
+fn figures(verdicts: &[&Verdict]) -> String {
+    let mut values: Vec<f64> = verdicts.iter().filter_map(|it| it.value).collect();
+    values.sort_by(f64::total_cmp);
+    match (values.first().copied().map(told), values.last().copied().map(told)) {
+        (Some(least), Some(greatest)) if least != greatest => format!("{least} to {greatest}"),
+        (Some(only), _) => only,
+        _ => "(not measured)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(id: &str, value: Option<f64>, outcome: Outcome) -> Verdict {
+        Verdict {
+            id: id.into(),
+            what: String::new(),
+            at: String::new(),
+            value,
+            band: String::new(),
+            outcome,
+            control: false,
+            source: String::new(),
+        }
+    }
+
+    fn answered(verdicts: &[Verdict]) -> (Standing, String) {
+        let claim = Claim {
+            claim: String::new(),
+            by: String::new(),
+            answer: "It takes {a} of {b}.".into(),
+            judged_by: vec!["a".into(), "b".into()],
+        };
+        let answered = answer(&claim, verdicts);
+        (answered.standing, answered.answer)
+    }
+
+    #[test]
+    fn a_claim_is_met_only_if_all_that_decide_are_and_missed_if_one_is() {
+        let (a, b) = (verdict("a", Some(2.0), Outcome::Met), verdict("b", Some(4.0), Outcome::Met));
+        let other = verdict("a", Some(1.0), Outcome::Missed);
+        let met = answered(&[a.clone(), b.clone()]);
+        assert_eq!(met, (Standing::Met, "It takes 2 of 4.".to_owned()));
+        assert_eq!(answered(&[a.clone(), other, b]), (Standing::Missed, "It takes 1 to 2 of 4.".to_owned()));
+        assert_eq!(answered(&[a]), (Standing::Open, "It takes 2 of (not measured).".to_owned()));
+    }
+}

@@ -1,0 +1,134 @@
+//! An axis: from values to places, and where its ticks are.
+
+/// Ticks that an axis has about.
+const TICKS: f64 = 5.0;
+/// Decades from which on a logarithmic axis has powers of ten alone.
+const DECADES: f64 = 3.0;
+
+/// An axis of numbers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Axis {
+    low: f64,
+    high: f64,
+    is_log: bool,
+    /// In units of the picture.
+    length: f64,
+}
+
+impl Axis {
+    /// From `low` to `high`. An axis without length is widened; a logarithmic one begins above 0.
+    pub(super) fn new(low: f64, high: f64, is_log: bool, length: f64) -> Self {
+        let low = if is_log { low.max(f64::MIN_POSITIVE) } else { low };
+        let (low, high) = match (high > low, is_log) {
+            (true, _) => (low, high),
+            (false, true) => (low / 2.0, low * 2.0),
+            (false, false) => (low - 0.5, low + 0.5),
+        };
+        Self { low, high, is_log, length }
+    }
+
+    /// Where a value is, from the axis's beginning on; one beyond an end is at the end.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let scale = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
+        let (low, high) = (scale(self.low), scale(self.high));
+        ((scale(value) - low) / (high - low)).clamp(0.0, 1.0) * self.length
+    }
+
+    /// The least value that it has.
+    pub(super) fn low(&self) -> f64 {
+        self.low
+    }
+
+    /// Ticks, as values and texts.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        if self.is_log { self.log_ticks() } else { self.linear_ticks() }
+    }
+
+    fn linear_ticks(&self) -> Vec<(f64, String)> {
+        let least = (self.high - self.low) / TICKS;
+        let decade = 10_f64.powf(least.log10().floor());
+        // Rounding may leave 10 a little too small.
+        let step = decade * [1.0, 2.0, 5.0].into_iter().find(|it| it * decade >= least).unwrap_or(10.0);
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let first = (self.low / step - 1e-9).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        let tick = |n: i64| {
+            let value = n as f64 * step;
+            (value, grouped(&format!("{value:.decimals$}")))
+        };
+        (first..=last).map(tick).collect()
+    }
+
+    fn log_ticks(&self) -> Vec<(f64, String)> {
+        let (low, high) = (self.low.log10(), self.high.log10());
+        let factors: &[f64] = if high - low >= DECADES { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let decades = low.floor() as i32..=high.ceil() as i32;
+        let all = decades.flat_map(|decade| factors.iter().map(move |it| (decade, it * 10_f64.powi(decade))));
+        all.filter(|(_, value)| (self.low * 0.999..=self.high * 1.001).contains(value))
+            .map(|(decade, value)| (value, grouped(&format!("{value:.0$}", (-decade).max(0) as usize))))
+            .collect()
+    }
+}
+
+/// A number with three significant digits, or all before the point.
+pub(in crate::report) fn told(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
+    }
+    let decimals = (2.0 - value.abs().log10().floor()).clamp(0.0, 6.0) as usize;
+    let text = format!("{value:.decimals$}");
+    let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    grouped(short)
+}
+
+/// Commas between thousands, from 10,000 on.
+fn grouped(text: &str) -> String {
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    if digits.len() < 5 {
+        return text.to_owned();
+    }
+    let mut groups: Vec<String> = Vec::new();
+    for (n, digit) in digits.chars().rev().enumerate() {
+        if n % 3 == 0 {
+            groups.insert(0, String::new());
+        }
+        groups[0].insert(0, digit);
+    }
+    format!("{sign}{}{rest}", groups.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(axis: Axis) -> Vec<String> {
+        axis.ticks().into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_numbers_within_the_axis() {
+        assert_eq!(texts(Axis::new(0.0, 1.3, false, 100.0)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(texts(Axis::new(0.0, 1.0, false, 100.0)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(texts(Axis::new(0.0, 52_000.0, false, 100.0)).last().unwrap(), "40,000");
+        assert_eq!(texts(Axis::new(0.004, 90.0, true, 100.0)), ["0.01", "0.1", "1", "10"]);
+        assert_eq!(
+            texts(Axis::new(15.0, 2100.0, true, 100.0)),
+            ["20", "50", "100", "200", "500", "1000", "2000"]
+        );
+    }
+
+    #[test]
+    fn values_are_where_the_scale_puts_them_and_none_is_outside() {
+        let (linear, log) = (Axis::new(0.0, 10.0, false, 100.0), Axis::new(1.0, 100.0, true, 100.0));
+        assert_eq!((linear.at(5.0), linear.at(20.0), linear.at(-1.0)), (50.0, 100.0, 0.0));
+        assert!((log.at(10.0) - 50.0).abs() < 1e-9 && log.at(0.0) == 0.0);
+        assert_eq!(Axis::new(3.0, 3.0, false, 100.0).at(3.0), 50.0);
+    }
+
+    #[test]
+    fn numbers_are_told_with_three_digits() {
+        let told = [1.085, 0.0004567, 12.0, 3651.03, 131_072.0, 0.0, 99.96].map(told);
+        assert_eq!(told, ["1.08", "0.000457", "12", "3651", "131,072", "0", "100"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Bars over categories: lying, so that names of any length have room on a phone.
+
+use super::axis::told;
+use super::{Curve, Kind, WIDTH, class, diamond, number, value_axis};
+use crate::manifest::Panel;
+use crate::statistics::Figure;
+use maud::{Markup, html};
+
+const LEFT: f64 = 10.0;
+/// Behind the longest bar stands its value.
+const RIGHT: f64 = 62.0;
+const TOP: f64 = 6.0;
+const BOTTOM: f64 = 42.0;
+/// Of a category: its name, each of its bars, and the gap behind it.
+const NAME: f64 = 18.0;
+const BAR: f64 = 11.0;
+const ROW: f64 = 14.0;
+const GAP: f64 = 8.0;
+
+/// A curve's value in a category.
+struct Row<'a> {
+    n: usize,
+    kind: Kind,
+    figure: &'a Figure,
+}
+
+/// Draws a panel whose x are categories.
+pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
+    let width = WIDTH - LEFT - RIGHT;
+    let axis = value_axis(panel, curves, 1.0, width);
+    let rows: Vec<Vec<Row<'_>>> = (0..panel.categories.len()).map(|x| rows_of(curves, x as f64)).collect();
+    let mut end = TOP;
+    let tops: Vec<f64> = rows
+        .iter()
+        .map(|rows| {
+            let top = end;
+            end += height_of(rows);
+            top
+        })
+        .collect();
+    let height = end + BOTTOM;
+    let across = |value: f64| LEFT + axis.at(value);
+    html! {
+        svg class="plot" viewBox=(format!("0 0 {WIDTH} {}", number(height))) role="img" aria-label=(panel.title) {
+            @for (value, text) in axis.ticks() {
+                @let at = number(across(value));
+                line class="grid" x1=(at) y1=(TOP) x2=(at) y2=(number(end)) {}
+                text class="tick" x=(at) y=(number(end + 16.0)) text-anchor="middle" { (text) }
+            }
+            line class="axis" x1=(LEFT) y1=(number(end)) x2=(number(LEFT + width)) y2=(number(end)) {}
+            text class="label" x=(number(LEFT + width / 2.0)) y=(number(height - 6.0)) text-anchor="middle" { (panel.y_label) }
+            @for ((rows, top), name) in rows.iter().zip(&tops).zip(&panel.categories) {
+                @if !rows.is_empty() {
+                    text class="label" x=(LEFT) y=(number(top + 13.0)) { (name) }
+                    @for (at, row) in rows.iter().enumerate() {
+                        g class=(class(row.n)) { (bar(row, top + NAME + ROW * at as f64, axis.low(), &across)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a category takes of the picture; nothing if nothing is in it.
+fn height_of(rows: &[Row<'_>]) -> f64 {
+    if rows.is_empty() { 0.0 } else { NAME + ROW * rows.len() as f64 + GAP }
+}
+
+fn rows_of<'a>(curves: &'a [Curve], x: f64) -> Vec<Row<'a>> {
+    let row = |(n, curve): (usize, &'a Curve)| {
+        let (_, figure) = curve.points.iter().find(|(at, _)| *at == x)?;
+        Some(Row { n, kind: curve.kind, figure })
+    };
+    curves.iter().enumerate().filter_map(row).collect()
+}
+
+fn bar(row: &Row<'_>, top: f64, low: f64, across: &dyn Fn(f64) -> f64) -> Markup {
+    let (from, to, middle) = (across(low), across(row.figure.value), top + BAR / 2.0);
+    let [least, most] = row.figure.interval.unwrap_or([row.figure.value; 2]);
+    let text = match row.kind {
+        Kind::Ranges(_) => format!("{} to {}", told(least), told(most)),
+        Kind::Measured | Kind::Points(_) => told(row.figure.value),
+    };
+    html! {
+        @match row.kind {
+            Kind::Measured => {
+                rect class="bar" x=(number(from)) y=(number(top)) width=(number((to - from).max(0.5))) height=(BAR) {}
+                line class="interval" x1=(number(across(least))) y1=(number(middle)) x2=(number(across(most))) y2=(number(middle)) {}
+            }
+            Kind::Points(_) => (diamond(to, middle)),
+            Kind::Ranges(_) => {
+                line class="range" x1=(number(across(least))) y1=(number(middle)) x2=(number(across(most))) y2=(number(middle)) {}
+            }
+        }
+        text class="value" x=(number(across(most) + 7.0)) y=(number(middle + 4.0)) { (text) }
+    }
+}

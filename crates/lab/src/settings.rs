@@ -1,0 +1,123 @@
+//! The daemons' settings in an experiment: those that are not as shipped, for all series and for single ones.
+//!
+//! They stand in a manifest as the runner's parameter `daemon`. The runner starts its daemons with them, and the report shows the same
+//! table: there is no second list.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The parameter of runners that this is.
+pub(crate) const PARAMETER: &str = "daemon";
+
+/// A connection that was to ride SCTP was plain TCP: the race of carriers ended so, as it does for users now and then. The cell is
+/// measured again, and how often that was is part of its result.
+#[derive(Debug)]
+pub(crate) struct FellBack(pub(crate) String);
+
+impl fmt::Display for FellBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it fell back to TCP: {}", self.0)
+    }
+}
+
+impl std::error::Error for FellBack {}
+
+/// Settings by name, as the daemon's configuration file has them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DaemonSettings {
+    /// Of the daemons of all series.
+    #[serde(default)]
+    all: toml::Table,
+    /// Of the daemons of one series, beside those of all.
+    #[serde(default)]
+    series: BTreeMap<String, toml::Table>,
+    /// Why each of them is not as shipped.
+    #[serde(default)]
+    why: BTreeMap<String, String>,
+}
+
+/// A setting that is not as shipped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Changed {
+    /// The series it is for; all without.
+    pub(crate) series: Option<String>,
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) shipped: String,
+    pub(crate) why: String,
+}
+
+impl DaemonSettings {
+    /// Of an experiment's parameters; `None` where no daemon runs.
+    ///
+    /// # Errors
+    /// When they are no settings.
+    pub(crate) fn of(parameters: &toml::Table) -> Result<Option<Self>> {
+        let settings = parameters.get(PARAMETER).cloned().map(toml::Value::try_into).transpose();
+        settings.context("the daemons' settings")
+    }
+
+    /// The configuration of the daemons of a series.
+    pub(crate) fn configuration(&self, series: &str) -> String {
+        let mut settings = self.all.clone();
+        settings.extend(self.series.get(series).cloned().unwrap_or_default());
+        settings.to_string()
+    }
+
+    /// All of them, each with what is shipped and why it is not that.
+    ///
+    /// # Errors
+    /// When there is no such setting, its value is the shipped one, or nothing says why it is not.
+    pub(crate) fn changed(&self) -> Result<Vec<Changed>> {
+        let of_all = self.all.iter().map(|setting| (None, setting));
+        let of_series = self.series.iter().flat_map(|(series, settings)| {
+            settings.iter().map(move |setting| (Some(series.clone()), setting))
+        });
+        of_all.chain(of_series).map(|(series, (name, value))| self.one(series, name, value)).collect()
+    }
+
+    fn one(&self, series: Option<String>, name: &str, value: &toml::Value) -> Result<Changed> {
+        let shipped = rules::find_setting(name)?.default_value();
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        ensure!(value != shipped, "{name} = {value} is the shipped setting");
+        let why = self.why.get(name).with_context(|| format!("nothing says why {name} is {value}"))?.clone();
+        Ok(Changed { series, name: name.to_owned(), value, shipped, why })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> DaemonSettings {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_series_has_the_settings_of_all_and_its_own() {
+        let settings = settings(
+            "all = { carriers = \"udp\" }\nseries.own = { streams = \"own\" }\nwhy = { carriers = \"c\", streams = \"s\" }",
+        );
+        assert_eq!(settings.configuration("own"), "carriers = \"udp\"\nstreams = \"own\"\n");
+        assert_eq!(settings.configuration("other"), "carriers = \"udp\"\n");
+        let changed = settings.changed().unwrap();
+        let told: Vec<_> = changed.iter().map(|it| (it.series.as_deref(), &*it.name, &*it.shipped)).collect();
+        assert_eq!(told, [(None, "carriers", "both"), (Some("own"), "streams", "shared")]);
+    }
+
+    #[test]
+    fn what_is_no_setting_or_as_shipped_or_without_reason_is_refused() {
+        let faults = [
+            ("all = { carrier = \"udp\" }\nwhy.carrier = \"w\"", "carrier"),
+            ("all = { race_timer_ms = 250 }\nwhy.race_timer_ms = \"w\"", "shipped"),
+            ("all = { race_timer_ms = 2000 }", "why"),
+        ];
+        for (text, problem) in faults {
+            let error = settings(text).changed().unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+}
