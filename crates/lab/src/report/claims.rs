@@ -40,13 +40,14 @@ pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     let of = |id: &str| verdicts.iter().filter(|it| it.id == id).collect::<Vec<_>>();
     let standings = claim.judged_by.iter().map(|id| standing(&of(id)));
     let text = |piece: Piece<'_>| match piece {
-        Piece::Text(text) => text.to_owned(),
+        Piece::Text(text) => Ok(text.to_owned()),
         Piece::Figure(id) => figures(&of(id)),
     };
+    let pieces: Result<String, Gap> = claim.pieces().into_iter().map(text).collect();
     Answered {
         claim: claim.claim.clone(),
         by: claim.by.clone(),
-        answer: claim.pieces().into_iter().map(text).collect(),
+        answer: pieces.unwrap_or_else(|gap| gap.told().to_owned()),
         standing: standings.max().unwrap_or(Standing::Open),
     }
 }
@@ -61,14 +62,33 @@ fn standing(verdicts: &[&Verdict]) -> Standing {
     verdicts.iter().map(one).max().unwrap_or(Standing::Open)
 }
 
+/// Why a figure of an answer is missing; an answer has all its figures, or says this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gap {
+    OtherForm,
+    Unmeasured,
+}
+
+impl Gap {
+    fn told(self) -> &'static str {
+        match self {
+            Self::OtherForm => "The other form measures what the answer needs.",
+            Self::Unmeasured => "Something that the answer needs was not measured.",
+        }
+    }
+}
+
 /// The figure, or the least and the greatest.
-fn figures(verdicts: &[&Verdict]) -> String {
+fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
+    if verdicts.is_empty() {
+        return Err(Gap::OtherForm);
+    }
     let mut values: Vec<f64> = verdicts.iter().filter_map(|it| it.value).collect();
     values.sort_by(f64::total_cmp);
     match (values.first().copied().map(told), values.last().copied().map(told)) {
-        (Some(least), Some(greatest)) if least != greatest => format!("{least} to {greatest}"),
-        (Some(only), _) => only,
-        _ => "(not measured)".to_owned(),
+        (Some(least), Some(greatest)) if least != greatest => Ok(format!("{least} to {greatest}")),
+        (Some(only), _) => Ok(only),
+        _ => Err(Gap::Unmeasured),
     }
 }
 
@@ -107,6 +127,8 @@ mod tests {
         let met = answered(&[a.clone(), b.clone()]);
         assert_eq!(met, (Standing::Met, "It takes 2 of 4.".to_owned()));
         assert_eq!(answered(&[a.clone(), other, b]), (Standing::Missed, "It takes 1 to 2 of 4.".to_owned()));
-        assert_eq!(answered(&[a]), (Standing::Open, "It takes 2 of (not measured).".to_owned()));
+        assert_eq!(answered(std::slice::from_ref(&a)), (Standing::Open, Gap::OtherForm.told().to_owned()));
+        let unmeasured = verdict("b", None, Outcome::Unmeasured);
+        assert_eq!(answered(&[a, unmeasured]), (Standing::Open, Gap::Unmeasured.told().to_owned()));
     }
 }

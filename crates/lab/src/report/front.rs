@@ -16,8 +16,9 @@ pub(super) fn page(manifests: &[Manifest], sections: &[Section]) -> String {
         html! {
             h1 { "Claims and answers" }
             p {
-                "What papers claim, and what this project aims at; each with the answer of its own measurement. Quick forms show that all can \
-                 be measured, full forms measure as much as the papers did."
+                "Claims of papers, and aims of this project; each with the answer of its own measurement. Met: the bands that are expected \
+                 hold; where a paper found something else than is aimed at, the answer says so. Quick forms show that all can be measured, full \
+                 forms measure as much as the papers did."
             }
             ul class="counts" {
                 @for standing in [Standing::Met, Standing::Missed, Standing::Open] {
