@@ -143,6 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_daemons_are_settings_not_as_shipped_with_a_reason_and_of_series_that_there_are() {
+        for entry in all().unwrap() {
+            for form in [Form::Quick, Form::Full] {
+                let Some(settings) = entry.manifest.daemon(form).unwrap() else { continue };
+                let full = entry.runner(Form::Full).unwrap().points();
+                let series: Vec<&str> = full.iter().map(|planned| &*planned.point.series).collect();
+                for changed in settings.changed().unwrap() {
+                    let is_there = changed.series.as_deref().is_none_or(|name| series.contains(&name));
+                    assert!(is_there, "{}: {changed:?}", entry.manifest.id);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn each_plot_shows_a_measure_that_its_points_have() {
         for entry in all().unwrap() {
             let forms = [Form::Quick, Form::Full];

@@ -55,6 +55,12 @@ fn ten_flows_fill_the_link_and_all_bytes_of_files_arrive() {
     assert!((0.97..=1.0).contains(&(in_window as f64 / most)), "{in_window} of {most} bytes");
     for file in &report.flows[10..] {
         assert!(file.finished.is_some() && file.received == 10_000, "{file:?}");
+        assert_eq!(file.handed_over, 10_000);
+    }
+    // What was handed over and not received by the end of its own time fits into the send buffer, and all arrives after it.
+    for bulk in &report.flows[..10] {
+        let waiting = bulk.handed_over - bulk.in_own_time;
+        assert!((1..=200_000).contains(&waiting) && bulk.received == bulk.handed_over, "{bulk:?}");
     }
     assert!(report.queue.dropped > 0 && report.flows.iter().any(|it| it.retransmitted > 0));
 }

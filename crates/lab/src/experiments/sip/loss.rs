@@ -54,7 +54,7 @@ impl Experiment for Loss {
             .clone()
             .map(|n| star.callee(n).registered(place, &ring, 1))
             .collect::<Result<Vec<_>>>()?;
-        // All have registered before anything gets lost, as in the thesis.
+        // All have registered before anything gets lost.
         let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
         let caller = |number| {
             let words = [
