@@ -54,7 +54,8 @@ impl Judged<'_> {
     fn verdicts(&self, expectation: &Expectation, results: &Results) -> Vec<Verdict> {
         let places = self.places(expectation);
         if places.is_empty() {
-            return vec![told(expectation, "nowhere".to_owned(), None, Outcome::Unmeasured)];
+            let band = band(expectation, String::new());
+            return vec![told(expectation, "nowhere".to_owned(), None, band, Outcome::Unmeasured)];
         }
         places.iter().map(|place| self.verdict(expectation, place, results)).collect()
     }
@@ -78,11 +79,18 @@ impl Judged<'_> {
 
     fn verdict(&self, expectation: &Expectation, place: &Point, results: &Results) -> Verdict {
         let panel = &place.panel;
-        let x_name = self.manifest.panel(panel).map_or(place.x.to_string(), |panel| panel.x_name(place.x));
+        let x_name =
+            |panel: &str, x: f64| self.manifest.panel(panel).map_or(x.to_string(), |panel| panel.x_name(x));
+        let other = expectation.against.as_ref().map_or_else(String::new, |against| match against.x {
+            Some(x) => format!("{}, {}", against.series, x_name(panel, x)),
+            None => against.series.clone(),
+        });
+        let at = format!("{panel}, {}", x_name(panel, place.x));
         let needed = expectation.needs(place);
         let is_wanted = needed.iter().all(|(point, _)| self.only.wants(point));
         let unmeasured = if is_wanted { Outcome::Unmeasured } else { Outcome::LeftOut };
-        told(expectation, format!("{panel}, {x_name}"), value(expectation, place, results), unmeasured)
+        let band = band(expectation, other);
+        told(expectation, at, value(expectation, place, results), band, unmeasured)
     }
 }
 
@@ -100,7 +108,13 @@ fn value(expectation: &Expectation, place: &Point, results: &Results) -> Option<
     }
 }
 
-fn told(expectation: &Expectation, at: String, value: Option<f64>, unmeasured: Outcome) -> Verdict {
+fn told(
+    expectation: &Expectation,
+    at: String,
+    value: Option<f64>,
+    band: String,
+    unmeasured: Outcome,
+) -> Verdict {
     let is_in_band = |value: f64| {
         expectation.at_most.is_none_or(|most| value <= most)
             && expectation.at_least.is_none_or(|least| value >= least)
@@ -110,7 +124,7 @@ fn told(expectation: &Expectation, at: String, value: Option<f64>, unmeasured: O
         what: expectation.what.clone(),
         at,
         value,
-        band: band(expectation),
+        band,
         outcome: match value {
             None => unmeasured,
             Some(value) if is_in_band(value) => Outcome::Met,
@@ -121,13 +135,12 @@ fn told(expectation: &Expectation, at: String, value: Option<f64>, unmeasured: O
     }
 }
 
-/// "<= 0.7 x tcp-cubic".
-fn band(expectation: &Expectation) -> String {
+/// "<= 0.7 x TCP CUBIC"; the other is what a ratio is to, if it is one.
+fn band(expectation: &Expectation, other: String) -> String {
     let bounds = [(">=", expectation.at_least), ("<=", expectation.at_most)];
     let bounds: Vec<String> =
         bounds.iter().filter_map(|(sign, bound)| bound.map(|bound| format!("{sign} {bound}"))).collect();
-    let times =
-        expectation.against.as_ref().map_or(String::new(), |against| format!(" x {}", against.series));
+    let times = if other.is_empty() { other } else { format!(" x {other}") };
     bounds.join(", ") + &times
 }
 
@@ -184,6 +197,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_judged_at_each_x_that_is_planned() {
+        assert_eq!(band(&expectation("ours", None), "tcp, none".to_owned()), "<= 0.7 x tcp, none");
         let ratios = outcomes(&expectation("ours", Some("tcp")), &[]);
         assert_eq!(ratios, [(Some(0.6), Outcome::Met), (Some(0.8), Outcome::Missed)]);
     }
