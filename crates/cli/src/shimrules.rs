@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Parser};
 use control::{DEFAULT_CONTROL, Request, Response, RuleRow, RuleSelector, RulesReport};
-use rules::{Advertise, Chain, Framing, IpNet, Policy, PortRange, Rule, Tally};
+use rules::{Advertise, AdvertiseInterval, Chain, Framing, IpNet, Policy, PortRange, Rule, Tally};
 
 use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
@@ -109,6 +109,10 @@ pub struct Shimrules {
     /// `advertise` says; each has an association of its own
     #[arg(long, value_name = "FORM")]
     pub advertise: Option<Advertise>,
+
+    /// With --advertise timer: how often, in milliseconds, instead of what the setting `advertise_interval_ms` says
+    #[arg(long, value_name = "MS")]
+    pub advertise_interval: Option<AdvertiseInterval>,
 
     /// With -A of an enable rule: a native SCTP peer gets each message of this protocol as one message of SCTP. The only one is
     /// sip (RFC 4168)
@@ -227,6 +231,9 @@ fn rule(args: &Shimrules) -> Result<Rule, CliError> {
     if args.advertise.is_some() && !(args.add && args.policy == Some(Policy::Enable)) {
         return Err(usage("--advertise goes with -A -p enable"));
     }
+    if args.advertise_interval.is_some() && args.advertise != Some(Advertise::Timer) {
+        return Err(usage("--advertise-interval goes with --advertise timer"));
+    }
     if framing.is_some() && !args.add {
         return Err(usage("--framing goes with -A"));
     }
@@ -238,6 +245,7 @@ fn rule(args: &Shimrules) -> Result<Rule, CliError> {
         comment: comment.clone(),
         require: *require,
         advertise: args.advertise,
+        advertise_interval: args.advertise_interval,
         framing: *framing,
     };
     rule.check().map_err(|e| usage(&e.to_string()))?;
@@ -285,8 +293,9 @@ fn policy_cell(row: &RuleRow) -> String {
     let policy = if row.rule.require { "require".to_owned() } else { row.policy.to_string() };
     let own = if row.rule.own { ", own" } else { "" };
     let advertise = row.rule.advertise.map(|form| format!(", advertise {form}")).unwrap_or_default();
+    let interval = row.rule.advertise_interval.map(|ms| format!(" {ms} ms")).unwrap_or_default();
     let framing = row.rule.framing.map(|framing| format!(", {framing}")).unwrap_or_default();
-    format!("{policy}{own}{advertise}{framing}")
+    format!("{policy}{own}{advertise}{interval}{framing}")
 }
 
 fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {

@@ -21,6 +21,7 @@ fn rule() -> Rule {
         comment: Some("the \"low\" ports".into()),
         require: false,
         advertise: None,
+        advertise_interval: None,
         framing: None,
     }
 }

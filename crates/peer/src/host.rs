@@ -309,7 +309,7 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
         auth: options.auth.map(auth_config).unwrap_or_default(),
         reconfig: ReconfigPolicy::default().everything(),
         multipath: options.multipath.into(),
-        advertisement: options.sba.map(Into::into),
+        advertisement: options.advertisement(),
         zero_checksum: options.zero_checksum.then_some(EDMID_DTLS),
         ..AssociationConfig::default()
     }

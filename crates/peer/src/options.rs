@@ -6,11 +6,14 @@ use sctp::{Multipath, PathScheduler, SendBufferCadence, SendBufferConfig, SendBu
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Octets that an association may hold in each direction, unless the command line says otherwise.
 const BUFFER: usize = 4 << 20;
 /// UDP port of both ends, unless the command line says otherwise (RFC 6951 section 5.1).
 const UDP_PORT: u16 = 9899;
+/// Milliseconds between two advertisements on a timer, unless the command line says otherwise.
+const SBA_INTERVAL_MS: u32 = 5000;
 
 /// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip and both, and a kernel without SCTP of its own.
 #[derive(Debug, Parser)]
@@ -52,6 +55,10 @@ pub struct Options {
     /// Tell routers how full our send buffer is (chunk type 150), and take notice of what the peer tells.
     #[arg(long, value_enum, value_name = "FORM")]
     pub sba: Option<SbaKind>,
+    /// With --sba timer: how often, in milliseconds, in a packet of its own where no DATA leaves by then.
+    #[arg(long, value_name = "MS", default_value_t = SBA_INTERVAL_MS, requires = "sba",
+          value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
+    pub sba_interval: u32,
     /// Write what the engine does, and why, into this file, as JSON lines. Not with shards.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -82,6 +89,7 @@ impl Options {
             idata: false,
             zero_checksum: false,
             sba: None,
+            sba_interval: SBA_INTERVAL_MS,
             trace: None,
             partial: false,
             buffer: BUFFER,
@@ -124,21 +132,29 @@ pub enum SbaKind {
     Economical,
     /// Percent and bytes, in every packet with DATA.
     Backlog,
-    /// Percent and bytes, every 5 seconds.
+    /// Percent and bytes, once in each --sba-interval.
     Timer,
     /// Tenths of what is used, in every packet with DATA: as the patch of 2016 has it.
     Seed,
 }
 
-impl From<SbaKind> for SendBufferConfig {
-    fn from(kind: SbaKind) -> SendBufferConfig {
+impl Options {
+    /// What is told of the send buffer.
+    pub(crate) fn advertisement(&self) -> Option<SendBufferConfig> {
+        let pause = Duration::from_millis(self.sba_interval.into());
+        self.sba.map(|kind| kind.config(pause))
+    }
+}
+
+impl SbaKind {
+    fn config(self, pause: Duration) -> SendBufferConfig {
         let exact = SendBufferConfig { precision: 1, ..SendBufferConfig::default() };
         let cadence = SendBufferCadence::EveryPacket;
-        match kind {
+        match self {
             SbaKind::Percent => SendBufferConfig { cadence, ..exact },
             SbaKind::Economical => SendBufferConfig::default(),
             SbaKind::Backlog => SendBufferConfig { form: SendBufferForm::Backlog, cadence, ..exact },
-            SbaKind::Timer => SendBufferConfig::backlog(),
+            SbaKind::Timer => SendBufferConfig::backlog_every(pause),
             SbaKind::Seed => SendBufferConfig::seed(),
         }
     }

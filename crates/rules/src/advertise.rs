@@ -1,4 +1,5 @@
-//! What is told of the send buffer: the words of the setting `advertise` and of the rules' `--advertise`.
+//! What is told of the send buffer, and how often: the words of the setting `advertise` and of the rules' `--advertise`, and the
+//! interval of its timer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +15,7 @@ pub enum Advertise {
     /// Nothing.
     #[default]
     Off,
-    /// Bytes and percent, every five seconds.
+    /// Bytes and percent, once in each [`AdvertiseInterval`], with data or without.
     Timer,
     /// Bytes and percent, in every packet with data.
     Backlog,
@@ -26,6 +27,72 @@ pub enum Advertise {
     Economical,
     /// Tenths of what is used, in every packet with data, as the patch of 2016 has it.
     SeedCompat,
+}
+
+/// How long the form [`Advertise::Timer`] waits between two times: 100 ms to an hour.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct AdvertiseInterval(u32);
+
+/// No interval of advertisements.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no interval of advertisements: it takes {min} to {max} ms", min = AdvertiseInterval::MIN_MS, max = AdvertiseInterval::MAX_MS)]
+pub struct AdvertiseIntervalError(String);
+
+impl AdvertiseInterval {
+    /// The least, in milliseconds.
+    pub const MIN_MS: u32 = 100;
+    /// The most, in milliseconds.
+    pub const MAX_MS: u32 = 3_600_000;
+
+    /// In milliseconds.
+    pub const fn ms(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for AdvertiseInterval {
+    /// Five seconds, the default of the 2016 project.
+    fn default() -> AdvertiseInterval {
+        AdvertiseInterval(5000)
+    }
+}
+
+impl TryFrom<u32> for AdvertiseInterval {
+    type Error = AdvertiseIntervalError;
+    fn try_from(ms: u32) -> Result<AdvertiseInterval, AdvertiseIntervalError> {
+        let is_in_range = (AdvertiseInterval::MIN_MS..=AdvertiseInterval::MAX_MS).contains(&ms);
+        is_in_range.then_some(AdvertiseInterval(ms)).ok_or_else(|| AdvertiseIntervalError(ms.to_string()))
+    }
+}
+
+impl From<AdvertiseInterval> for u32 {
+    fn from(interval: AdvertiseInterval) -> u32 {
+        interval.0
+    }
+}
+
+impl fmt::Display for AdvertiseInterval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for AdvertiseInterval {
+    type Err = AdvertiseIntervalError;
+    fn from_str(ms: &str) -> Result<AdvertiseInterval, AdvertiseIntervalError> {
+        let number: u32 = ms.parse().map_err(|_| AdvertiseIntervalError(ms.into()))?;
+        number.try_into()
+    }
+}
+
+/// What a connection tells of its send buffer, and how often where that is on a timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Advertisement {
+    /// What is told.
+    pub form: Advertise,
+    /// How often, in the form [`Advertise::Timer`].
+    pub interval: AdvertiseInterval,
 }
 
 /// A word that names no form.
@@ -81,6 +148,22 @@ impl FromStr for Advertise {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_reads_back_and_what_is_out_of_range_names_the_range() {
+        for ms in [100, 5000, 3_600_000] {
+            let interval: AdvertiseInterval = ms.to_string().parse().unwrap();
+            assert_eq!((interval.ms(), interval.to_string()), (ms, ms.to_string()));
+        }
+        for wrong in ["99", "3600001", "-1", "5s", ""] {
+            let told = wrong.parse::<AdvertiseInterval>().unwrap_err().to_string();
+            assert_eq!(
+                told,
+                format!("`{wrong}` is no interval of advertisements: it takes 100 to 3600000 ms")
+            );
+        }
+        assert!(AdvertiseInterval::try_from(99).is_err());
+    }
 
     #[test]
     fn each_form_reads_back_from_its_word_and_a_wrong_word_names_the_nearest() {

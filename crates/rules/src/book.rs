@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::{
-    Advertise, Chain, Framing, IpNet, Outcome, Policy, PortRange, RuleMatch, RulesTable, Settings, UnixMs,
-    print_rule,
+    Advertise, AdvertiseInterval, Advertisement, Chain, Framing, IpNet, Outcome, Policy, PortRange,
+    RuleMatch, RulesTable, Settings, UnixMs, print_rule,
 };
 
 /// Settings and table, and the decisions made from them.
@@ -58,6 +58,8 @@ pub enum Because {
         require: bool,
         /// What it says of advertising send buffers.
         advertise: Option<Advertise>,
+        /// How often, on a timer.
+        advertise_interval: Option<AdvertiseInterval>,
         /// The protocol whose messages a native peer gets, each as one.
         framing: Option<Framing>,
     },
@@ -89,10 +91,12 @@ impl Decision {
     }
 
     /// What the connection tells routers of its send buffer: what the rule that decided says, else the setting.
-    pub const fn advertise(&self, settings: &Settings) -> Advertise {
+    pub fn advertisement(&self, settings: &Settings) -> Advertisement {
         match self.because {
-            Because::Rule { advertise: Some(form), .. } => form,
-            _ => settings.advertise,
+            Because::Rule { advertise: Some(form), advertise_interval, .. } => {
+                Advertisement { form, interval: advertise_interval.unwrap_or(settings.advertise_interval) }
+            }
+            _ => settings.advertisement(),
         }
     }
 }
@@ -237,6 +241,7 @@ impl From<RuleMatch<'_>> for Because {
             names_host: found.rule.address.is_some_and(IpNet::is_host),
             require: found.rule.require,
             advertise: found.rule.advertise,
+            advertise_interval: found.rule.advertise_interval,
             framing: found.rule.framing,
         }
     }
@@ -312,12 +317,32 @@ mod tests {
         for default in [false, true] {
             book.settings.default_remote_enable = default;
             let told = decide(&mut book, Chain::Remote, "10.0.0.1", 22);
-            assert!(told.advertise(&book.settings) == Advertise::Timer && told.wants_own(), "{told:?}");
+            let form = told.advertisement(&book.settings).form;
+            assert!(form == Advertise::Timer && told.wants_own(), "{told:?}");
             let told = decide(&mut book, Chain::Local, "10.0.0.1", 22);
-            assert!(told.advertise(&book.settings) == Advertise::Percent && !told.wants_own(), "{told:?}");
+            let form = told.advertisement(&book.settings).form;
+            assert!(form == Advertise::Percent && !told.wants_own(), "{told:?}");
         }
         let refused = crate::parse_table("-A -c remote -p disable --advertise timer").unwrap_err();
         assert_eq!(refused, (1, crate::LineError::Table(crate::TableError::AdvertiseElsewhere)));
+    }
+
+    #[test]
+    fn a_rule_says_how_often_its_timer_advertises_and_the_setting_where_it_does_not() {
+        let mut book = book(
+            "-A -c remote -p enable -P 22 --advertise timer --advertise-interval 250\n\
+             -A -c remote -p enable -P 23 --advertise timer\n",
+        );
+        book.settings.advertise_interval = "700".parse().unwrap();
+        let interval = |port| {
+            let decision = book.explain(Chain::Remote, "10.0.0.1".parse().unwrap(), port);
+            decision.advertisement(&book.settings).interval.ms()
+        };
+        assert_eq!([22, 23, 24].map(interval), [250, 700, 700]);
+        for elsewhere in ["--advertise-interval 250", "--advertise percent --advertise-interval 250"] {
+            let refused = crate::parse_table(&format!("-A -c remote -p enable {elsewhere}")).unwrap_err();
+            assert_eq!(refused, (1, crate::LineError::Table(crate::TableError::IntervalElsewhere)));
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod tried;
 mod weights;
 mod words;
 
-pub use advertise::{Advertise, AdvertiseError};
+pub use advertise::{Advertise, AdvertiseError, AdvertiseInterval, AdvertiseIntervalError, Advertisement};
 pub use book::{Because, Decision, Guarded, Rulebook};
 pub use interfaces::{INTERFACES_MAX, Interfaces, Listed};
 pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED, OTHERS_MAX};

@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use crate::rule::did_you_mean;
 use crate::{
-    Added, Advertise, AdvertiseError, Chain, Framing, FramingWordError, IpNet, NetError, Policy, PortRange,
-    PortsError, Rule, RuleError, RulesTable,
+    Added, Advertise, AdvertiseError, AdvertiseInterval, AdvertiseIntervalError, Chain, Framing,
+    FramingWordError, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError, RulesTable,
 };
 use crate::{TableError, WordError};
 
@@ -70,6 +70,9 @@ pub enum LineError {
     /// No form of advertisement.
     #[error(transparent)]
     Advertise(#[from] AdvertiseError),
+    /// No interval of advertisements.
+    #[error(transparent)]
+    Interval(#[from] AdvertiseIntervalError),
     /// A name or comment that cannot be kept.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -97,9 +100,10 @@ const COMMENT: &str = "--comment";
 const REQUIRE: &str = "--require";
 const OWN: &str = "--own";
 const ADVERTISE: &str = "--advertise";
+const INTERVAL: &str = "--advertise-interval";
 const FRAMING: &str = "--framing";
-const OPTION_NAMES: [&str; 12] =
-    [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE, FRAMING];
+const OPTION_NAMES: [&str; 13] =
+    [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE, INTERVAL, FRAMING];
 /// Those that take no value.
 const SWITCHES: [&str; 4] = [ADD, DELETE, REQUIRE, OWN];
 
@@ -164,6 +168,9 @@ impl Fields {
                 Ok(())
             }
             ADVERTISE => put(&mut self.rule.advertise, option, value()?.parse::<Advertise>()?),
+            INTERVAL => {
+                put(&mut self.rule.advertise_interval, option, value()?.parse::<AdvertiseInterval>()?)
+            }
             FRAMING => put(&mut self.rule.framing, option, value()?.parse::<Framing>()?),
             NAME => put(&mut self.rule.name, option, value()?),
             _ => put(&mut self.rule.comment, option, value()?),
@@ -251,6 +258,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.extend(rule.require.then(|| REQUIRE.to_owned()));
     parts.extend(rule.own.then(|| OWN.to_owned()));
     parts.extend(rule.advertise.map(|form| format!("{ADVERTISE} {form}")));
+    parts.extend(rule.advertise_interval.map(|ms| format!("{INTERVAL} {ms}")));
     parts.extend(rule.framing.map(|framing| format!("{FRAMING} {framing}")));
     parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
     parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Advertise, IpNet, PortRange, nearest};
+use crate::{Advertise, AdvertiseInterval, IpNet, PortRange, nearest};
 
 /// The longest name of a rule.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -185,6 +185,9 @@ pub struct Rule {
     /// What its connections tell routers of their send buffers; `None`: what the setting says. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<Advertise>,
+    /// How often, for the form [`Advertise::Timer`] only; `None`: what the setting says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise_interval: Option<AdvertiseInterval>,
     /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,

@@ -5,7 +5,10 @@
 use std::fmt;
 
 use crate::nearest;
-use crate::{Advertise, Carriers, Congestion, Interfaces, Multipath, Streams, Weights};
+use crate::{
+    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, Interfaces, Multipath, Streams,
+    Weights,
+};
 
 /// The name the papers' FreeBSD kernel gives to a setting before its last part; accepted and dropped.
 const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
@@ -81,6 +84,8 @@ pub struct Settings {
     pub trunk_idle_s: u32,
     /// What connections tell routers of their send buffers, where no rule says it.
     pub advertise: Advertise,
+    /// How often, where that is on a timer and no rule says it.
+    pub advertise_interval: AdvertiseInterval,
     /// The chunk type of what they tell; 133 to 190: without a meaning of their own as yet, and skipped in silence
     /// (RFC 9260 section 3.2).
     pub advertise_type: u8,
@@ -122,6 +127,7 @@ impl Default for Settings {
             streams: Streams::Shared,
             trunk_idle_s: 300,
             advertise: Advertise::Off,
+            advertise_interval: AdvertiseInterval::default(),
             advertise_type: 150,
         }
     }
@@ -526,14 +532,23 @@ pub const SETTINGS: &[Setting] = &[
         name: "advertise",
         kind: Kind::Word(Advertise::WORDS),
         doc: "What new connections tell the routers on their way of how much waits to be sent, in a chunk of its own \
-              (advertise_type) that receivers skip. off: nothing. timer: bytes and percent, every five seconds. backlog: bytes and \
-              percent in every packet with data. percent: percent in every packet with data. quantised: the same in tens. \
+              (advertise_type) that receivers skip. off: nothing. timer: bytes and percent every five seconds \
+              (advertise_interval_ms), in a packet of its own where no data leaves by then. backlog: bytes and percent in every packet with data. percent: percent in every packet with data. quantised: the same in tens. \
               economical: tens in the first packet of a burst, in every eighth and where they change. seed-compat: tenths of what is \
               used, as the experiments of 2016 have it. All on the way can read it: it shows how much a program has to say and \
               when it pauses. A rule's --advertise says it for some connections only. Each host decides for what it sends.",
         needs_restart: false,
         read: |s| s.advertise.to_string(),
         write: |s, v| put(&mut s.advertise, v.parse().ok()),
+    },
+    Setting {
+        name: "advertise_interval_ms",
+        kind: Kind::Number { min: AdvertiseInterval::MIN_MS, max: AdvertiseInterval::MAX_MS, unit: "ms" },
+        doc: "How often new connections tell of their send buffer in the form timer (advertise). A rule's \
+              --advertise-interval says it for some connections only.",
+        needs_restart: false,
+        read: |s| s.advertise_interval.to_string(),
+        write: |s, v| put(&mut s.advertise_interval, v.parse().ok()),
     },
     Setting {
         name: "advertise_type",
@@ -676,6 +691,16 @@ impl Setting {
 }
 
 impl Settings {
+    /// What connections tell of their send buffers where no rule says it.
+    pub fn advertisement(&self) -> Advertisement {
+        Advertisement { form: self.advertise, interval: self.advertise_interval }
+    }
+
+    /// Changes that.
+    pub fn set_advertisement(&mut self, told: Advertisement) {
+        (self.advertise, self.advertise_interval) = (told.form, told.interval);
+    }
+
     /// The value of the setting with this name.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Chain, Outcome, Policy, Rule, RuleError, Tally, UnixMs};
+use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, Tally, UnixMs};
 
 /// The most rules a table holds, over all four chains: a lookup walks one chain, so this bounds it.
 pub const MAX_RULES: usize = 4096;
@@ -65,6 +65,9 @@ pub enum TableError {
     /// Only connections that may ride SCTP can advertise.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
+    /// The other forms go by packets, not by time.
+    #[error("--advertise-interval goes with --advertise timer only")]
+    IntervalElsewhere,
     /// What stays plain TCP has no messages.
     #[error("--framing goes with enable rules only")]
     FramingElsewhere,
@@ -122,6 +125,9 @@ impl RulesTable {
         }
         if rule.advertise.is_some() && !policy.is_enable() {
             return Err(TableError::AdvertiseElsewhere);
+        }
+        if rule.advertise_interval.is_some() && rule.advertise != Some(Advertise::Timer) {
+            return Err(TableError::IntervalElsewhere);
         }
         if rule.framing.is_some() && !policy.is_enable() {
             return Err(TableError::FramingElsewhere);

@@ -29,19 +29,21 @@ fn any_ports() -> impl Strategy<Value = PortRange> {
 fn any_rule() -> impl Strategy<Value = Rule> {
     let words = "[^\\p{Cc}]{1,16}";
     let form = option::of(proptest::sample::select(&Advertise::ALL));
+    let interval = option::of((100u32..=3_600_000).prop_map(|ms| ms.try_into().unwrap()));
     (
         option::of(any_net()),
         option::of(any_ports()),
         any::<bool>(),
-        form,
+        (form, interval),
         option::of(words),
         option::of(words),
     )
-        .prop_map(|(address, ports, own, advertise, name, comment)| Rule {
+        .prop_map(|(address, ports, own, (advertise, interval), name, comment)| Rule {
             address,
             ports,
             own,
             advertise,
+            advertise_interval: interval.filter(|_| advertise == Some(Advertise::Timer)),
             name,
             comment,
             ..Rule::default()
@@ -62,7 +64,8 @@ fn any_table() -> impl Strategy<Value = RulesTable> {
         let mut table = RulesTable::default();
         for (chain, policy, rule) in rules {
             let advertise = rule.advertise.filter(|_| policy.is_enable());
-            let rule = Rule { advertise, ..rule };
+            let advertise_interval = rule.advertise_interval.filter(|_| policy.is_enable());
+            let rule = Rule { advertise, advertise_interval, ..rule };
             table.add(chain, policy, rule).unwrap();
         }
         table

@@ -208,7 +208,7 @@ impl Shard {
         if decision.wants_own() {
             settings.streams = Streams::Own;
         }
-        settings.advertise = decision.advertise(&settings);
+        settings.set_advertisement(decision.advertisement(&settings));
         Ok((settings, ShimStep::Allowed, decision.is_order()))
     }
 

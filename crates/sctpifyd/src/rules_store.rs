@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, PendingChange, SettingsReport};
-use rules::{Advertise, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
+use rules::{Advertisement, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
@@ -151,9 +151,9 @@ impl RulesStore {
     }
 
     /// What connections to the program that listens there tell routers of their send buffers.
-    pub(crate) fn advertise(&self, server: SocketAddr) -> Advertise {
+    pub(crate) fn advertisement(&self, server: SocketAddr) -> Advertisement {
         let book = self.lock();
-        book.explain(Chain::Local, server.ip(), server.port()).advertise(&book.settings)
+        book.explain(Chain::Local, server.ip(), server.port()).advertisement(&book.settings)
     }
 
     /// How associations with this host are authenticated; none without a key for it.

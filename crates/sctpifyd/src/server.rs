@@ -254,8 +254,8 @@ impl Shard {
         let Some(offer) = self.doorman().still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
-        let (form, chunk_type) = (self.rules.advertise(server), self.rules.settings().advertise_type);
-        self.engine.set_advertisement(self.now, association, timing::advertisement(form, chunk_type));
+        let (told, chunk_type) = (self.rules.advertisement(server), self.rules.settings().advertise_type);
+        self.engine.set_advertisement(self.now, association, timing::advertisement(told, chunk_type));
         self.give_way(server, client, |shard, old| shard.is_from(old, route));
         let opened = self.uplink_of(route).map_err(std::io::Error::other).and_then(|uplink| {
             self.open_local(association, server, client, Opened { peer, lane: None, offer, uplink })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relay::trunk::TRUNK_STREAMS;
 use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
-use rules::{Advertise, Settings};
+use rules::{Advertise, Advertisement, Settings};
 use sctp::{
     AddressProof, AssociationConfig, ChunkType, CongestionAlgorithm, EndpointConfig, Extension, Extensions,
     Limits, Multipath, PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
@@ -97,7 +97,7 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
             rules::Congestion::Rfc9260 => CongestionAlgorithm::Rfc9260,
             rules::Congestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
-        advertisement: advertisement(settings.advertise, settings.advertise_type),
+        advertisement: advertisement(settings.advertisement(), settings.advertise_type),
         // How long INIT and COOKIE ECHO are tried is for our own timers to say.
         max_init_retransmits: u8::MAX,
         steady_init_retransmits: STEADY_INITS,
@@ -106,20 +106,21 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
 }
 
 /// What packets tell of the send buffer, in chunks of this type.
-pub(crate) fn advertisement(form: Advertise, chunk_type: u8) -> Option<SendBufferConfig> {
-    form_of(form).map(|config| SendBufferConfig { chunk_type: ChunkType(chunk_type), ..config })
+pub(crate) fn advertisement(told: Advertisement, chunk_type: u8) -> Option<SendBufferConfig> {
+    form_of(told).map(|config| SendBufferConfig { chunk_type: ChunkType(chunk_type), ..config })
 }
 
-fn form_of(form: Advertise) -> Option<SendBufferConfig> {
+fn form_of(told: Advertisement) -> Option<SendBufferConfig> {
     let each = |form, precision| SendBufferConfig {
         form,
         cadence: SendBufferCadence::EveryPacket,
         precision,
         ..SendBufferConfig::default()
     };
-    match form {
+    let interval = Duration::from_millis(told.interval.ms().into());
+    match told.form {
         Advertise::Off => None,
-        Advertise::Timer => Some(SendBufferConfig::backlog()),
+        Advertise::Timer => Some(SendBufferConfig::backlog_every(interval)),
         Advertise::Backlog => Some(each(SendBufferForm::Backlog, 1)),
         Advertise::Percent => Some(each(SendBufferForm::Percent, 1)),
         Advertise::Quantised => Some(each(SendBufferForm::Percent, 10)),
@@ -203,6 +204,12 @@ mod tests {
         settings.set("advertise_type", "151").unwrap();
         let other = Some(SendBufferConfig { chunk_type: ChunkType(151), ..SendBufferConfig::default() });
         assert_eq!(trunk_config(1500, &settings).advertisement, other);
+        settings.set("advertise", "timer").unwrap();
+        let pause = |settings: &Settings| association_config(1500, settings).advertisement.unwrap().cadence;
+        assert_eq!(pause(&settings), SendBufferCadence::Every(Duration::from_secs(5)));
+        settings.set("advertise_interval_ms", "250").unwrap();
+        assert_eq!(pause(&settings), SendBufferCadence::Every(Duration::from_millis(250)));
+        assert!(settings.set("advertise_interval_ms", "99").is_err());
         for known_or_loud in ["130", "132", "192", "0", "x"] {
             assert!(settings.set("advertise_type", known_or_loud).is_err(), "{known_or_loud}");
         }

@@ -408,7 +408,7 @@ impl Shard {
         self.trunks.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
         self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
         let settings = self.rules.settings();
-        let advertisement = timing::advertisement(settings.advertise, settings.advertise_type);
+        let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
         self.engine.set_advertisement(self.now, association, advertisement);
         self.engine.accept(self.now, association);
     }

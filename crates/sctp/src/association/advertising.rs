@@ -1,21 +1,72 @@
-//! Send-buffer advertisement: the chunk goes first into packets with DATA, and what comes of the peer's is reported.
+//! Send-buffer advertisement: the chunk goes first into packets with DATA, or on a timer into packets of its own, and what comes of
+//! the peer's is reported.
 //!
+//! Packets of its own need no answer, count against no window, and change no timer of a path: they keep nothing alive.
 //! Begin at [`Association::room_for_advertisement`].
 
-use base::Time;
+use base::{Ecn, Time};
 use wire::{PacketWriter, RawChunk, SendBuffer};
 
+use super::assemble::Train;
 use super::{Association, Control};
 use crate::event::Event;
-use crate::extension::send_buffer::{Advertiser, Fill, PeerSendBuffer, SendBufferConfig};
+use crate::extension::send_buffer::{Advertiser, Fill, Outlook, PeerSendBuffer, SendBufferConfig};
+use crate::info::PathState;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Association {
     /// The driver changes what is advertised.
-    pub(crate) fn set_advertisement(&mut self, advertisement: Option<SendBufferConfig>) {
+    pub(crate) fn set_advertisement(&mut self, advertisement: Option<SendBufferConfig>, now: Time) {
         self.config.advertisement = advertisement;
-        self.advertiser = advertisement.map(Advertiser::new);
+        self.advertiser = advertisement.map(|config| Advertiser::new(config, now));
+    }
+
+    /// When the next packet of its own is due.
+    pub(super) fn advertisement_timeout(&self) -> Time {
+        self.advertiser.as_ref().map_or(Time::NEVER, Advertiser::next_timeout)
+    }
+
+    /// Perhaps it is time for a packet of its own: not by a path that is not known to work, for nobody learns of it there.
+    pub(super) fn on_advertisement_timeout(&mut self, now: Time) {
+        let by = self.paths.get(self.paths.current());
+        let may = by.is_confirmed() && by.state() == PathState::Active && !self.peer_wants_it_signed();
+        let outlook = match may {
+            false => Outlook::Closed,
+            true if self.outstanding.is_empty() => Outlook::Quiet,
+            true => Outlook::Busy,
+        };
+        if let Some(advertiser) = &mut self.advertiser {
+            advertiser.on_timeout(outlook, now);
+        }
+    }
+
+    /// Writes a packet of the chunk alone, if one is due: nothing else can leave.
+    pub(super) fn write_advertisement(&mut self, buf: &mut [u8], now: Time) -> Option<Train> {
+        let is_due = self.advertiser.as_ref().is_some_and(Advertiser::is_alone_due);
+        if !is_due || !self.state.sends_data() {
+            return None;
+        }
+        let index = self.paths.current();
+        let fill = self.send_buffer_fill(index);
+        let chunk = self.advertiser.as_mut()?.advertise(&fill, now);
+        let mut packet = PacketWriter::new(buf, self.header());
+        packet.push(&chunk).ok()?;
+        let len = self.finish_packet(packet, false);
+        let path = self.paths.get_mut(index);
+        path.counters.packets_sent += 1;
+        path.counters.bytes_sent += len as u64;
+        let route = path.route;
+        self.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });
+        self.tell(|_| TraceEvent::Sent { route, packets: 1, bytes: len, ecn: Ecn::NotEct });
+        Some(Train {
+            route,
+            len,
+            segment_size: len,
+            may_fragment: false,
+            ecn: Ecn::NotEct,
+            asks_for_queue: false,
+        })
     }
 
     /// Octets to keep for the chunk in the packet that is about to be filled; 0 if it is to have none. COOKIE ECHO and

@@ -45,7 +45,7 @@ pub(crate) enum Joining {
 impl Association {
     /// Writes the next packets, all for one path.
     pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
-        let path = self.path_to_serve(ctx)?;
+        let Some(path) = self.path_to_serve(ctx) else { return self.write_advertisement(buf, ctx.now) };
         if let Some((index, Control::SizeProbe { nonce, size })) = self.control.front() {
             let (index, nonce, size) = (*index, *nonce, *size);
             self.control.pop_front();

@@ -342,7 +342,7 @@ impl Association {
             extensions: birth.agreed.extensions,
             asconf,
             reconfig,
-            advertiser: birth.config.advertisement.map(Advertiser::new),
+            advertiser: birth.config.advertisement.map(|config| Advertiser::new(config, ctx.now)),
             peer_send_buffer: None,
             kept: 0,
             names_changed: false,

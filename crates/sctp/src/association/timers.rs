@@ -1,4 +1,5 @@
-//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, and the look for idleness.
+//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, the look for idleness, and
+//! advertisements.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ impl Association {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 let partial = self.forward.next_timeout().min(self.limited.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
-                let others = requests.min(partial).min(self.idle_timeout()).min(self.stranded_until());
+                let quiet = self.idle_timeout().min(self.advertisement_timeout());
+                let others = requests.min(partial).min(quiet).min(self.stranded_until());
                 paths.min(self.inbound.ack.next_timeout()).min(others).min(self.hearsay_timeout())
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
@@ -111,6 +113,7 @@ impl Association {
         self.give_up_expired(ctx.now);
         self.expire_forward(ctx.now);
         self.shrink_if_quiet(ctx.now);
+        self.on_advertisement_timeout(ctx.now);
         if matches!(self.state, State::Closed) {
             return;
         }

@@ -38,7 +38,7 @@ impl Endpoint {
         id: AssociationId,
         advertisement: Option<SendBufferConfig>,
     ) {
-        self.with(id, now, |a, _| a.set_advertisement(advertisement));
+        self.with(id, now, |a, ctx| a.set_advertisement(advertisement, ctx.now));
     }
 
     /// Changes the part of new data that goes between two addresses under

@@ -15,6 +15,12 @@ const PACKETS_BETWEEN: u32 = 8;
 /// Change in points of occupancy at which it advertises at once.
 const POINTS_AT_ONCE: u8 = 10;
 
+/// What part of a pause a packet without DATA waits for one with DATA.
+const GRACE: u32 = 8;
+
+/// The shortest pause of [`SendBufferCadence::Every`]; what is shorter counts as this.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
 /// How a send buffer is advertised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendBufferConfig {
@@ -41,14 +47,16 @@ pub enum SendBufferForm {
     SeedTenths,
 }
 
-/// How often a send buffer is advertised; always in packets with DATA only.
+/// How often a send buffer is advertised: in packets with DATA only, but for [`Every`](SendBufferCadence::Every).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendBufferCadence {
     /// In every packet.
     EveryPacket,
     /// In the first packet of a burst, in every 8th, and when the occupancy has changed by 10 points.
     Economical,
-    /// In the first packet after this has passed.
+    /// Once in each such pause, 10 ms at least: in a packet with DATA where one leaves by then, else in a packet of its own. While DATA
+    /// is in flight that waits an eighth of the pause for more. It goes by the path in use while that is active, is never sent
+    /// again, and waits for no answer.
     Every(Duration),
 }
 
@@ -65,11 +73,16 @@ impl Default for SendBufferConfig {
 }
 
 impl SendBufferConfig {
-    /// The backlog, exactly, every 5 seconds.
+    /// The backlog, exactly, every 5 seconds: the pause of the 2016 project.
     pub fn backlog() -> SendBufferConfig {
+        SendBufferConfig::backlog_every(Duration::from_secs(5))
+    }
+
+    /// The backlog, exactly, once in each such pause.
+    pub fn backlog_every(pause: Duration) -> SendBufferConfig {
         SendBufferConfig {
             form: SendBufferForm::Backlog,
-            cadence: SendBufferCadence::Every(Duration::from_secs(5)),
+            cadence: SendBufferCadence::Every(pause),
             precision: 1,
             ..SendBufferConfig::default()
         }
@@ -121,11 +134,78 @@ pub(crate) struct Advertiser {
     last: Option<(u8, Time)>,
     /// Packets with DATA since.
     packets: u32,
+    /// When it is looked at whether to speak without DATA.
+    alone_at: Time,
+    alone: Alone,
+}
+
+/// How far it is to a packet without DATA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Alone {
+    /// The pause is not over.
+    Waits,
+    /// It is, and a packet with DATA is likely to come.
+    Yields,
+    /// The next packet is to be one.
+    Due,
+}
+
+/// What the association knows when the pause is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outlook {
+    /// No packet of its own may leave.
+    Closed,
+    /// DATA is in flight: more may follow what is acknowledged.
+    Busy,
+    /// Nothing is.
+    Quiet,
 }
 
 impl Advertiser {
-    pub(crate) fn new(config: SendBufferConfig) -> Advertiser {
-        Advertiser { config, last: None, packets: 0 }
+    pub(crate) fn new(config: SendBufferConfig, now: Time) -> Advertiser {
+        let mut advertiser =
+            Advertiser { config, last: None, packets: 0, alone_at: Time::NEVER, alone: Alone::Waits };
+        advertiser.wait(now);
+        advertiser
+    }
+
+    /// Speaks without DATA after another pause, if ever.
+    fn wait(&mut self, now: Time) {
+        self.alone = Alone::Waits;
+        self.alone_at = self.pause().map_or(Time::NEVER, |pause| now + pause);
+    }
+
+    fn pause(&self) -> Option<Duration> {
+        match self.config.cadence {
+            SendBufferCadence::Every(pause) => Some(pause.max(PAUSE_MIN)),
+            SendBufferCadence::EveryPacket | SendBufferCadence::Economical => None,
+        }
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is due.
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.alone_at
+    }
+
+    /// The pause is over.
+    pub(crate) fn on_timeout(&mut self, outlook: Outlook, now: Time) {
+        let Some(pause) = self.pause().filter(|_| self.alone_at <= now) else { return };
+        match (outlook, self.alone) {
+            (Outlook::Busy, Alone::Waits) => {
+                self.alone = Alone::Yields;
+                self.alone_at = now + pause / GRACE;
+            }
+            (Outlook::Busy | Outlook::Quiet, _) => {
+                self.alone = Alone::Due;
+                self.alone_at = now + pause;
+            }
+            (Outlook::Closed, _) => self.wait(now),
+        }
+    }
+
+    /// Whether a packet without DATA is due.
+    pub(crate) fn is_alone_due(&self) -> bool {
+        self.alone == Alone::Due
     }
 
     /// Whether the next packet with DATA is to have the chunk.
@@ -133,7 +213,7 @@ impl Advertiser {
         let Some((occupancy, at)) = self.last else { return true };
         match self.config.cadence {
             SendBufferCadence::EveryPacket => true,
-            SendBufferCadence::Every(pause) => now >= at + pause,
+            SendBufferCadence::Every(_) => self.pause().is_some_and(|pause| now >= at + pause),
             SendBufferCadence::Economical => {
                 let is_first = fill.outstanding == 0;
                 let points = self.occupancy(fill).abs_diff(occupancy);
@@ -142,11 +222,12 @@ impl Advertiser {
         }
     }
 
-    /// A packet with DATA is full but for the chunk.
+    /// The chunk for a packet that has all else.
     pub(crate) fn advertise(&mut self, fill: &Fill, now: Time) -> SendBuffer {
         let occupancy = self.occupancy(fill);
         self.last = Some((occupancy, now));
         self.packets = 0;
+        self.wait(now);
         let has_backlog = self.config.form == SendBufferForm::Backlog;
         let backlog = has_backlog.then(|| u32::try_from(fill.queued).unwrap_or(u32::MAX));
         SendBuffer { chunk_type: self.config.chunk_type, occupancy, backlog }
@@ -193,7 +274,7 @@ mod tests {
     }
 
     fn said(config: SendBufferConfig, fill: &Fill) -> (u8, Option<u32>) {
-        let chunk = Advertiser::new(config).advertise(fill, Time::ZERO);
+        let chunk = Advertiser::new(config, Time::ZERO).advertise(fill, Time::ZERO);
         assert_eq!(chunk.chunk_type, ChunkType(150));
         (chunk.occupancy, chunk.backlog)
     }
@@ -227,7 +308,7 @@ mod tests {
 
     #[test]
     fn economy_speaks_first_then_every_eighth_time_and_when_ten_points_change() {
-        let mut a = Advertiser::new(SendBufferConfig { precision: 1, ..SendBufferConfig::default() });
+        let mut a = Advertiser::new(SendBufferConfig { precision: 1, ..SendBufferConfig::default() }, MS(0));
         assert!(a.is_due(&queued(500), MS(0)));
         a.advertise(&queued(500), MS(0));
         for _ in 0..7 {
@@ -243,12 +324,36 @@ mod tests {
 
     #[test]
     fn on_a_timer_it_speaks_when_the_time_has_passed_and_in_every_packet_always() {
-        let mut a = Advertiser::new(SendBufferConfig::backlog());
+        let mut a = Advertiser::new(SendBufferConfig::backlog(), MS(0));
         a.advertise(&queued(1), MS(1));
         assert!(!a.is_due(&queued(900), MS(5000)) && a.is_due(&queued(1), MS(5001)));
-        let mut a = Advertiser::new(SendBufferConfig::seed());
+        let mut a = Advertiser::new(SendBufferConfig::seed(), MS(0));
         a.advertise(&queued(1), MS(1));
-        assert!(a.is_due(&queued(1), MS(1)));
+        assert!(a.is_due(&queued(1), MS(1)) && a.next_timeout() == Time::NEVER);
+    }
+
+    #[test]
+    fn on_a_timer_it_speaks_alone_once_a_pause_yields_to_data_and_is_silent_where_it_may_not() {
+        let mut a = Advertiser::new(SendBufferConfig::backlog_every(Duration::from_millis(800)), MS(7));
+        a.on_timeout(Outlook::Quiet, MS(806));
+        assert!(!a.is_alone_due() && a.next_timeout() == MS(807));
+        a.on_timeout(Outlook::Quiet, MS(807));
+        assert!(a.is_alone_due() && a.next_timeout() == MS(1607), "time goes on if nothing can leave");
+        a.advertise(&queued(1), MS(900));
+        assert!(!a.is_alone_due() && a.next_timeout() == MS(1700), "with data is as good");
+        a.on_timeout(Outlook::Closed, MS(1700));
+        assert!(!a.is_alone_due() && a.next_timeout() == MS(2500));
+        a.on_timeout(Outlook::Busy, MS(2500));
+        assert!(!a.is_alone_due() && a.is_due(&queued(1), MS(2500)) && a.next_timeout() == MS(2600));
+        a.on_timeout(Outlook::Busy, MS(2600));
+        assert!(a.is_alone_due());
+    }
+
+    #[test]
+    fn no_pause_is_too_short_for_the_timer() {
+        let mut a = Advertiser::new(SendBufferConfig::backlog_every(Duration::ZERO), MS(0));
+        a.advertise(&queued(1), MS(1));
+        assert!(a.next_timeout() == MS(11) && !a.is_due(&queued(1), MS(10)));
     }
 
     proptest! {

@@ -7,11 +7,11 @@ use sctp::{
     AssociationConfig, AuthConfig, ChunkSet, ChunkType, CloseReason, EndpointConfig, Event, Extension,
     Extensions, PeerSendBuffer, SendBufferCadence, SendBufferConfig, SendBufferForm, StateName,
 };
-use sim::{Close, Conversation, LinkConfig, Loss, Record, chunk_names};
+use sim::{Close, Conversation, LinkConfig, Loss, Reading, Record, chunk_names};
 use wire::{ChecksumMode, Chunk, Heartbeat, Packet, Parameter, SendBuffer};
 
 use crate::states::{STATES, Subject};
-use crate::support::{Two, messages, seconds, sends, sends_then_closes, two_with};
+use crate::support::{Two, drop_all, messages, seconds, sends, sends_then_closes, two_with};
 
 const NAME: &str = "type 0x96";
 
@@ -113,7 +113,93 @@ fn on_a_timer_there_is_one_in_five_seconds() {
     t.world.checks = false;
     t.world.run_for(seconds(17));
     let count = said(&t, "10.0.1.1").iter().flatten().count();
-    assert_eq!(count, 4);
+    assert_eq!(count + alone(&t, "10.0.1.1").len(), 4);
+    assert_eq!(t.info(t.a).counters.advertisements_sent, 4);
+}
+
+/// What the packets say that a host sent with the chunk and nothing else.
+fn alone(t: &Two, sender: &str) -> Vec<SendBuffer> {
+    let own = |r: &&Record| r.route.local == sender.parse::<std::net::IpAddr>().unwrap();
+    let packets = t.world.records.iter().filter(own).filter(|r| chunk_names(&r.packet) == NAME);
+    packets
+        .map(|r| {
+            let packet = Packet::parse(&r.packet, ChecksumMode::Verify).unwrap();
+            SendBuffer::parse(&packet.raw_chunks().next().unwrap().unwrap()).unwrap()
+        })
+        .collect()
+}
+
+fn on_a_timer(ms: u64) -> AssociationConfig {
+    config(SendBufferConfig::backlog_every(Duration::from_millis(ms)))
+}
+
+#[test]
+fn on_a_timer_a_host_with_nothing_to_send_says_so_and_all_else_is_as_without_it() {
+    let quiet = |settings: &AssociationConfig| {
+        let mut t = world(settings, settings, slow(), Conversation::default());
+        t.world.run_for(Duration::from_millis(60_400));
+        t
+    };
+    let (with, without) = (quiet(&on_a_timer(500)), quiet(&AssociationConfig::default()));
+    let told = alone(&with, "10.0.1.1");
+    assert_eq!(told.len(), 120, "one each half second");
+    assert!(told.iter().all(|s| (s.occupancy, s.backlog) == (0, Some(0))));
+    let others = |t: &Two| -> Vec<String> {
+        t.world.records.iter().map(|r| chunk_names(&r.packet)).filter(|names| names != NAME).collect()
+    };
+    assert_eq!(others(&with), others(&without), "it takes no heartbeat's place");
+    assert!(others(&with).iter().any(|names| names == "HEARTBEAT"));
+    let news = with.events(with.b).into_iter().filter(|e| matches!(e, Event::PeerSendBuffer(_))).count();
+    assert_eq!(news, 1);
+}
+
+#[test]
+fn on_a_timer_a_host_whose_peer_takes_no_more_says_how_much_waits() {
+    let settings = AssociationConfig { receive_buffer: 20_000, buffer_start: 20_000, ..on_a_timer(1000) };
+    let mut t = world(&settings, &settings, slow(), sends(messages(40, 2000, 1)));
+    t.world.host_mut(t.b).app.template.reading = Reading::Never;
+    t.world.run_for(seconds(30));
+    let told = alone(&t, "10.0.1.1");
+    assert!((15..=30).contains(&told.len()), "{}", told.len());
+    let waiting = told.last().and_then(|s| s.backlog);
+    assert!(waiting > Some(20_000), "{waiting:?}");
+}
+
+#[test]
+fn a_timer_neither_keeps_an_association_alive_nor_speaks_into_the_void() {
+    let dead = |settings: &AssociationConfig| {
+        let mut t = world(settings, settings, slow(), Conversation::default());
+        t.run_to_established();
+        t.world.records.clear();
+        drop_all(&mut t.world, |_, _| true);
+        let ended = t.run_to_end(seconds(1200));
+        assert_eq!(ended, (CloseReason::LostContact, CloseReason::LostContact));
+        t
+    };
+    let (with, without) = (dead(&on_a_timer(500)), dead(&AssociationConfig::default()));
+    assert_eq!(with.world.now(), without.world.now());
+    // The path counts as active for a heartbeat's pause, and until that has gone unanswered.
+    let heard_by_nobody = alone(&with, "10.0.1.1").len();
+    let seconds_in_all = with.world.now().since(base::Time::ZERO).as_secs() as usize;
+    assert!(heard_by_nobody > 10 && heard_by_nobody < seconds_in_all, "{heard_by_nobody} {seconds_in_all}");
+}
+
+#[test]
+fn on_a_timer_the_chunk_goes_alone_in_the_states_that_send_data_and_in_no_others() {
+    for state in STATES {
+        let mut subject = Subject::in_state_with(state, &on_a_timer(700));
+        let before = subject.world().world.records.len();
+        subject.world().world.run_for(seconds(2));
+        let host =
+            if matches!(state, StateName::Closed | StateName::Accepting) { "10.0.1.2" } else { "10.0.1.1" };
+        let t = subject.world();
+        t.world.records.drain(..before);
+        let expected = matches!(
+            state,
+            StateName::Established | StateName::ShutdownPending | StateName::ShutdownReceived
+        );
+        assert_eq!(!alone(t, host).is_empty(), expected, "{state:?}");
+    }
 }
 
 #[test]

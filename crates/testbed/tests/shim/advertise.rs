@@ -119,3 +119,24 @@ fn by_the_setting_the_chunk_has_another_type() {
     let (with, without) = count_of("151", &world, tap, world.link.right_v4().into());
     assert!(with > 100 && without == 0, "{with} {without}");
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_server_with_nothing_to_say_advertises_by_the_interval_of_its_rule_in_packets_of_their_own() {
+    let world = World::without_offloads();
+    let words = ["--advertise", "timer", "--advertise-interval", "200"];
+    let port = PORT.to_string();
+    let rule = [["-A", "-c", "local", "-p", "enable", "-P", &port].as_slice(), &words].concat();
+    world.betas.as_ref().unwrap().shimrules(&rule).unwrap().good().unwrap();
+    let _server = world.serve(BULK, &["accept", &port]);
+    let tap = Tap::on(&world, "timer");
+    let stay = "import socket, sys, time; c = socket.create_connection((sys.argv[1], int(sys.argv[2]))); time.sleep(3)";
+    let command = world.client("python3", &["-c", stay, &world.link.right_v4().to_string(), &port]);
+    world.alpha.run("client", command, LIMIT).unwrap().good().unwrap();
+    assert_eq!(world.fallbacks(), serde_json::json!([]));
+    let filter = format!("sctp.chunk_type == 150 && ip.src == {}", world.link.right_v4());
+    let packets = tap.fields(&world, &filter, &["sctp.chunk_type"]);
+    // Every 200 ms for three seconds; on a busy machine some come late.
+    let alone = packets.lines().filter(|chunks| *chunks == ADVERTISEMENT).count();
+    assert!((8..=17).contains(&alone), "{packets}");
+}
