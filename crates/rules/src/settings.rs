@@ -97,7 +97,7 @@ impl Default for Settings {
             enable: true,
             default_local_enable: false,
             default_remote_enable: false,
-            init_rtx_max: 20,
+            init_rtx_max: 12,
             force_bindall: false,
             race_timer_ms: 250,
             udp_port: 9899,
@@ -229,10 +229,11 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "init_rtx_max",
-        kind: Kind::Number { min: 0, max: 20, unit: "times" },
-        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP: seven times \
-              each 40 ms, then twice as long each time. The race timer ends the wait too, whichever comes first; \
-              20 leaves it to that.",
+        kind: Kind::Number { min: 0, max: 12, unit: "times" },
+        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP: each 40 ms, from the \
+              seventh time on after twice as long each time. So 0 waits 40 ms, 1 waits 80 ms, 5 waits 240 ms, 6 to 11 wait 280, 360, \
+              520, 840, 1480 and 2760 ms. The race timer (race_timer_ms) ends the wait too, whichever comes first: with its 250 ms all \
+              from 6 on are alike. 12 leaves the end to the race timer, however long that is.",
         needs_restart: false,
         read: |s| s.init_rtx_max.to_string(),
         write: |s, v| put(&mut s.init_rtx_max, v.parse().ok()),

@@ -235,4 +235,24 @@ mod tests {
         let longest = Settings { race_timer_ms: 3000, ..Settings::default() };
         assert_eq!(init_patience(&longest), (Duration::from_secs(3), true));
     }
+
+    #[test]
+    fn each_number_of_inits_waits_as_its_setting_says_and_the_greatest_leaves_the_end_to_any_race_timer() {
+        let range = |name: &str| match rules::find_setting(name).unwrap().kind {
+            rules::Kind::Number { min, max, .. } => min..=max,
+            kind => panic!("{name} is {kind}"),
+        };
+        let longest = *range("race_timer_ms").end();
+        let patience = |init_rtx_max, race_timer_ms| {
+            init_patience(&Settings { init_rtx_max, race_timer_ms, ..Settings::default() })
+        };
+        let waits: Vec<_> = range("init_rtx_max").map(|times| patience(times, longest)).collect();
+        let ms: Vec<_> = waits.iter().map(|(wait, _)| wait.as_millis()).collect();
+        assert_eq!(ms, [40, 80, 120, 160, 200, 240, 280, 360, 520, 840, 1480, 2760, longest.into()]);
+        let by_race = waits.iter().filter(|(_, by_race)| *by_race).count();
+        assert_eq!(by_race, 1, "the last alone");
+        for race in range("race_timer_ms").step_by(10) {
+            assert!(patience(*range("init_rtx_max").end(), race).1, "{race}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use testbed::{Daemon, Host, Lab, Link, Offloads, Programs};
 const CONFIGURATION: &str = "default_local_enable = true
 default_remote_enable = true
 race_timer_ms = 3000
-init_rtx_max = 20
+init_rtx_max = 12
 learn = false
 ";
 
