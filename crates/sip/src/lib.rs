@@ -1,4 +1,4 @@
-//! SIP (RFC 3261): messages, transactions, and a stateful proxy with a registrar. No sockets, no clock, no threads.
+//! SIP (RFC 3261): messages, transactions, and a proxy with a registrar: stateful, stateless, or a redirect server. No sockets, no clock, no threads.
 //!
 //! [`Message`] keeps the bytes that came: what is forwarded differs from what was received only where RFC 3261 section
 //! 16 has a proxy change it. Refuses what RFC 4475 calls invalid, each with the status it names ([`Fault`]). Invariants:

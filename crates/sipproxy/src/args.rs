@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// A stateful SIP proxy and registrar over UDP, TCP, TLS and SCTP
+/// A SIP proxy and registrar over UDP, TCP, TLS and SCTP; with another mode a stateless proxy, or a redirect server
 ///
 /// Registers users of its domains, and forwards requests to them and among proxies. Over SCTP (RFC 4168) it uses the
 /// project's own stack; over IP protocol 132 that takes root (CAP_NET_RAW), in UDP it does not. Runs in the foreground.

@@ -139,6 +139,7 @@ impl Config {
         let key = |config: &Config| config.proxy.dialog_secret;
         let messages = |config: &Config| (config.proxy.messages.message, config.proxy.messages.headers);
         let changes = [
+            ("mode", self.proxy.mode != new.proxy.mode),
             ("listen", self.proxy.listeners != new.proxy.listeners),
             ("listen.record_route", self.proxy.record_names != new.proxy.record_names),
             ("store", self.store != new.store),

@@ -13,7 +13,7 @@ use super::dialogs::Leg;
 use super::names::UNRESOLVED;
 use super::route::RELAYING_DENIED;
 use super::target::{Target, share};
-use super::{Id, Proxy, Sleeper, dialog_number};
+use super::{Id, Mode, Proxy, Sleeper, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::Name;
@@ -47,6 +47,10 @@ impl Proxy {
     /// (section 8.2.7).
     pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
         if self.is_for_own_refusal(&known) {
+            return;
+        }
+        if self.config.mode == Mode::Redirect {
+            self.counters.dropped += 1;
             return;
         }
         let mark = self.loop_mark(&request, &known);

@@ -37,7 +37,7 @@ impl Proxy {
     /// A Route to here that leads on by this flow; one by TLS can be asked for by TLS, too.
     pub(super) fn flow_route(&self, flow: Hop) -> Option<Box<[u8]>> {
         let home = self.config.listeners.first()?;
-        let token = hex(&self.token_of(flow));
+        let token = hex(&self.token_of(flow, &self.flow_secret));
         let (address, transport) = (home.address, home.transport.as_lower_str());
         let listener = self.config.listeners.get(flow.listener).filter(|_| flow.transport == Transport::Tls);
         let secure = listener.map(|listener| format!(";{SECURE}={}", listener.address)).unwrap_or_default();
@@ -55,7 +55,8 @@ impl Proxy {
         Some((format!("<sips:{token}@{address};lr>").into_bytes().into(), hop))
     }
 
-    fn token_of(&self, flow: Hop) -> [u8; LENGTH] {
+    /// A hop, with a MAC.
+    pub(super) fn token_of(&self, flow: Hop, secret: &[u8; 32]) -> [u8; LENGTH] {
         let transport = Transport::ALL.iter().position(|t| *t == flow.transport);
         let ip = match flow.address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -70,17 +71,11 @@ impl Proxy {
             &self.run.to_be_bytes(),
         ]
         .concat();
-        let mac = self.flow_mac(&said).finalize().into_bytes();
+        let mac = mac_of(secret, &said).finalize().into_bytes();
         let mut token = [0; LENGTH];
         token[..SAID].copy_from_slice(&said);
         token[SAID..].copy_from_slice(&mac[..marks::LENGTH]);
         token
-    }
-
-    fn flow_mac(&self, said: &[u8]) -> Hmac<Sha256> {
-        let mut mac = keyed(&self.flow_secret);
-        mac.update(said);
-        mac
     }
 
     /// The flow that a Route of ours leads on by: of this run, or one that needs no connection.
@@ -89,8 +84,16 @@ impl Proxy {
     /// 403 for a token that nobody here made, 430 if its connection is of an earlier run.
     pub(super) fn flow_of(&self, route: &Uri<'_>) -> Result<Hop, Fault> {
         let token = route.user.and_then(marks::bytes_of::<LENGTH>).ok_or(NO_TOKEN)?;
+        self.hop_in(token, &self.flow_secret)
+    }
+
+    /// The hop of a token: of this run, or one that needs no connection.
+    ///
+    /// # Errors
+    /// 403 for a token that nobody here made with this key, 430 if its connection is of an earlier run.
+    pub(super) fn hop_in(&self, token: [u8; LENGTH], secret: &[u8; 32]) -> Result<Hop, Fault> {
         let (said, mac) = token.split_at(SAID);
-        self.flow_mac(said).verify_truncated_left(mac).map_err(|_| NO_TOKEN)?;
+        mac_of(secret, said).verify_truncated_left(mac).map_err(|_| NO_TOKEN)?;
         let (hop, run) = parse(said).ok_or(NO_TOKEN)?;
         let is_here = self.config.listeners.get(hop.listener).is_some_and(|l| l.transport == hop.transport);
         if !is_here || (run != self.run && hop.connection.is_some()) {
@@ -117,6 +120,12 @@ impl Proxy {
         let uri = Uri::parse(address.uri).ok()?;
         self.is_ours(&uri).then(|| self.flow_of(&uri))
     }
+}
+
+fn mac_of(secret: &[u8; 32], said: &[u8]) -> Hmac<Sha256> {
+    let mut mac = keyed(secret);
+    mac.update(said);
+    mac
 }
 
 fn parse(said: &[u8]) -> Option<(Hop, u64)> {

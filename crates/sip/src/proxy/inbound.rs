@@ -9,7 +9,7 @@ use super::dialogs::Leg;
 use super::drain::ENDING;
 use super::gate::Admission;
 use super::route::{Asked, Taken};
-use super::{Id, Proxy, Server, dialog_number};
+use super::{Id, Mode, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -63,7 +63,7 @@ impl Proxy {
         self.refuse_statelessly_with(hop, request, via, fault, Vec::new());
     }
 
-    fn refuse_statelessly_with(
+    pub(super) fn refuse_statelessly_with(
         &mut self,
         hop: Hop,
         request: &Message,
@@ -93,12 +93,19 @@ impl Proxy {
             return;
         }
         let (hop, value) = response_hop(from, &via);
+        let is_too_late = known.cseq.method != Method::Ack && self.is_too_late(&request, &known);
+        let is_passed_on = self.config.mode == Mode::Stateless
+            && !is_too_late
+            && self.pass_on(now, from, &via, &request, &known);
+        if is_passed_on {
+            return;
+        }
         if known.cseq.method == Method::Ack {
             request.replace_first(Name::Via, &value);
             self.forward_ack(now, from, request, known);
             return;
         }
-        if self.is_too_late(&request, &known) {
+        if is_too_late {
             self.counters.late += 1;
             self.note_refused(now, &known, ENDING);
             self.refuse_statelessly(hop, &request, &value, ENDING);
@@ -282,7 +289,7 @@ struct Vetted {
 }
 
 /// No extension is supported that a proxy would have to know (section 16.3, step 5).
-fn bad_extensions(request: &Message) -> Refusal {
+pub(super) fn bad_extensions(request: &Message) -> Refusal {
     let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
     let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));
     Refusal { fault: Fault { status: 420, reason: "Bad Extension" }, fields: vec![unsupported] }

@@ -12,6 +12,15 @@ impl Proxy {
     /// What of a request as it came decides where it goes: "the Request-URI, … Route header fields, … Proxy-Require" and the
     /// dialog it belongs to (RFC 3261 section 16.6, step 8), with a key, so that nobody else can make a loop of none.
     pub(super) fn loop_mark(&self, request: &Message, known: &Essentials) -> String {
+        self.mark_of(request, known, known.to_tag.as_deref().unwrap_or_default())
+    }
+
+    /// The same for a request and the ACK for its refusal, which has another tag.
+    pub(super) fn loop_mark_without_to_tag(&self, request: &Message, known: &Essentials) -> String {
+        self.mark_of(request, known, &[])
+    }
+
+    fn mark_of(&self, request: &Message, known: &Essentials, to_tag: &[u8]) -> String {
         let mut hash = Sha256::new().chain_update(self.loop_secret);
         let mut part = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_be_bytes());
@@ -21,7 +30,7 @@ impl Proxy {
         part(&known.call_id);
         part(&known.cseq.number.to_be_bytes());
         part(known.from_tag.as_deref().unwrap_or_default());
-        part(known.to_tag.as_deref().unwrap_or_default());
+        part(to_tag);
         for name in [Name::Route, Name::ProxyRequire] {
             request.elements(name).for_each(&mut part);
         }

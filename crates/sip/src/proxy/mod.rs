@@ -1,9 +1,9 @@
-//! The core of a stateful proxy and registrar (RFC 3261 sections 10 and 16, with RFC 6026, 5393, 3581, 3327 and 5658).
+//! The core of a proxy and registrar (RFC 3261 sections 10 and 16, with RFC 6026, 5393, 3581, 3327 and 5658).
 //!
 //! In: [`Proxy::handle_message`], [`Proxy::handle_timeout`], [`Proxy::handle_send_failure`]. Out: [`Proxy::poll_output`], until
 //! it gives nothing more, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
 //! ends once; nothing that was not counted in [`ProxyLimits`] is kept. Begin with `inbound` for requests and `response` for
-//! responses.
+//! responses; `redirect` and `stateless` have the other modes.
 
 mod acks;
 mod attempts;
@@ -22,16 +22,20 @@ mod loops;
 mod marks;
 mod names;
 mod performance;
+mod redirect;
 mod registrar;
 mod response;
 mod route;
 mod shared;
+mod stateless;
 mod tags;
 mod target;
 mod timers;
 
 pub(crate) use auth::Proof;
-pub use config::{Authentication, Expiry, Listener, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared};
+pub use config::{
+    Authentication, Expiry, Listener, Mode, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared,
+};
 pub use dialogs::Dialog;
 pub use fellows::Presence;
 pub use flows::fingerprint;
@@ -227,6 +231,8 @@ pub struct Proxy {
     loop_secret: [u8; 32],
     dialog_secret: [u8; 32],
     flow_secret: [u8; 32],
+    /// Of what the stateless proxy's Via says.
+    source_secret: [u8; 32],
     /// With its key, as each request has one.
     tag_mac: Hmac<Sha256>,
     /// Which run of this program it is, among all.
@@ -279,6 +285,7 @@ impl Proxy {
             loop_secret,
             dialog_secret,
             flow_secret: flows::derived(&dialog_secret, "flows"),
+            source_secret: flows::derived(&dialog_secret, "sources"),
             tag_mac: flows::keyed(&flows::derived(&dialog_secret, "tags")),
             run: rng.next_u64(),
             shared: shared::Waiting::default(),
@@ -308,14 +315,14 @@ impl Proxy {
         self.location.apply(change);
     }
 
-    /// Goes on with other settings; what is under way ends by those it began with. Listeners, key, bounds on messages and whether users
+    /// Goes on with other settings; what is under way ends by those it began with. Mode, listeners, key, bounds on messages and whether users
     /// are shared are given at the start alone, and stay.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.location.set_limits(config.location);
         self.dialogs.set_max(config.limits.dialogs);
-        let ProxyConfig { listeners, record_names, messages, shared, .. } = old;
-        self.config = ProxyConfig { listeners, record_names, messages, shared, ..config };
+        let ProxyConfig { mode, listeners, record_names, messages, shared, .. } = old;
+        self.config = ProxyConfig { mode, listeners, record_names, messages, shared, ..config };
     }
 
     /// What is to be done next.

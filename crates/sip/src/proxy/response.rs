@@ -7,7 +7,7 @@ use base::Time;
 use super::budget::weight;
 use super::cancel::hop_request;
 use super::flows::FLOW_FAILED;
-use super::{Client, Id, Proxy, Server};
+use super::{Client, Id, Mode, Proxy, Server};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -18,7 +18,8 @@ impl Proxy {
     /// A response has come. One that belongs to no branch is dropped (RFC 6026 section 7.3 has proxies forward none).
     pub(super) fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
         let Some(id) = self.branch_of(known) else {
-            self.counters.dropped += 1;
+            let is_passed_back = self.config.mode == Mode::Stateless && self.pass_response(response, known);
+            self.counters.dropped += u64::from(!is_passed_back);
             return;
         };
         let Some(client) = self.clients.get_mut(&id) else { return };

@@ -9,7 +9,7 @@ use super::dialogs::Leg;
 use super::flows::FLOW_FAILED;
 use super::names::{self, UNRESOLVED};
 use super::target::{Otherwise, Target, Way};
-use super::{Id, Proxy, RecordName};
+use super::{Id, Mode, Proxy, RecordName};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -124,6 +124,9 @@ impl Proxy {
         if !has_route && self.is_ours(&uri) {
             return self.serve(now, asked);
         }
+        if self.config.mode == Mode::Redirect {
+            return Err(RELAYING_DENIED);
+        }
         if asked.leg.is_none() && !self.may_relay(&asked.request, &uri) {
             return Err(RELAYING_DENIED);
         }
@@ -164,6 +167,10 @@ impl Proxy {
         user: &str,
         targets: Vec<Target>,
     ) -> Result<(), Fault> {
+        if self.config.mode == Mode::Redirect {
+            let uri = Uri::parse(asked.request.request_uri())?;
+            return self.redirect(now, asked.server, user, &uri);
+        }
         if targets.is_empty() {
             let is_cut_off = self.is_shared() && self.location.of(user, now).next().is_some();
             return Err(if is_cut_off { CUT_OFF } else { self.nobody_there(user) });
@@ -234,7 +241,7 @@ impl Proxy {
     }
 
     /// 480 for users that there are, 404 for others, as far as that is known.
-    fn nobody_there(&self, user: &str) -> Fault {
+    pub(super) fn nobody_there(&self, user: &str) -> Fault {
         let name = user.split('@').next().unwrap_or_default();
         let is_known = self.config.authentication.as_ref().is_some_and(|a| a.passwords.contains_key(name));
         if is_known {
@@ -324,7 +331,7 @@ impl Proxy {
     }
 
     /// Whether a request from outside of a dialog may go to others: if it is from one of our users.
-    fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
+    pub(super) fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
         let from = request.first(Name::From).and_then(|value| Address::parse(value).ok());
         let is_from_us = from.and_then(|a| Uri::parse(a.uri).ok()).is_some_and(|uri| self.is_ours(&uri));
         is_from_us && to.scheme != Scheme::Other
@@ -421,7 +428,7 @@ fn is_secure(hop: &Hop) -> bool {
 
 /// Whether a user is there by nothing but the way that the REGISTER came: it says so (RFC 5626), or by UDP it named an address of a private
 /// network, though it came out of one.
-fn is_by_flow(binding: &Binding) -> bool {
+pub(super) fn is_by_flow(binding: &Binding) -> bool {
     let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
     let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());
     binding.instance.is_some() || (binding.flow.transport == Transport::Udp && is_behind_nat)
@@ -439,7 +446,7 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 /// The user is there, but only by ways that are gone or will not do.
-const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
+pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
 
 /// A SIPS request that would have to go in the clear.
 const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Way To The Next Hop" };

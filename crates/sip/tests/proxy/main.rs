@@ -8,6 +8,7 @@ mod credentials;
 mod dialogs;
 mod draining;
 mod judging;
+mod modes;
 mod performance;
 mod registering;
 mod secure;

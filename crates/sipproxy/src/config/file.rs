@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sip::digest::Algorithm;
-use sip::proxy::{Access, Authentication, Listener, NextHop, ProxyConfig, RecordName};
+use sip::proxy::{Access, Authentication, Listener, Mode, NextHop, ProxyConfig, RecordName};
 use sip::transaction::Timers;
 use sip::{Network, Transport};
 use stores::USUAL_ROOTS;
@@ -22,6 +22,8 @@ use crate::transport::{TlsContext, TlsFiles};
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     domains: Vec<String>,
+    #[serde(default)]
+    mode: ModeName,
     #[serde(default)]
     listen: Vec<Listen>,
     #[serde(default)]
@@ -51,6 +53,26 @@ pub(super) struct File {
     #[serde(default)]
     dns: NameServers,
     hep: Option<Collector>,
+}
+
+/// The key `mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum ModeName {
+    #[default]
+    Proxy,
+    Stateless,
+    Redirect,
+}
+
+impl ModeName {
+    fn mode(self) -> Mode {
+        match self {
+            ModeName::Proxy => Mode::Stateful,
+            ModeName::Stateless => Mode::Stateless,
+            ModeName::Redirect => Mode::Redirect,
+        }
+    }
 }
 
 /// 64 × T1, as long as a transaction waits for an answer that nobody gives (RFC 3261 table 4, timers B and F).
@@ -293,8 +315,15 @@ impl File {
         };
         let authentication = self.authentication.map(|users| users.check(first)).transpose()?;
         check_sctp(&self.sctp)?;
-        let name_servers = self.dns.of_system();
+        let is_stateless = self.mode == ModeName::Stateless;
+        if is_stateless && authentication.is_some() {
+            let problem = "does not go with mode = \"stateless\": a request that comes again would be refused, for its password is used";
+            return Err(("authentication", problem.to_owned()));
+        }
+        // What has to wait for a name would have to be kept.
+        let name_servers = if is_stateless { Vec::new() } else { self.dns.of_system() };
         let proxy = ProxyConfig {
+            mode: self.mode.mode(),
             names: !name_servers.is_empty(),
             listeners: listeners(&self.listen)?,
             record_names: record_names(&self.listen)?,
@@ -323,6 +352,11 @@ impl File {
         if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StorePlace::is_shared) {
             let problem = "is missing: proxies that share a store need one, the same in all: `openssl rand -hex 32` makes some";
             return Err(("dialog_key", problem.to_owned()));
+        }
+        if is_stateless && store.as_ref().is_some_and(StorePlace::is_shared) {
+            let problem =
+                "is shared, which does not go with mode = \"stateless\": requests would have to wait for it";
+            return Err(("store", problem.to_owned()));
         }
         let connections = self.limits.connections;
         let (control, page_port) = (self.control, self.page_port);

@@ -133,3 +133,29 @@ fn an_error_does_not_show_the_line_for_it_may_have_a_password() {
     let error = parse(&format!("{LEAST}[authentication]\nusers = {{ alice = geheim }}\n")).unwrap_err();
     assert!(error.contains("line 5") && !error.contains("alice"), "{error}");
 }
+
+#[test]
+fn the_mode_is_that_of_a_stateful_proxy_unless_said_otherwise() {
+    use sip::proxy::Mode;
+    let mode = |word: &str| parse(&format!("mode = \"{word}\"\n{LEAST}")).map(|config| config.proxy.mode);
+    assert_eq!(parse(LEAST).unwrap().proxy.mode, Mode::Stateful);
+    assert_eq!(mode("proxy"), Ok(Mode::Stateful));
+    assert_eq!(mode("redirect"), Ok(Mode::Redirect));
+    assert_eq!(mode("stateless"), Ok(Mode::Stateless));
+    assert!(mode("forking").unwrap_err().contains("line 1: unknown variant `forking`"));
+    let (before, after) = (parse(LEAST).unwrap(), parse(&format!("mode = \"redirect\"\n{LEAST}")).unwrap());
+    assert_eq!(before.fixed_change(&after), Some("mode"));
+}
+
+#[test]
+fn a_stateless_proxy_looks_no_names_up_and_refuses_what_it_would_have_to_remember() {
+    let stateless = format!("mode = \"stateless\"\n{LEAST}");
+    let config = parse(&format!("{stateless}[dns]\nservers = [\"192.0.2.53:53\"]\n")).unwrap();
+    assert!(!config.proxy.names && config.name_servers.is_empty());
+    let refused = parse(&format!("{stateless}[authentication]\nusers = {{ alice = \"x\" }}\n")).unwrap_err();
+    assert!(refused.contains("authentication: does not go with mode = \"stateless\""), "{refused}");
+    let key = "ab".repeat(32);
+    let shared = format!("store = \"redis://192.0.2.50:6379/0\"\ndialog_key = \"{key}\"\n{stateless}");
+    let refused = parse(&shared).unwrap_err();
+    assert!(refused.contains("store: is shared, which does not go with mode = \"stateless\""), "{refused}");
+}

@@ -8,6 +8,7 @@ mod draining;
 mod framed;
 mod kernel;
 mod live_page;
+mod modes;
 mod names;
 mod operations;
 mod phones;

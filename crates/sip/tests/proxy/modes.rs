@@ -1,0 +1,189 @@
+//! The other modes: a redirect server (RFC 3261 section 8.3) and a stateless proxy (section 16.11).
+
+use sip::proxy::{Mode, ProxyConfig};
+use sip::{Message, Name};
+
+use crate::world::*;
+
+fn world(mode: Mode) -> World {
+    World::new(ProxyConfig { mode, ..config() })
+}
+
+/// The same request with another method, as CANCEL and the ACK for a refusal are made of an INVITE.
+fn like_invite(method: &str, invite: &str, to_tag: &str) -> String {
+    let to = format!("To: <sip:bob@example.com>{to_tag}");
+    invite.replace("INVITE", method).replace("To: <sip:bob@example.com>", &to)
+}
+
+fn contacts(sent: &Sent) -> Vec<String> {
+    sent.message.elements(Name::Contact).map(|c| String::from_utf8_lossy(c).into_owned()).collect()
+}
+
+#[test]
+fn who_asks_a_redirect_server_for_a_user_is_told_where_he_is() {
+    let mut world = world(Mode::Redirect);
+    world.register("bob", udp(BOB), "");
+    let preferred = format!("Contact: <sip:bob@{CAROL};transport=tcp>;q=0.5;expires=120\n");
+    world.register("bob", udp(BOB), &preferred);
+    let asked = invite(udp(ALICE), "");
+    let sent = world.put(udp(ALICE), &asked);
+    assert_eq!(summary(&sent), pairs(&[("302", ALICE)]));
+    let expected = [
+        format!("<sip:bob@{BOB};transport=udp>;q=1.000;expires=3600"),
+        format!("<sip:bob@{CAROL};transport=tcp>;q=0.500;expires=120"),
+    ];
+    assert_eq!(contacts(&sent[0]), expected);
+    assert!(sent[0].value(Name::To).contains(";tag="));
+    // Repetitions get the same, and the ACK goes nowhere.
+    let again = world.put(udp(ALICE), &asked);
+    assert_eq!(again[0].message, sent[0].message);
+    let tag = sent[0].value(Name::To).split(";tag=").nth(1).unwrap().to_owned();
+    assert!(world.put(udp(ALICE), &like_invite("ACK", &asked, &format!(";tag={tag}"))).is_empty());
+    let stray = like_invite("ACK", &invite(udp(ALICE), ""), ";tag=other").replace("i1", "i2");
+    assert!(world.put(udp(ALICE), &stray).is_empty(), "nor does one for what we know nothing of");
+}
+
+#[test]
+fn a_redirect_server_forwards_nothing() {
+    let mut world = world(Mode::Redirect);
+    let answer = |world: &mut World, uri: &str, method: &str| {
+        let text = request(method, uri, "alice", "bob", &format!("b{method}{}", uri.len()), udp(ALICE), "");
+        let sent = world.put(udp(ALICE), &text);
+        assert_eq!(sent.len(), 1, "{uri}");
+        assert_eq!(sent[0].to(), ALICE);
+        sent[0].what()
+    };
+    assert_eq!(answer(&mut world, "sip:nobody@example.com", "INVITE"), "404");
+    assert_eq!(answer(&mut world, "sip:bob@other.example", "INVITE"), "403");
+    assert_eq!(answer(&mut world, "sip:example.com", "OPTIONS"), "200");
+    assert_eq!(answer(&mut world, "sip:nobody@example.com", "CANCEL"), "481");
+}
+
+#[test]
+fn places_that_others_cannot_reach_are_not_told_and_neither_are_our_own() {
+    let mut world = world(Mode::Redirect);
+    // Behind a NAT, and by a Path.
+    world.register("bob", udp(BOB), "Contact: <sip:bob@10.0.0.7:5060>\n");
+    let by_path = "Contact: <sip:bob@192.0.2.77:5060>\nSupported: path\nPath: <sip:192.0.2.66;lr>\n";
+    world.register("bob", udp(BOB), by_path);
+    world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.100:5060>\n");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("480", ALICE)]));
+    world.register("carol", udp(CAROL), "");
+    let secure = invite(udp(ALICE), "").replace("sip:bob@", "sips:carol@").replace("i1", "i2");
+    assert_eq!(world.put(udp(ALICE), &secure)[0].what(), "480", "no SIPS contact for a SIPS URI");
+}
+
+#[test]
+fn a_stateless_proxy_passes_a_call_on_and_keeps_nothing_of_it() {
+    let mut world = world(Mode::Stateless);
+    world.register("bob", udp(BOB), "");
+    world.pass(std::time::Duration::from_secs(60));
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    assert_eq!(summary(&sent), pairs(&[("INVITE", BOB)]), "no 100 of its own");
+    assert_eq!(sent[0].value(Name::MaxForwards), "69");
+    for status in [100, 180, 200] {
+        let back = world.put_message(udp(BOB), &sent[0].answer(status));
+        assert_eq!(summary(&back), pairs(&[(&status.to_string(), ALICE)]));
+        assert_eq!(back[0].message.all(Name::Via).count(), 1);
+    }
+    assert_eq!(world.proxy.transactions(), (0, 0));
+    assert_eq!(world.proxy.kept_bytes(), 0);
+    // Within the dialog, by our Record-Route.
+    let ack = world.put(udp(ALICE), &from_alice("ACK", 1, &sent[0]));
+    assert_eq!(summary(&ack), pairs(&[("ACK", BOB)]));
+    let bye = world.put(udp(ALICE), &from_alice("BYE", 2, &sent[0]));
+    assert_eq!(summary(&bye), pairs(&[("BYE", BOB)]));
+    assert_eq!(world.proxy.transactions(), (0, 0));
+}
+
+#[test]
+fn repetitions_cancel_and_the_ack_for_a_refusal_have_one_branch_and_go_one_way() {
+    let mut world = world(Mode::Stateless);
+    world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.2:5060>;q=0.4\n");
+    world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.3:5060>;q=0.9\n");
+    world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.4:5060>;q=0.9\n");
+    let asked = invite(udp(ALICE), "");
+    let mut sent = world.put(udp(ALICE), &asked);
+    sent.extend(world.put(udp(ALICE), &asked));
+    sent.extend(world.put(udp(ALICE), &like_invite("CANCEL", &asked, "")));
+    sent.extend(world.put(udp(ALICE), &like_invite("ACK", &asked, ";tag=uas")));
+    let expected = ["INVITE", "INVITE", "CANCEL", "ACK"].map(|what| (what, CAROL));
+    assert_eq!(summary(&sent), pairs(&expected), "the preferred place, of those alike the first");
+    assert!(sent.iter().all(|one| one.branch() == sent[0].branch()));
+    assert_eq!(sent[0].message, sent[1].message);
+    let other = world.put(udp(ALICE), &asked.replace("i1", "i2"));
+    assert_ne!(other[0].branch(), sent[0].branch());
+}
+
+#[test]
+fn responses_go_back_by_the_connection_that_their_request_came_by() {
+    let mut world = world(Mode::Stateless);
+    world.register("bob", udp(BOB), "");
+    let from = tcp("192.0.2.1:40000", 17);
+    let sent = world.put(from, &invite(tcp("10.0.0.1:5060", 17), ""));
+    let back = world.put_message(udp(BOB), &sent[0].answer(200));
+    assert_eq!(back[0].hop.connection, from.connection);
+    assert_eq!(back[0].hop.address.ip(), from.address.ip());
+}
+
+#[test]
+fn a_response_that_nobody_asked_for_goes_nowhere() {
+    let mut world = world(Mode::Stateless);
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    let answer = sent[0].answer(200);
+    let via = String::from_utf8(answer.first(Name::Via).unwrap().to_vec()).unwrap();
+    let forge = |value: &str| {
+        let mut forged: Message = answer.clone();
+        forged.replace_first(Name::Via, value.as_bytes());
+        forged
+    };
+    let token = via.split("source=").nth(1).unwrap();
+    let last = token.chars().last().unwrap();
+    let changed = format!("{}{}", &via[..via.len() - 1], if last == '0' { '1' } else { '0' });
+    let without = via.split(";source=").next().unwrap();
+    let elsewhere = via.replace("192.0.2.100", "192.0.2.101");
+    for wrong in [&changed, without, &elsewhere] {
+        assert!(world.put_message(udp(CAROL), &forge(wrong)).is_empty(), "{wrong}");
+    }
+    assert_eq!(world.proxy.counters().dropped, 3);
+    // One of another run of the program says nothing of connections here.
+    let mut other = World::with_seed(ProxyConfig { mode: Mode::Stateless, ..config() }, [9; 32]);
+    assert!(other.put_message(udp(BOB), &answer).is_empty());
+}
+
+#[test]
+fn what_is_refused_and_what_is_for_itself_is_as_in_the_stateful_proxy() {
+    let mut world = world(Mode::Stateless);
+    assert_eq!(world.register("bob", udp(BOB), "").what(), "200");
+    let answer = |world: &mut World, uri: &str, user: &str, more: &str| {
+        let text = request("INVITE", uri, user, "bob", &format!("b{}{user}", uri.len()), udp(ALICE), more);
+        world.put(udp(ALICE), &text).iter().map(|sent| (sent.what(), sent.to())).collect::<Vec<_>>()
+    };
+    let bob = "sip:bob@example.com";
+    assert_eq!(answer(&mut world, bob, "a", "Max-Forwards: 0\n"), pairs(&[("483", ALICE)]));
+    assert_eq!(answer(&mut world, bob, "b", "Proxy-Require: magic\n"), pairs(&[("420", ALICE)]));
+    assert_eq!(answer(&mut world, "sip:nobody@example.com", "c", ""), pairs(&[("404", ALICE)]));
+    assert_eq!(answer(&mut world, "sip:bob@other.example", "d", ""), pairs(&[("INVITE", OTHER)]));
+    assert_eq!(answer(&mut world, "sip:bob@unknown.example", "e", ""), pairs(&[("500", ALICE)]));
+    let foreign = request("INVITE", "sip:bob@other.example", "x", "bob", "f7", udp(ALICE), "")
+        .replace("sip:x@example.com", "sip:x@elsewhere.example");
+    assert_eq!(summary(&world.put(udp(ALICE), &foreign)), pairs(&[("403", ALICE)]));
+    let options = request("OPTIONS", "sip:example.com", "alice", "bob", "o1", udp(ALICE), "");
+    assert_eq!(summary(&world.put(udp(ALICE), &options)), pairs(&[("200", ALICE)]));
+    assert_eq!(world.proxy.transactions().1, 0, "nothing is sent by a transaction");
+}
+
+#[test]
+fn a_request_that_comes_back_to_a_stateless_proxy_loops() {
+    let mut world = world(Mode::Stateless);
+    world.register("bob", udp(BOB), "");
+    let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
+    // Bob's host sends it back as it was before.
+    let mut back = sent[0].message.clone();
+    if let sip::Start::Request { uri, .. } = &mut back.start {
+        *uri = bytes::Bytes::from_static(b"sip:bob@example.com");
+    }
+    assert_eq!(summary(&world.put_message(udp(BOB), &back)), pairs(&[("482", BOB)]));
+}
