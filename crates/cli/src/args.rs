@@ -115,6 +115,20 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
     },
+    /// Let SCTP clients reach a listener of your own that no rule names; Ctrl-C ends
+    ///
+    /// It holds for the sockets that listen there now, for as long as this runs. Users need the setting manual_listen, and access to
+    /// the control socket (group sctpify); root may name any listener. Programs can ask by themselves: a line on the control
+    /// socket, {"schema":1,"request":"expose","address":null,"port":8000}, and the connection kept open. A local-disable rule
+    /// goes before it.
+    Expose {
+        /// The listener
+        #[arg(
+            value_name = "LISTENER",
+            help = "Its port, or the address that it listens on and its port: 8000, 0.0.0.0:8000, [::]:8000"
+        )]
+        listener: String,
+    },
     /// Change settings, now and in the configuration file
     ///
     /// Without a daemon they are written to the file alone, and are in force from its next start. A value that it could not use,

@@ -12,7 +12,9 @@ use rules::normalise;
 
 use crate::bench;
 use crate::session::Session;
-use crate::{CliError, Command, Sctpify, WatchArgs, capture, daemon, doctor, live, man, run, settings, show};
+use crate::{
+    CliError, Command, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, run, settings, show,
+};
 
 /// Runs one command.
 pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
@@ -38,6 +40,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
             None => Err(CliError::Usage("give a HOST to measure with, or --serve to be measured".to_owned())),
         },
         Command::Capture { output, seconds } => capture::run(session, output, *seconds),
+        Command::Expose { listener } => expose::run(session, listener),
         Command::Set { assignments, config } => settings::set(session, assignments, config),
         Command::Get { name, config } => settings::get(session, name.as_deref(), config),
         Command::Forget { host } => forget(session, host),

@@ -17,6 +17,7 @@ mod commands;
 mod daemon;
 mod doctor;
 mod error;
+mod expose;
 mod kernel;
 mod live;
 mod man;

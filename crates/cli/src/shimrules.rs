@@ -426,6 +426,23 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_of_advertisements_goes_with_their_timer_alone() {
+        let add = "-A -c local -p enable";
+        let Request::RulesAdd { rule, .. } =
+            parse(&format!("{add} --advertise timer --advertise-interval 250")).unwrap()
+        else {
+            panic!("a rule is added")
+        };
+        assert_eq!(rule.advertise_interval.map(AdvertiseInterval::ms), Some(250));
+        for form in ["", "--advertise percent"] {
+            let refused = parse(&format!("{add} {form} --advertise-interval 250")).unwrap_err().to_string();
+            assert!(refused.starts_with("--advertise-interval goes with --advertise timer"), "{refused}");
+        }
+        let refused = parse(&format!("{add} --advertise timer --advertise-interval 99")).unwrap_err();
+        assert!(refused.to_string().contains("it takes 100 to 3600000 ms"), "{refused}");
+    }
+
+    #[test]
     fn what_is_missing_or_too_much_is_named() {
         let problem = |line: &str| parse(line).unwrap_err().to_string();
         assert!(problem("-A -clocal").starts_with("-A needs -p"));

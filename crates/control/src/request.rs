@@ -97,6 +97,15 @@ pub enum Request {
         /// How long, in seconds.
         seconds: u32,
     },
+    /// SCTP for a listener of the asker's own that no rule names (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
+    /// [`crate::Response::Done`], and in force until the asker hangs up or says anything more, or the listener goes: then the daemon
+    /// hangs up. For users only with the setting `manual_listen`.
+    Expose {
+        /// The address that it listens on; none: all of the asker's on this port.
+        address: Option<IpAddr>,
+        /// Its TCP port.
+        port: u16,
+    },
     /// What the daemon finds lacking; answered by [`crate::Response::Doctor`].
     Doctor {
         /// Look at the way to this peer too.
@@ -124,12 +133,12 @@ impl Request {
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
-            Request::Drain | Request::Capture { .. } => false,
+            Request::Drain | Request::Capture { .. } | Request::Expose { .. } => false,
         }
     }
 
     /// Whether what follows the answer on the connection is no more answers.
     pub fn is_last(&self) -> bool {
-        matches!(self, Request::Capture { .. })
+        matches!(self, Request::Capture { .. } | Request::Expose { .. })
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a TCP socket with a hidden SCTP socket | a local program's connection with an association |
 //! | `socket()` made the hidden socket | the daemon looks at the connection, or finds the listener |
-//! | a socket option enables the shim | the connection's packets carry the mark of setting `manual_mark` |
+//! | a socket option enables the shim | a connection's packets carry the mark of setting `manual_mark`; for a listener its program asks by the control socket ([`crate::Request::Expose`]) |
 //! | `listen()` on the hidden socket | INITs for the listener are answered |
 //!
 //! Invariant: [`ShimState::after`] is the only way from one state to another; HIDDEN and NATIVE are left by nothing.
@@ -20,7 +20,7 @@ pub enum ShimState {
     Notinit,
     /// Looked at; SCTP is not in use: not allowed, or it was tried and the connection is plain TCP.
     Ready,
-    /// The mark of the connection asks for SCTP, whatever the rules say.
+    /// The connection's mark, or the listener's program, asks for SCTP where no rule names it.
     EnableManual,
     /// The rules allow SCTP, and it is not in use yet; a listener stays here while SCTP cannot reach it.
     EnableSrules,
@@ -39,7 +39,7 @@ pub enum ShimState {
 pub enum ShimStep {
     /// The daemon looks at it.
     Created,
-    /// The connection's mark asks for SCTP.
+    /// The connection's mark asks for SCTP, or the listener's program does.
     AskedFor,
     /// The rules allow SCTP.
     Allowed,

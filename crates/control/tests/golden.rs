@@ -203,6 +203,8 @@ fn requests() -> Vec<Request> {
         Request::Reload,
         Request::Shutdown,
         Request::Drain,
+        Request::Expose { address: None, port: 8000 },
+        Request::Expose { address: Some("::".parse().unwrap()), port: 8000 },
         Request::Doctor { peer: None },
         Request::Doctor { peer: Some("2001:db8::2".parse().unwrap()) },
     ]
@@ -314,6 +316,7 @@ fn only_questions_are_read_only() {
         "rule_auto_en",
         "rule_auto_dis",
         "forget",
+        "expose",
     ];
     for request in requests() {
         let json = serde_json::to_value(&request).unwrap();

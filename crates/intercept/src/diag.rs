@@ -79,6 +79,10 @@ pub enum ListenerState {
     Listening {
         /// On all addresses of the family, not on this one alone.
         on_all: bool,
+        /// The user that the socket belongs to.
+        uid: u32,
+        /// The socket's number, which no other has while it lives.
+        inode: u32,
     },
     /// Nobody does, or not for this address.
     Nobody,
@@ -97,6 +101,7 @@ struct Found {
     waiting: u32,
     waiting_max: u32,
     uid: u32,
+    inode: u32,
 }
 
 /// A sock_diag socket.
@@ -128,7 +133,7 @@ impl Diagnosis {
         Ok(match self.find(flow, 0)? {
             None => ListenerState::Nobody,
             Some(found) if found.state == TcpState::LISTEN => {
-                ListenerState::Listening { on_all: found.on_all }
+                ListenerState::Listening { on_all: found.on_all, uid: found.uid, inode: found.inode }
             }
             Some(found) => ListenerState::Collision(found.state),
         })
@@ -186,6 +191,7 @@ impl Found {
             waiting: word(56)?,
             waiting_max: word(60)?,
             uid: word(64)?,
+            inode: word(68)?,
         })
     }
 }
@@ -206,7 +212,7 @@ mod tests {
 
     #[test]
     fn an_answer_cut_short_is_no_socket() {
-        assert!(Found::parse(&[2; 67]).is_none());
-        assert!(Found::parse(&[2; 68]).is_some());
+        assert!(Found::parse(&[2; 71]).is_none());
+        assert!(Found::parse(&[2; 72]).is_some());
     }
 }

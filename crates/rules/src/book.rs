@@ -176,6 +176,18 @@ impl Rulebook {
         }
     }
 
+    /// What keeps a program that listens there from asking for SCTP itself: the switch, or a disable rule, whatever the default is.
+    pub fn forbids_asking(&self, address: IpAddr, port: u16) -> Option<Because> {
+        let decision = self.explain(Chain::Local, address, port);
+        match decision.because {
+            _ if decision.policy.is_enable() => None,
+            Because::Default(_) => {
+                self.table.find(Chain::Local, Policy::Disable, address, port).map(Because::from)
+            }
+            because => Some(because),
+        }
+    }
+
     /// Whether any program that listens here may be reached over SCTP.
     pub fn serves_any(&self) -> bool {
         let mut enabled = self.table.list(Some(Chain::Local), Some(Policy::Enable));
@@ -343,6 +355,20 @@ mod tests {
             let refused = crate::parse_table(&format!("-A -c remote -p enable {elsewhere}")).unwrap_err();
             assert_eq!(refused, (1, crate::LineError::Table(crate::TableError::IntervalElsewhere)));
         }
+    }
+
+    #[test]
+    fn programs_may_ask_for_sctp_where_no_rule_and_not_the_switch_forbids_it() {
+        let mut book = book("-A -c local -p disable -P 80 --name web\n-A -c local -p enable -P 22\n");
+        let forbids = |book: &Rulebook, port| book.forbids_asking("10.0.0.1".parse().unwrap(), port);
+        for default in [false, true] {
+            book.settings.default_local_enable = default;
+            assert_eq!([22, 443].map(|port| forbids(&book, port)), [None, None], "{default}");
+            let by_rule = forbids(&book, 80).unwrap().to_string();
+            assert_eq!(by_rule, "rule 1 of local-disable: -P 80 --name web", "{default}");
+        }
+        book.settings.enable = false;
+        assert_eq!(forbids(&book, 22), Some(Because::DisabledGlobally));
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct Settings {
     pub loopback: bool,
     /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
     pub manual_mark: u32,
+    /// Whether users may ask for SCTP for listeners of their own.
+    pub manual_listen: bool,
     /// The file with the keys shared with other hosts; empty for none.
     pub peer_keys: String,
     /// Whether hosts that have a key must prove it.
@@ -116,6 +118,7 @@ impl Default for Settings {
             congestion: Congestion::Cubic,
             loopback: false,
             manual_mark: 0,
+            manual_listen: false,
             peer_keys: String::new(),
             peer_key_required: true,
             confine_capabilities: true,
@@ -425,6 +428,17 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: false,
         read: |s| s.manual_mark.to_string(),
         write: |s, v| put(&mut s.manual_mark, v.parse().ok()),
+    },
+    Setting {
+        name: "manual_listen",
+        kind: Kind::Bool,
+        doc: "Whether users who may look at the daemon (root, and the group sctpify) may ask for SCTP for listeners of their own, by \
+              `sctpify expose` or from within a program: the papers' socket option of servers. It holds for that very socket, while \
+              who asked stays connected to the control socket. It overrules the default policy only: local-disable rules go \
+              before it. Root may ask for any listener, whatever this says.",
+        needs_restart: false,
+        read: |s| number(s.manual_listen),
+        write: |s, v| put(&mut s.manual_listen, parse_bool(v)),
     },
     Setting {
         name: "peer_keys",

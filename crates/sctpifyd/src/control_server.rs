@@ -1,18 +1,19 @@
 //! The control socket: who may ask what, and where the answer comes from.
 //!
 //! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's group
-//! ([`control_group`] says which that is), changing for root and whoever started the daemon. The socket has mode 0660 from its
+//! ([`control_group`] says which that is), changing for root and whoever started the daemon. Who may read may ask for SCTP for
+//! listeners of his own, if the setting `manual_listen` says so ([`crate::manual`]). The socket has mode 0660 from its
 //! first moment (umask before bind), its directory 0750.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -27,10 +28,12 @@ use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 
 use crate::archive::ArchiveError;
 use crate::capture::Ear;
-use crate::clock::today;
+use crate::clock::{Clock, today};
 use crate::control_group;
 use crate::learned_store::LearnedStore;
-use crate::listeners::listeners;
+use crate::listeners::{all_listeners, listeners};
+use crate::log_rate::LogRate;
+use crate::manual::{Caller, Grant};
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle};
 use crate::survey::Question;
@@ -39,6 +42,8 @@ use crate::survey::Question;
 const SERVED_MAX: usize = 16;
 /// How long a client may take for a line.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
+/// How often is looked whether an exposed listener is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 const NO_ANSWER: &str = "the daemon is stopping or overloaded: no answer came from it";
 
 /// The control socket, which waits until there is somebody to answer.
@@ -62,6 +67,9 @@ pub(crate) struct Desk {
     served: Arc<AtomicUsize>,
     /// Who made the socket: the worker has become another since.
     owner: Uid,
+    clock: Clock,
+    /// Lines about listeners that users expose.
+    exposed_lines: Arc<Mutex<LogRate>>,
 }
 
 impl ControlSocket {
@@ -94,7 +102,15 @@ impl ControlServer {
         learned: LearnedStore,
         shard: Handle,
     ) -> ControlServer {
-        let desk = Desk { rules, learned, shard, served: Arc::default(), owner: socket.owner };
+        let desk = Desk {
+            rules,
+            learned,
+            shard,
+            served: Arc::default(),
+            owner: socket.owner,
+            clock: Clock::start(),
+            exposed_lines: Arc::default(),
+        };
         ControlServer { listener: socket.listener, desk }
     }
 
@@ -114,8 +130,12 @@ impl ControlServer {
                 continue;
             }
             let serve = move || {
-                desk.serve(&stream);
+                let grant = desk.serve(&stream);
                 desk.served.fetch_sub(1, Ordering::Relaxed);
+                // Grants are counted on their own.
+                if let Some(grant) = grant {
+                    desk.hold(&stream, grant);
+                }
             };
             if std::thread::Builder::new().name("control client".to_owned()).spawn(serve).is_err() {
                 self.desk.served.fetch_sub(1, Ordering::Relaxed);
@@ -135,15 +155,16 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
 }
 
 impl Desk {
-    fn serve(&self, stream: &UnixStream) {
+    /// Answers what is asked; what the caller was granted lasts until he hangs up.
+    fn serve(&self, stream: &UnixStream) -> Option<Grant> {
         let limits =
             [stream.set_read_timeout(Some(CLIENT_LIMIT)), stream.set_write_timeout(Some(CLIENT_LIMIT))];
-        let Ok(caller) = getsockopt(stream, PeerCredentials) else { return };
+        let Ok(caller) = getsockopt(stream, PeerCredentials) else { return None };
         if limits.iter().any(Result::is_err) {
-            return;
+            return None;
         }
         let caller = Uid::from_raw(caller.uid());
-        let mut capture = None;
+        let (mut capture, mut granted) = (None, None);
         let outcome = control::serve(stream, |request| match (self.forbidden(caller, &request), request) {
             (Some(refusal), _) => refusal,
             (None, Request::Capture { seconds }) => {
@@ -151,15 +172,69 @@ impl Desk {
                 capture = ear.map(|ear| (ear, Duration::from_secs(seconds.into())));
                 response
             }
+            (None, Request::Expose { address, port }) => {
+                let (response, grant) = self.expose(caller, address, port);
+                granted = grant;
+                response
+            }
             (None, request) => self.answer_any(request),
         });
         if let Err(error) = outcome {
-            return tracing::debug!(%error, "control connection");
+            tracing::debug!(%error, "control connection");
+            return None;
         }
         if let Some((ear, limit)) = capture
             && let Err(error) = ear.write_to(stream, limit)
         {
             tracing::debug!(%error, "a capture has ended");
+        }
+        granted
+    }
+
+    /// Grants SCTP for the caller's listeners there.
+    fn expose(&self, caller: Uid, address: Option<IpAddr>, port: u16) -> (Response, Option<Grant>) {
+        let refused = |text: String| (Response::error(ErrorCode::Refused, text), None);
+        let caller = Caller { uid: caller.as_raw(), may_change: self.may_change(caller) };
+        let (forbidden, of_users) = {
+            let book = self.rules.lock();
+            let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            (book.forbids_asking(address, port), book.settings.manual_listen)
+        };
+        if !of_users && !caller.may_change {
+            let text = "users may not ask for SCTP for their listeners here (setting manual_listen)";
+            return (Response::error(ErrorCode::NotPermitted, text), None);
+        }
+        if let Some(because) = forbidden {
+            return refused(format!("it stays plain TCP: {because}"));
+        }
+        let now = self.clock.now();
+        let grant = match self.rules.manual().ask(now, caller, (address, port), all_listeners) {
+            Ok(grant) => grant,
+            Err(error) => return refused(error.to_string()),
+        };
+        let at = address.map_or(format!("port {port}"), |ip| SocketAddr::new(ip, port).to_string());
+        if let Some(left_out) = self.exposed_lines.lock().unwrap_or_else(PoisonError::into_inner).admit(now) {
+            tracing::info!(listener = at, asked_by = caller.uid, left_out, "exposed to SCTP clients");
+        }
+        let text =
+            format!("SCTP clients reach {at} as long as this connection lasts and the program listens");
+        (Response::Done(Done::new(text)), Some(grant))
+    }
+
+    /// Waits until the caller hangs up, or what he was granted is over. He has nothing more to say.
+    fn hold(&self, mut stream: &UnixStream, mut grant: Grant) {
+        if stream.set_read_timeout(Some(LOOK_EVERY)).is_err() {
+            return;
+        }
+        loop {
+            match stream.read(&mut [0]) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(_) | Err(_) => return,
+            }
+            if !grant.still_listens(self.clock.now(), all_listeners) {
+                return;
+            }
         }
     }
 
@@ -173,11 +248,16 @@ impl Desk {
 
     /// The answer to one who may not ask this.
     fn forbidden(&self, caller: Uid, request: &Request) -> Option<Response> {
-        let may_change = caller.is_root() || caller == self.owner;
-        (!request.is_read_only() && !may_change).then(|| {
+        // Whose listener it is decides about that.
+        let is_for_users = request.is_read_only() || matches!(request, Request::Expose { .. });
+        (!is_for_users && !self.may_change(caller)).then(|| {
             let text = format!("user {caller} may look but not change: run this as root");
             Response::error(ErrorCode::NotPermitted, text)
         })
+    }
+
+    fn may_change(&self, caller: Uid) -> bool {
+        caller.is_root() || caller == self.owner
     }
 
     fn capture(&self) -> (Response, Option<Ear>) {
@@ -219,7 +299,9 @@ impl Desk {
             }
             Request::Drain | Request::Doctor { .. } => self.ask_shard(|reply| Command::Ask(request, reply)),
             // Answered where the connection is at hand.
-            Request::Capture { .. } => Response::error(ErrorCode::BadRequest, "there is no capture this way"),
+            Request::Capture { .. } | Request::Expose { .. } => {
+                Response::error(ErrorCode::BadRequest, "this is answered on the control socket alone")
+            }
         }
     }
 

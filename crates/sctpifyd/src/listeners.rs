@@ -2,23 +2,47 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::manual::Socket;
+
 /// The kernel's name for the state LISTEN in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
+/// The columns of a socket's owner and number.
+const UID: usize = 7;
+const INODE: usize = 9;
 /// Listeners listed at most.
 const LISTED_MAX: usize = 1024;
 
-/// All listeners of this network namespace; empty when the kernel does not tell.
-pub(crate) fn listeners() -> Vec<SocketAddr> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let mut found = parse(&read("/proc/net/tcp"));
-    found.extend(parse(&read("/proc/net/tcp6")));
+/// A listener, and which socket it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Listed {
+    pub(crate) address: SocketAddr,
+    pub(crate) socket: Socket,
+}
+
+/// The listeners of this network namespace that are shown; empty when the kernel does not tell.
+pub(crate) fn listeners() -> Vec<Listed> {
+    let mut found = all_listeners();
     found.truncate(LISTED_MAX);
     found
 }
 
-fn parse(table: &str) -> Vec<SocketAddr> {
+/// All listeners of this network namespace.
+pub(crate) fn all_listeners() -> Vec<Listed> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let mut found = parse(&read("/proc/net/tcp"));
+    found.extend(parse(&read("/proc/net/tcp6")));
+    found
+}
+
+fn parse(table: &str) -> Vec<Listed> {
     let lines = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    lines.filter(|fields| fields.get(3) == Some(&LISTEN)).filter_map(|fields| address(fields[1])).collect()
+    lines.filter(|fields| fields.get(3) == Some(&LISTEN)).filter_map(|fields| listed(&fields)).collect()
+}
+
+fn listed(fields: &[&str]) -> Option<Listed> {
+    let number = |place: usize| fields.get(place)?.parse().ok();
+    let socket = Socket { uid: number(UID)?, inode: number(INODE)? };
+    Some(Listed { address: address(fields[1])?, socket })
 }
 
 /// An address as the kernel prints it: words of four bytes in host order, a colon, the port.
@@ -43,12 +67,21 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn listeners_are_found_among_other_sockets() {
-        let table = "  sl  local_address rem_address   st\n\
-             0: 0100007F:0016 00000000:0000 0A 00000000:00000000\n\
-             1: 0100007F:0017 0100007F:9999 01 00000000:00000000\n";
-        assert_eq!(parse(table), ["127.0.0.1:22".parse().unwrap()]);
-        let v6 = "head\n 0: 00000000000000000000000001000000:0050 0:0 0A\n";
-        assert_eq!(parse(v6), ["[::1]:80".parse().unwrap()]);
-        assert_eq!(parse("head\n 0: nonsense:0050 0:0 0A\n"), []);
+        let is = |address: &str, uid, inode| Listed {
+            address: address.parse().unwrap(),
+            socket: Socket { uid, inode },
+        };
+        let rest =
+            "00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000000000000000 100 0 0 10 0";
+        let table = format!(
+            "  sl  local_address rem_address   st\n\
+             0: 0100007F:0016 00000000:0000 0A {rest}\n\
+             1: 0100007F:0017 0100007F:9999 01 {rest}\n"
+        );
+        assert_eq!(parse(&table), [is("127.0.0.1:22", 1000, 4711)]);
+        let v6 = format!("head\n 0: 00000000000000000000000001000000:0050 0:0 0A {rest}\n");
+        assert_eq!(parse(&v6), [is("[::1]:80", 1000, 4711)]);
+        assert_eq!(parse(&format!("head\n 0: nonsense:0050 0:0 0A {rest}\n")), []);
+        assert_eq!(parse("head\n 0: 0100007F:0016 0:0 0A 0:0 0:0 0 1000 0\n"), [], "without a number");
     }
 }

@@ -34,6 +34,7 @@ mod lanes;
 mod learned_store;
 mod listeners;
 mod log_rate;
+mod manual;
 mod outside;
 mod page;
 mod peer_keys;

@@ -1,5 +1,6 @@
 //! What the daemon shows of itself: answers to status, paths, explain and doctor.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::addresses::{Asker, LeftOut};
 use crate::clock::today;
 use crate::confinement;
 use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
+use crate::listeners::Listed;
+use crate::manual::Socket;
 use crate::probes::source_address;
 use crate::shard::Shard;
 use crate::survey::{Found, Live};
@@ -126,27 +129,41 @@ impl Shard {
         }
     }
 
-    /// Those of the listeners that others can reach.
-    pub(crate) fn reachable(&self, mut listeners: Vec<SocketAddr>) -> Vec<SocketAddr> {
-        listeners.retain(|address| !address.ip().is_loopback() || self.addresses.is_own(address.ip()));
-        listeners.sort_unstable();
-        listeners.dedup();
-        listeners
+    /// Those of the listeners that others can reach, with their sockets.
+    pub(crate) fn reachable(&self, listeners: Vec<Listed>) -> BTreeMap<SocketAddr, Vec<Socket>> {
+        let mut reachable: BTreeMap<SocketAddr, Vec<Socket>> = BTreeMap::new();
+        for Listed { address, socket } in listeners {
+            if !address.ip().is_loopback() || self.addresses.is_own(address.ip()) {
+                reachable.entry(address).or_default().push(socket);
+            }
+        }
+        reachable
     }
 
     /// A listener as it would be after the papers' bind() and listen().
-    pub(crate) fn listener(&self, address: SocketAddr) -> Listener {
+    pub(crate) fn listener(&self, address: SocketAddr, sockets: &[Socket]) -> Listener {
         let decision = self.rules.lock().explain(Chain::Local, address.ip(), address.port());
+        let is_asked_for = sockets.iter().any(|socket| self.rules.is_asked_for(address, *socket));
         let obstacle = self.obstacle(address.ip());
-        let steps: &[ShimStep] = match (&decision.because, decision.policy.is_enable(), &obstacle) {
-            (Because::DisabledGlobally, ..) => &[],
-            (_, false, _) => &[ShimStep::Created],
-            (_, true, Some(_)) => &[ShimStep::Created, ShimStep::Allowed],
-            (_, true, None) => &[ShimStep::Created, ShimStep::Allowed, ShimStep::Listens],
+        let enabled = match (&decision.because, is_asked_for, decision.policy.is_enable()) {
+            (Because::DisabledGlobally, ..) => None,
+            (_, true, _) => Some(Some(ShimStep::AskedFor)),
+            (_, _, true) => Some(Some(ShimStep::Allowed)),
+            _ => Some(None),
         };
-        let state = steps.iter().fold(ShimState::Notinit, |state, step| stepped(state, *step));
-        let because = obstacle.filter(|_| state == ShimState::EnableSrules);
-        Listener { address, state, because: because.unwrap_or_else(|| decision.because.to_string()) }
+        let created = enabled.map(|_| ShimStep::Created);
+        let enabled = enabled.flatten();
+        let listens = enabled.filter(|_| obstacle.is_none()).map(|_| ShimStep::Listens);
+        let steps = [created, enabled, listens].into_iter().flatten();
+        let state = steps.fold(ShimState::Notinit, stepped);
+        let because = match obstacle.filter(|_| enabled.is_some()) {
+            Some(obstacle) => obstacle,
+            None if enabled == Some(ShimStep::AskedFor) => {
+                "its program asked for it (sctpify expose)".to_owned()
+            }
+            None => decision.because.to_string(),
+        };
+        Listener { address, state, because }
     }
 
     /// What keeps SCTP clients from a listener that the rules allow: where the papers' bind() fails for SCTP.

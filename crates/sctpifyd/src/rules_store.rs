@@ -13,6 +13,7 @@ use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
 use crate::clock::today;
+use crate::manual::{Manual, Socket};
 use crate::peer_keys::PeerKeys;
 use crate::shard::Handle;
 
@@ -26,6 +27,7 @@ pub(crate) struct RulesStore {
     /// Held while a change is written and put in force.
     changing: Arc<Mutex<()>>,
     serves_a_command: bool,
+    manual: Manual,
 }
 
 /// What is to be put in force; None stays as it is.
@@ -54,6 +56,7 @@ impl RulesStore {
             archive,
             changing: Arc::default(),
             serves_a_command,
+            manual: Manual::default(),
         })
     }
 
@@ -148,6 +151,29 @@ impl RulesStore {
             table.keep_hits_of(&book.table);
             book.table = table;
         }
+    }
+
+    /// The listeners whose programs asked for SCTP.
+    pub(crate) fn manual(&self) -> &Manual {
+        &self.manual
+    }
+
+    /// Whether a program asked for SCTP for this very listener, and may.
+    pub(crate) fn is_asked_for(&self, server: SocketAddr, socket: Socket) -> bool {
+        let (is_forbidden, of_users) = {
+            let book = self.lock();
+            (book.forbids_asking(server.ip(), server.port()).is_some(), book.settings.manual_listen)
+        };
+        !is_forbidden && self.manual.has(socket, of_users)
+    }
+
+    /// Whether any program that listens here may be reached over SCTP.
+    pub(crate) fn serves_any(&self) -> bool {
+        let (by_rules, is_on) = {
+            let book = self.lock();
+            (book.serves_any(), book.settings.enable)
+        };
+        by_rules || (is_on && self.manual.has_any())
     }
 
     /// What connections to the program that listens there tell routers of their send buffers.

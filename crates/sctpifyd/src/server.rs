@@ -22,6 +22,7 @@ use sctp::{
 use crate::addresses::{AddressBook, Asker};
 use crate::connection::{Connection, ConnectionId, Connections, Stage};
 use crate::log_rate::LogRate;
+use crate::manual::Socket;
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
@@ -149,12 +150,12 @@ impl Doorman<'_> {
         {
             return None;
         }
-        let (allowed, force_bindall) = {
+        let (is_allowed, force_bindall) = {
             let book = self.rules.lock();
             let decision = book.explain(Chain::Local, server.ip(), server.port());
             (decision.policy.is_enable(), book.settings.force_bindall)
         };
-        if !allowed {
+        if !is_allowed && !self.rules.manual().has_any() {
             return None;
         }
         if is_privileged(client.port()) && !self.vouches_for_ports(client.ip(), carrier) {
@@ -162,7 +163,10 @@ impl Doorman<'_> {
             return None;
         }
         let client = if self.is_anew(server, client) { another(client) } else { client };
-        let offer = who_listens(self.interceptor, server, client)?;
+        let (offer, socket) = who_listens(self.interceptor, server, client)?;
+        if !is_allowed && !self.rules.is_asked_for(server, socket) {
+            return None;
+        }
         Some(if force_bindall { Offer::All } else { offer })
     }
 
@@ -199,10 +203,8 @@ impl Doorman<'_> {
     /// An association that connections may share: each of them is looked at when it comes.
     fn decide_trunk(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
-        let (is_shared, serves_any) = {
-            let book = self.rules.lock();
-            (book.settings.streams.is_shared(), book.serves_any())
-        };
+        let is_shared = self.rules.lock().settings.streams.is_shared();
+        let serves_any = self.rules.serves_any();
         if !self.may_take(local, remote) || !is_shared || !serves_any || !self.trunks.has_room_for(remote) {
             return InitDecision::Refuse;
         }
@@ -215,14 +217,20 @@ impl Doorman<'_> {
     }
 }
 
-/// On which addresses the program listens that a connection from `client` would meet; `None` if it would meet none. A client
+/// On which addresses the program listens that a connection from `client` would meet, and by which socket; `None` if it would
+/// meet none. A client
 /// of the other family stands for any.
-fn who_listens(interceptor: &mut Interceptor, server: SocketAddr, client: SocketAddr) -> Option<Offer> {
+fn who_listens(
+    interceptor: &mut Interceptor,
+    server: SocketAddr,
+    client: SocketAddr,
+) -> Option<(Offer, Socket)> {
     let stand_in = SocketAddr::new(server.ip(), client.port());
     let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in))?;
     match interceptor.find_listener(&flow) {
-        Ok(ListenerState::Listening { on_all: true }) => Some(Offer::All),
-        Ok(ListenerState::Listening { on_all: false }) => Some(Offer::Bound),
+        Ok(ListenerState::Listening { on_all, uid, inode }) => {
+            Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
+        }
         // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; who listens is asked for another.
         Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
             who_listens(interceptor, server, another(flow.remote()))

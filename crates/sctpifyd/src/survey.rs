@@ -12,6 +12,8 @@ use relay::Peer;
 use sctp::AssociationId;
 
 use crate::connection::{Connection as Known, ConnectionId, Stage};
+use crate::listeners::Listed;
+use crate::manual::Socket;
 use crate::shard::Shard;
 
 /// How long packets may wait for a slice.
@@ -23,7 +25,7 @@ const STRIDE: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     /// What goes on; with these TCP listeners of the host.
-    Status(Vec<SocketAddr>),
+    Status(Vec<Listed>),
     Paths,
     /// What becomes of connections to this destination.
     Explain(SocketAddr),
@@ -47,7 +49,7 @@ enum Next {
     /// The last of these shared associations.
     Shared(Vec<AssociationId>),
     /// The last of these listeners.
-    Listeners(Vec<SocketAddr>),
+    Listeners(Vec<(SocketAddr, Vec<Socket>)>),
     /// Nothing more.
     Done,
 }
@@ -132,8 +134,8 @@ impl Survey {
                     None => self.behind_shared(shard),
                 },
                 Next::Listeners(mut rest) => match rest.pop() {
-                    Some(address) => {
-                        self.found.listeners.push(shard.listener(address));
+                    Some((address, sockets)) => {
+                        self.found.listeners.push(shard.listener(address, &sockets));
                         Next::Listeners(rest)
                     }
                     None => Next::Done,
@@ -172,9 +174,8 @@ impl Survey {
     fn behind_shared(&mut self, shard: &Shard) -> Next {
         match &mut self.question {
             Question::Status(listeners) => {
-                let mut listeners = shard.reachable(std::mem::take(listeners));
-                listeners.reverse();
-                Next::Listeners(listeners)
+                let listeners = shard.reachable(std::mem::take(listeners));
+                Next::Listeners(listeners.into_iter().rev().collect())
             }
             Question::Paths | Question::Explain(_) => Next::Done,
         }

@@ -402,7 +402,7 @@ impl Shard {
             );
         }
         // The last rule may have gone since the INIT.
-        if !self.rules.lock().serves_any() {
+        if !self.rules.serves_any() {
             return self.engine.refuse(self.now, association, AbortCause::user("nothing is served"));
         }
         self.trunks.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });

@@ -126,9 +126,14 @@ impl Daemon {
         self.control("shimrules", args)
     }
 
+    /// The path of its control socket.
+    pub fn control_socket(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
     fn control(&self, program: &str, args: &[&str]) -> Result<Finished> {
         let mut command = self.host.command(self.programs.path(program));
-        command.args(args).env("SCTPIFY_CONTROL", self.dir.join("control.sock"));
+        command.args(args).env("SCTPIFY_CONTROL", self.control_socket());
         command.env("SCTPIFY_CONFIG", self.dir.join("sctpify.toml"));
         self.host.run(program, command, COMMAND_LIMIT)
     }

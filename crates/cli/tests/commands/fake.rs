@@ -162,6 +162,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         Request::Forget { address } => Ok(Response::Done(Done::new(format!("{address} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
         Request::Capture { .. } => Err("another capture is running".to_owned()),
+        Request::Expose { .. } => Err("the program that listens there is another user's".to_owned()),
         Request::Drain => Ok(Response::Done(Done::new("draining"))),
         Request::Shutdown => Ok(Response::Done(Done::new("stopping"))),
     };

@@ -394,3 +394,13 @@ fn a_drain_that_takes_too_long_says_how_many_connections_are_cut() {
     assert!(stopped.err.starts_with("1 connection still open after 0 s; closing it\n"), "{}", stopped.err);
     assert_eq!(stopped.code, 0);
 }
+
+#[test]
+fn exposing_a_listener_says_why_it_is_refused_and_how_a_listener_is_written() {
+    let daemon = FakeDaemon::start();
+    let refused = daemon.run(SCTPIFY, "expose 8000");
+    assert!(refused.code == 1 && refused.err.contains("another user's"), "{}", refused.err);
+    let wrong = daemon.run(SCTPIFY, "expose host.example:8000");
+    assert!(wrong.code == 2 && wrong.err.contains("8000, 0.0.0.0:8000, [::]:8000"), "{}", wrong.err);
+    assert_eq!(run(SCTPIFY, &nowhere(), "expose 8000").code, 3);
+}

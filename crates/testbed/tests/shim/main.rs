@@ -16,6 +16,7 @@ mod control;
 mod deaths;
 mod disk;
 mod faults;
+mod figure4;
 mod firewall;
 mod forgery;
 mod framed;

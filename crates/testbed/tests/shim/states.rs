@@ -10,7 +10,7 @@ use testbed::process::wait_for;
 use testbed::{Daemon, Lab, Link, Offloads, Process, Programs};
 
 /// How long the daemon may take to show what it knows, on a busy machine.
-const SHOWN_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const SHOWN_LIMIT: Duration = Duration::from_secs(10);
 /// No rule names this port.
 const UNNAMED_PORT: u16 = 7001;
 
@@ -42,24 +42,26 @@ signal.pause()
 ";
 
 /// A client on alpha.
-struct Client {
+pub(crate) struct Client {
     process: Process,
 }
 
 impl Client {
-    fn begin(world: &World, port: u16, mark: u32) -> Client {
+    pub(crate) fn begin(world: &World, port: u16, mark: u32) -> Client {
         let host = world.link.right_v4().to_string();
         let command = world.client("python3", &["-c", CLIENT, &host, &port.to_string(), &mark.to_string()]);
         Client { process: world.alpha.spawn("client", command).unwrap() }
     }
 
-    fn connected(world: &World, port: u16, mark: u32) -> Client {
+    pub(crate) fn connected(world: &World, port: u16, mark: u32) -> Client {
         let mut client = Client::begin(world, port, mark);
+        client.wait_connected();
         client
-            .process
-            .wait_until("connected", LIMIT, |process| process.stdout().contains("connected"))
-            .unwrap();
-        client
+    }
+
+    pub(crate) fn wait_connected(&mut self) {
+        let is_connected = |process: &Process| process.stdout().contains("connected");
+        self.process.wait_until("connected", LIMIT, is_connected).unwrap();
     }
 
     fn port(&self) -> String {
@@ -67,19 +69,19 @@ impl Client {
     }
 }
 
-fn serve(world: &World, host: &str, port: u16) -> Process {
+pub(crate) fn serve(world: &World, host: &str, port: u16) -> Process {
     world.serve("python3", &["-c", SERVER, host, &port.to_string()])
 }
 
 /// The values of one field in a list of the status.
-fn field(daemon: &Daemon, list: &str, name: &str) -> Vec<String> {
+pub(crate) fn field(daemon: &Daemon, list: &str, name: &str) -> Vec<String> {
     let told = status(daemon);
     let rows = told[list].as_array().cloned().unwrap_or_default();
     rows.iter().map(|row| row[name].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// The listener on this port, once it is as `wanted`.
-fn wait_listener(daemon: &Daemon, port: u16, wanted: &str) -> Value {
+pub(crate) fn wait_listener(daemon: &Daemon, port: u16, wanted: &str) -> Value {
     let of_port = || {
         let rows = status(daemon)["listeners"].take();
         let suffix = format!(":{port}");
@@ -91,12 +93,30 @@ fn wait_listener(daemon: &Daemon, port: u16, wanted: &str) -> Value {
     of_port().unwrap()
 }
 
-fn set(daemon: &Daemon, assignment: &str) {
+pub(crate) fn set(daemon: &Daemon, assignment: &str) {
     daemon.sctpify(&["set", assignment]).unwrap().good().unwrap();
 }
 
-fn betas(world: &World) -> &Daemon {
+pub(crate) fn betas(world: &World) -> &Daemon {
     world.betas.as_ref().unwrap()
+}
+
+/// Beta's UDP port is another program's, and its daemon uses no other carrier.
+pub(crate) fn with_taken_port(configuration: &str) -> (World, Process) {
+    let (lab, programs) = (Lab::new().unwrap(), Programs::find().unwrap());
+    let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
+    let link: Link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
+    let taker = "import signal, socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.bind(('::', 9899)); \
+                 print('listening', flush=True); signal.pause()";
+    let mut command: Command = beta.command("python3");
+    command.args(["-c", taker]);
+    let mut taker = beta.spawn("taker", command).unwrap();
+    taker.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    let alphas =
+        Daemon::start(&alpha, &programs, "learn = false\ndefault_remote_enable = true\nmanual_mark = 7\n")
+            .unwrap();
+    let betas = Daemon::start(&beta, &programs, &format!("carriers = \"udp\"\n{configuration}")).unwrap();
+    (World { alpha, beta, link, alphas, betas: Some(betas), lab }, taker)
 }
 
 /// Each connection has an association of its own.
@@ -113,7 +133,7 @@ fn a_connection_is_enable_srules_while_it_is_held_and_ready_after_it_fell_back()
     let mut client = Client::begin(&world, PORT, 0);
     let held = || field(&world.alphas, "connections", "state") == ["ENABLE_SRULES"];
     assert!(wait_for(SHOWN_LIMIT, held), "{}", status(&world.alphas));
-    client.process.wait_until("connected", LIMIT, |process| process.stdout().contains("connected")).unwrap();
+    client.wait_connected();
     assert_eq!(field(&world.alphas, "recent_fallbacks", "state"), ["READY"]);
     assert_eq!(field(&world.alphas, "connections", "state"), Vec::<String>::new());
 }
@@ -212,18 +232,7 @@ fn a_listener_follows_the_rules_and_the_switch_while_it_listens() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_taken_udp_port_is_shown_to_the_operator_and_no_program_notices() {
-    let (lab, programs) = (Lab::new().unwrap(), Programs::find().unwrap());
-    let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
-    let link: Link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
-    let taker = "import signal, socket; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.bind(('::', 9899)); \
-                 print('listening', flush=True); signal.pause()";
-    let mut command: Command = beta.command("python3");
-    command.args(["-c", taker]);
-    let mut taker = beta.spawn("taker", command).unwrap();
-    taker.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
-    let alphas = Daemon::start(&alpha, &programs, "learn = false\ndefault_remote_enable = true\n").unwrap();
-    let betas = Daemon::start(&beta, &programs, "carriers = \"udp\"\ndefault_local_enable = true\n").unwrap();
-    let world = World { alpha, beta, link, alphas, betas: Some(betas), lab };
+    let (world, taker) = with_taken_port("default_local_enable = true\n");
     let _server = serve(&world, "", PORT);
     let row = wait_listener(world.betas.as_ref().unwrap(), PORT, "ENABLE_SRULES");
     assert!(row["because"].as_str().unwrap().contains("UDP port 9899"), "{row}");

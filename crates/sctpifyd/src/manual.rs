@@ -1,0 +1,291 @@
+//! Listeners whose own programs ask for SCTP: the papers' ENABLE_MANUAL of a server, for as long as the program holds its control
+//! connection or its socket listens.
+//!
+//! A user gets this for listeners of his own alone. What is granted is not a port but that very socket, by its inode and owner as
+//! the kernel tells them: whoever listens there later was not asked for. It is looked at again for each connection
+//! ([`Manual::has`]), as are the rules: `local-disable` and the switch go before it. Begin at [`Manual::ask`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::Time;
+
+use crate::listeners::Listed;
+
+/// Requests in force at most, and those of one user who is not root.
+const HELD_MAX: usize = 64;
+const HELD_OF_USER_MAX: usize = 8;
+/// Sockets that one request may be for: programs with one for each thread (SO_REUSEPORT) or address.
+const SOCKETS_MAX: usize = 64;
+/// Requests of one user in a second at most, granted or not.
+const ASKED_MAX: u32 = 10;
+const ASKED_PERIOD: Duration = Duration::from_secs(1);
+/// How old what is known of the kernel's listeners may be when it is looked whether some are still there.
+const SEEN_FOR: Duration = Duration::from_secs(2);
+/// Whom the kernel names in place of users that this user namespace does not know: all of them are this one.
+const UNKNOWN_USER: u32 = 65_534;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    /// Root, or the daemon's own user: these make rules, too.
+    pub(crate) may_change: bool,
+}
+
+/// A listening socket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Socket {
+    pub(crate) inode: u32,
+    pub(crate) uid: u32,
+}
+
+/// Why nothing is granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// Too often.
+    #[error("more than {max} requests of one user in a second: try again", max = ASKED_MAX)]
+    TooOften,
+    /// Nobody listens.
+    #[error("no program listens there: ask after listen()")]
+    NobodyListens,
+    /// Others' listeners alone.
+    #[error("the program that listens there is another user's: only its owner or root may ask for it")]
+    NotOwn,
+    /// Too many sockets.
+    #[error("more than {max} sockets listen there: name one address", max = SOCKETS_MAX)]
+    ManySockets,
+    /// No room.
+    #[error("there is room for {own} exposed listeners of one user and for {all} in all", own = HELD_OF_USER_MAX, all = HELD_MAX)]
+    Full,
+}
+
+/// All that is granted; shared by those who grant and by the packet loop.
+#[derive(Clone, Default)]
+pub(crate) struct Manual(Arc<Mutex<Held>>);
+
+struct Granted {
+    to: Caller,
+    sockets: Vec<Socket>,
+}
+
+#[derive(Default)]
+struct Held {
+    grants: BTreeMap<u64, Granted>,
+    last: u64,
+    /// The requests of each user in the current period.
+    asked: BTreeMap<u32, u32>,
+    asked_since: Time,
+    /// The sockets that listened when last looked.
+    seen: BTreeSet<Socket>,
+    seen_at: Option<Time>,
+}
+
+/// What was granted; ends when it is dropped.
+pub(crate) struct Grant {
+    manual: Manual,
+    number: u64,
+    /// The sockets were not there when last looked.
+    missed: bool,
+}
+
+impl Manual {
+    /// Grants SCTP to the caller's listeners on a port, those of one address if it is named; `listed` are all listeners of the host.
+    pub(crate) fn ask(
+        &self,
+        now: Time,
+        caller: Caller,
+        (address, port): (Option<IpAddr>, u16),
+        listed: impl FnOnce() -> Vec<Listed>,
+    ) -> Result<Grant, AskError> {
+        self.lock().count(now, caller)?;
+        // Read without the lock: the packet loop waits for it.
+        let wanted = |l: &Listed| {
+            l.address.port() == port
+                && address.is_none_or(|ip| ip.to_canonical() == l.address.ip().to_canonical())
+        };
+        let there: Vec<Listed> = listed().into_iter().filter(wanted).collect();
+        let is_own =
+            |l: &&Listed| caller.may_change || (l.socket.uid == caller.uid && caller.uid != UNKNOWN_USER);
+        let sockets: Vec<Socket> = there.iter().filter(is_own).map(|l| l.socket).collect();
+        match (there.len(), sockets.len()) {
+            (0, _) => return Err(AskError::NobodyListens),
+            (_, 0) => return Err(AskError::NotOwn),
+            (_, count) if count > SOCKETS_MAX => return Err(AskError::ManySockets),
+            _ => {}
+        }
+        let mut held = self.lock();
+        let of_user = held.grants.values().filter(|granted| granted.to.uid == caller.uid).count();
+        if held.grants.len() >= HELD_MAX || (!caller.may_change && of_user >= HELD_OF_USER_MAX) {
+            return Err(AskError::Full);
+        }
+        held.last += 1;
+        let number = held.last;
+        held.grants.insert(number, Granted { to: caller, sockets });
+        Ok(Grant { manual: self.clone(), number, missed: false })
+    }
+
+    /// Whether this very socket was asked for: by those who may make rules, or by users if what they ask for counts.
+    pub(crate) fn has(&self, socket: Socket, of_users: bool) -> bool {
+        let counts = |granted: &&Granted| of_users || granted.to.may_change;
+        self.lock().grants.values().filter(counts).any(|granted| granted.sockets.contains(&socket))
+    }
+
+    /// Whether any was.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.lock().grants.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn count(&mut self, now: Time, caller: Caller) -> Result<(), AskError> {
+        if now >= self.asked_since + ASKED_PERIOD {
+            self.asked.clear();
+            self.asked_since = now;
+        }
+        let asked = self.asked.entry(caller.uid).or_default();
+        *asked = asked.saturating_add(1);
+        if *asked > ASKED_MAX && !caller.may_change { Err(AskError::TooOften) } else { Ok(()) }
+    }
+}
+
+impl Grant {
+    /// Whether one of its sockets still listens. What is missed once may have been passed over while the kernel's table changed:
+    /// gone is what is missed twice.
+    pub(crate) fn still_listens(&mut self, now: Time, listed: impl FnOnce() -> Vec<Listed>) -> bool {
+        let is_known = self.manual.lock().seen_at.is_some_and(|at| now < at + SEEN_FOR);
+        if !is_known {
+            let seen = listed().into_iter().map(|l| l.socket).collect();
+            let mut held = self.manual.lock();
+            (held.seen, held.seen_at) = (seen, Some(now));
+        }
+        let held = self.manual.lock();
+        let own = held.grants.get(&self.number).map_or(&[][..], |granted| &granted.sockets);
+        let is_there = own.iter().any(|socket| held.seen.contains(socket));
+        drop(held);
+        let was_missed = std::mem::replace(&mut self.missed, !is_there);
+        is_there || !was_missed
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.manual.lock().grants.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_millis(100_000);
+    const ALICE: Caller = Caller { uid: 1000, may_change: false };
+    const BOB: Caller = Caller { uid: 1001, may_change: false };
+    const ROOT: Caller = Caller { uid: 0, may_change: true };
+
+    fn listed(address: &str, uid: u32, inode: u32) -> Listed {
+        Listed { address: address.parse().unwrap(), socket: Socket { inode, uid } }
+    }
+
+    fn host() -> Vec<Listed> {
+        vec![
+            listed("0.0.0.0:8000", 1000, 1),
+            listed("[::]:8000", 1001, 2),
+            listed("192.0.2.1:22", 0, 3),
+            listed("192.0.2.1:9000", UNKNOWN_USER, 4),
+        ]
+    }
+
+    fn ask(manual: &Manual, caller: Caller, port: u16) -> Result<Grant, AskError> {
+        manual.ask(NOW, caller, (None, port), host)
+    }
+
+    #[test]
+    fn a_user_gets_his_own_sockets_and_nobody_elses_though_they_listen_on_the_same_port() {
+        let manual = Manual::default();
+        let grant = ask(&manual, ALICE, 8000).unwrap();
+        assert!(manual.has(Socket { inode: 1, uid: 1000 }, true));
+        assert!(!manual.has(Socket { inode: 2, uid: 1001 }, true));
+        drop(grant);
+        assert!(!manual.has_any(), "it ends with its connection");
+    }
+
+    #[test]
+    fn what_is_anothers_or_nobodys_is_refused_and_root_may_ask_for_all() {
+        let manual = Manual::default();
+        assert_eq!(ask(&manual, ALICE, 22).err(), Some(AskError::NotOwn));
+        assert_eq!(ask(&manual, ALICE, 23).err(), Some(AskError::NobodyListens));
+        let of_bob = manual.ask(NOW, ALICE, (Some("::".parse().unwrap()), 8000), host);
+        assert_eq!(of_bob.err(), Some(AskError::NotOwn));
+        let _grant = ask(&manual, ROOT, 22).unwrap();
+        assert!(manual.has(Socket { inode: 3, uid: 0 }, false));
+        let _of_alice = ask(&manual, ALICE, 8000).unwrap();
+        assert!(!manual.has(Socket { inode: 1, uid: 1000 }, false), "the setting was taken back");
+    }
+
+    #[test]
+    fn users_that_the_kernel_cannot_name_own_nothing() {
+        let unknown = Caller { uid: UNKNOWN_USER, may_change: false };
+        assert_eq!(ask(&Manual::default(), unknown, 9000).err(), Some(AskError::NotOwn));
+    }
+
+    #[test]
+    fn a_socket_of_another_owner_or_number_in_its_place_was_not_asked_for() {
+        let manual = Manual::default();
+        let _grant = ask(&manual, ALICE, 8000).unwrap();
+        assert!(!manual.has(Socket { inode: 1, uid: 1001 }, true));
+        assert!(!manual.has(Socket { inode: 5, uid: 1000 }, true));
+    }
+
+    #[test]
+    fn one_user_has_eight_and_all_have_64_and_what_ends_makes_room() {
+        let manual = Manual::default();
+        let mut of_alice: Vec<Grant> = (0..8).map(|_| ask(&manual, ALICE, 8000).unwrap()).collect();
+        assert_eq!(ask(&manual, ALICE, 8000).err(), Some(AskError::Full));
+        let _of_bob = ask(&manual, BOB, 8000).unwrap();
+        of_alice.pop();
+        let _again = ask(&manual, ALICE, 8000).unwrap();
+        let _of_root: Vec<Grant> = (0..55).map(|_| ask(&manual, ROOT, 22).unwrap()).collect();
+        assert_eq!(ask(&manual, ROOT, 22).err(), Some(AskError::Full));
+    }
+
+    #[test]
+    fn a_user_who_asks_too_often_waits_and_others_do_not() {
+        let manual = Manual::default();
+        for _ in 0..ASKED_MAX {
+            assert_eq!(ask(&manual, ALICE, 23).err(), Some(AskError::NobodyListens));
+        }
+        let never = || panic!("the kernel is not asked");
+        let refused = manual.ask(NOW, ALICE, (None, 8000), never);
+        assert_eq!(refused.err(), Some(AskError::TooOften));
+        assert!(ask(&manual, BOB, 8000).is_ok());
+        assert!(manual.ask(NOW + ASKED_PERIOD, ALICE, (None, 8000), host).is_ok());
+    }
+
+    #[test]
+    fn it_is_over_when_its_sockets_are_missed_twice_and_one_look_serves_all() {
+        let manual = Manual::default();
+        let (mut one, mut other) = (ask(&manual, ALICE, 8000).unwrap(), ask(&manual, BOB, 8000).unwrap());
+        let only_bobs = || vec![listed("[::]:8000", 1001, 2)];
+        assert!(one.still_listens(NOW, host));
+        let never = || panic!("it was looked just now");
+        assert!(other.still_listens(NOW, never));
+        let later = NOW + SEEN_FOR;
+        assert!(one.still_listens(later, only_bobs), "missed once");
+        assert!(!one.still_listens(later + SEEN_FOR, only_bobs));
+        assert!(other.still_listens(later + SEEN_FOR, never));
+    }
+
+    #[test]
+    fn more_sockets_than_a_program_has_are_refused() {
+        let many = || (0..=SOCKETS_MAX as u32).map(|n| listed("0.0.0.0:8000", 1000, n)).collect();
+        let refused = Manual::default().ask(NOW, ALICE, (None, 8000), many);
+        assert_eq!(refused.err(), Some(AskError::ManySockets));
+    }
+}
