@@ -8,7 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::Sha256;
 use wire::{Tsn, VerificationTag};
 
-/// Bytes of a nonce that are random; the others are their MAC.
+/// Bytes of a marked nonce that are random; the others are their MAC.
 const NONCE_RANDOM: usize = 16;
 
 /// A seeded source of tags, TSNs, keys, nonces and jitter.
@@ -48,17 +48,22 @@ impl Random {
         key
     }
 
-    /// A random number for keys of authentication (RFC 4895 section 3.1), which [`is_own_nonce`](Self::is_own_nonce) knows again.
+    /// A random number for keys of authentication (RFC 4895 section 3.1).
     pub(crate) fn nonce(&mut self) -> [u8; 32] {
         let mut nonce = [0; 32];
         self.generator.fill_bytes(&mut nonce);
+        nonce
+    }
+
+    /// The nonce, changed so that [`is_own_nonce`](Self::is_own_nonce) knows it again.
+    pub(crate) fn marked(&self, mut nonce: [u8; 32]) -> [u8; 32] {
         let (random, rest) = nonce.split_at_mut(NONCE_RANDOM);
         let mac = self.mark.clone().chain_update(&*random).finalize().into_bytes();
         rest.copy_from_slice(&mac[..rest.len()]);
         nonce
     }
 
-    /// Whether [`nonce`](Self::nonce) has made this one; nothing needs to be remembered for that.
+    /// Whether [`marked`](Self::marked) has made this one; nothing needs to be remembered for that.
     pub(crate) fn is_own_nonce(&self, nonce: &[u8]) -> bool {
         let halves = nonce.split_at_checked(NONCE_RANDOM).filter(|(_, mac)| mac.len() == NONCE_RANDOM);
         halves.is_some_and(|(random, mac)| {

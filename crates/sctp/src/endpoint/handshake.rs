@@ -58,7 +58,7 @@ impl Endpoint {
         //= rfc9260#5.1-4 5.1-17 5.2.2-6
         let header = CommonHeader { tag: init.tag, ..reflect(&packet.header) };
         match negotiation::read(&init, &self.config.limits) {
-            Ok(peer) if self.is_reflected(route, &peer) && self.has_key_for(route.remote, listener) => {
+            Ok(peer) if self.has_key_for(route.remote, listener) && self.is_reflected(route, &peer) => {
                 self.on_dropped(route, DropReason::Reflected);
             }
             Ok(peer) => self.on_init(now, (route, packet.len()), header, (&init, &peer), listener),
@@ -179,9 +179,15 @@ impl Endpoint {
             initial_tsn: self.random.tsn(),
             tie: None,
             local_addresses: local_addresses.into(),
+            nonce: self.nonce_for(&config),
             config,
-            nonce: self.random.nonce(),
         }
+    }
+
+    /// A nonce for an association that begins. Under a shared key it is one that is known again if it comes back.
+    pub(super) fn nonce_for(&mut self, config: &AssociationConfig) -> Nonce {
+        let nonce = self.random.nonce();
+        if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
     }
 
     /// What a new association with this host begins with.
@@ -252,6 +258,9 @@ impl Endpoint {
                         (association.tags().0, association.initial_tsn(), opening.nonce)
                     }
                     //= rfc9260#5.2.2-7
+                    _ if association.config().auth.has_shared_key() => {
+                        (new_tag, new_tsn, self.random.marked(new_nonce))
+                    }
                     _ => (new_tag, new_tsn, new_nonce),
                 };
                 let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();

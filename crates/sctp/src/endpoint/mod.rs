@@ -248,7 +248,7 @@ impl Endpoint {
             local_tag: self.new_tag(),
             initial_tsn: self.random.tsn(),
             local_addresses: connect.local_addresses,
-            nonce: self.random.nonce(),
+            nonce: self.nonce_for(&connect.config),
             init_routes: connect.init_routes,
             first,
             t1: Time::NEVER,
