@@ -17,6 +17,8 @@ use crate::listeners::Listed;
 /// Requests in force at most, and those of one user who is not root.
 const HELD_MAX: usize = 64;
 const HELD_OF_USER_MAX: usize = 8;
+/// Those of all users that may not make rules: the others are for those who may.
+const HELD_OF_USERS_MAX: usize = 48;
 /// Sockets that one request may be for: programs with one for each thread (SO_REUSEPORT) or address.
 const SOCKETS_MAX: usize = 64;
 /// Requests of one user in a second at most, granted or not.
@@ -118,7 +120,9 @@ impl Manual {
         }
         let mut held = self.lock();
         let of_user = held.grants.values().filter(|granted| granted.to.uid == caller.uid).count();
-        if held.grants.len() >= HELD_MAX || (!caller.may_change && of_user >= HELD_OF_USER_MAX) {
+        let of_users = held.grants.values().filter(|granted| !granted.to.may_change).count();
+        let is_over = of_user >= HELD_OF_USER_MAX || of_users >= HELD_OF_USERS_MAX;
+        if held.grants.len() >= HELD_MAX || (!caller.may_change && is_over) {
             return Err(AskError::Full);
         }
         held.last += 1;
@@ -133,9 +137,9 @@ impl Manual {
         self.lock().grants.values().filter(counts).any(|granted| granted.sockets.contains(&socket))
     }
 
-    /// Whether any was.
-    pub(crate) fn has_any(&self) -> bool {
-        !self.lock().grants.is_empty()
+    /// Whether any was, by those who may make rules, or by users if what they ask for counts.
+    pub(crate) fn has_any(&self, of_users: bool) -> bool {
+        self.lock().grants.values().any(|granted| of_users || granted.to.may_change)
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -206,6 +210,11 @@ mod tests {
         manual.ask(NOW, caller, (None, port), host)
     }
 
+    /// Of somebody who has a listener on port 8000.
+    fn ask_own(manual: &Manual, caller: Caller) -> Result<Grant, AskError> {
+        manual.ask(NOW, caller, (None, 8000), || vec![listed("0.0.0.0:8000", caller.uid, 9)])
+    }
+
     #[test]
     fn a_user_gets_his_own_sockets_and_nobody_elses_though_they_listen_on_the_same_port() {
         let manual = Manual::default();
@@ -213,7 +222,7 @@ mod tests {
         assert!(manual.has(Socket { inode: 1, uid: 1000 }, true));
         assert!(!manual.has(Socket { inode: 2, uid: 1001 }, true));
         drop(grant);
-        assert!(!manual.has_any(), "it ends with its connection");
+        assert!(!manual.has_any(true), "it ends with its connection");
     }
 
     #[test]
@@ -244,14 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn one_user_has_eight_and_all_have_64_and_what_ends_makes_room() {
+    fn one_user_has_eight_all_users_have_48_and_with_root_64_and_what_ends_makes_room() {
         let manual = Manual::default();
         let mut of_alice: Vec<Grant> = (0..8).map(|_| ask(&manual, ALICE, 8000).unwrap()).collect();
         assert_eq!(ask(&manual, ALICE, 8000).err(), Some(AskError::Full));
         let _of_bob = ask(&manual, BOB, 8000).unwrap();
         of_alice.pop();
         let _again = ask(&manual, ALICE, 8000).unwrap();
-        let _of_root: Vec<Grant> = (0..55).map(|_| ask(&manual, ROOT, 22).unwrap()).collect();
+        let others = (2000..).flat_map(|uid| [Caller { uid, may_change: false }; 8]);
+        let _of_others: Vec<Grant> = others.take(39).map(|other| ask_own(&manual, other).unwrap()).collect();
+        assert_eq!(ask_own(&manual, Caller { uid: 3000, may_change: false }).err(), Some(AskError::Full));
+        let _of_root: Vec<Grant> = (0..16).map(|_| ask(&manual, ROOT, 22).unwrap()).collect();
         assert_eq!(ask(&manual, ROOT, 22).err(), Some(AskError::Full));
     }
 

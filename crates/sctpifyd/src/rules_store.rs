@@ -173,7 +173,13 @@ impl RulesStore {
             let book = self.lock();
             (book.serves_any(), book.settings.enable)
         };
-        by_rules || (is_on && self.manual.has_any())
+        by_rules || (is_on && self.is_any_asked_for())
+    }
+
+    /// Whether a program asked for SCTP for any of its listeners, and may.
+    pub(crate) fn is_any_asked_for(&self) -> bool {
+        let of_users = self.lock().settings.manual_listen;
+        self.manual.has_any(of_users)
     }
 
     /// What connections to the program that listens there tell routers of their send buffers.

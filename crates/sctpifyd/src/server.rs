@@ -155,7 +155,7 @@ impl Doorman<'_> {
             let decision = book.explain(Chain::Local, server.ip(), server.port());
             (decision.policy.is_enable(), book.settings.force_bindall)
         };
-        if !is_allowed && !self.rules.manual().has_any() {
+        if !is_allowed && !self.rules.is_any_asked_for() {
             return None;
         }
         if is_privileged(client.port()) && !self.vouches_for_ports(client.ip(), carrier) {

@@ -463,7 +463,11 @@ impl Shard {
             idle_since: self.now,
             is_watched: false,
             is_silent: false,
-            auth: self.rules.auth_for(remote),
+            // The rules may have come to require a key since it began.
+            auth: self
+                .rules
+                .auth_for(remote)
+                .filter(|auth| !auth.required || self.engine.is_keyed(association)),
             side,
             is_closing: false,
         };

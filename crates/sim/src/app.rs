@@ -8,8 +8,8 @@ use std::time::Duration;
 use base::Time;
 use bytes::{Bytes, BytesMut};
 use sctp::{
-    AbortCause, AssociationId, CloseReason, Endpoint, Event, Extensions, IncomingInit, InitDecision,
-    Listener, Message, Ppid, Reliability, SendError, SendOptions, StreamId,
+    AbortCause, AssociationId, AuthConfig, CloseReason, Endpoint, Event, Extensions, IncomingInit,
+    InitDecision, Listener, Message, Ppid, Reliability, SendError, SendOptions, StreamId,
 };
 
 /// What becomes of an INIT.
@@ -157,6 +157,8 @@ pub struct App {
     pub template: Conversation,
     /// All conversations, those that are over included.
     pub conversations: BTreeMap<AssociationId, Conversation>,
+    /// How associations with peers at these addresses are authenticated, unless as the endpoint's settings say.
+    pub keys: BTreeMap<std::net::IpAddr, AuthConfig>,
     /// Every event.
     pub log: Vec<(Time, AssociationId, Event)>,
     addresses: Vec<std::net::IpAddr>,
@@ -169,6 +171,7 @@ impl App {
             accept: Accept::AtOnce,
             template: Conversation::default(),
             conversations: BTreeMap::new(),
+            keys: BTreeMap::new(),
             log: Vec::new(),
             addresses,
         }
@@ -217,6 +220,10 @@ impl App {
 }
 
 impl Listener for App {
+    fn auth_for(&mut self, peer: std::net::IpAddr) -> Option<AuthConfig> {
+        self.keys.get(&peer).cloned()
+    }
+
     fn on_init(&mut self, _init: &IncomingInit) -> InitDecision {
         match self.listen {
             Listen::Accept => InitDecision::Accept { local_addresses: self.addresses.clone() },

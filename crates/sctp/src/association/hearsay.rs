@@ -131,7 +131,7 @@ impl Hearsay {
 
 impl Association {
     /// Whether a shared key is in force: only who has it can sign what is taken for the peer's.
-    pub(super) fn is_keyed(&self) -> bool {
+    pub(crate) fn is_keyed(&self) -> bool {
         self.auth.as_ref().is_some_and(|auth| auth.has_shared_keys_only())
     }
 

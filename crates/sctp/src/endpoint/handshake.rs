@@ -17,7 +17,7 @@ use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
 use crate::extension::Offer;
-use crate::extension::auth::{Auth, Nonce, Ports, handshake_hash, said_in};
+use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, handshake_hash, said_in};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
@@ -97,7 +97,10 @@ impl Endpoint {
         let terms = match self.existing_for(route.remote, ports, &peer.addresses) {
             None => self.terms_for_new(route, header, peer, listener),
             Some(id) if !self.may_begin_anew(now, id, route) => None,
-            Some(id) => self.terms_for_existing(id, route, header, peer),
+            Some(id) => {
+                let fresh = self.config_for(route.remote, listener).auth;
+                self.terms_for_existing(id, route, header, peer, fresh)
+            }
         };
         if let Some(terms) = terms {
             self.send_init_ack(now, (route, init_len), header, (init, peer), terms);
@@ -190,6 +193,15 @@ impl Endpoint {
         if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
     }
 
+    /// These settings, for an association that takes the place of `existing`. If a key protects that, the same key it is, from whichever of
+    /// the peer's addresses the peer begins anew.
+    fn as_keyed_as(&self, existing: Option<AssociationId>, config: AssociationConfig) -> AssociationConfig {
+        match existing.and_then(|id| self.association(id)).filter(|association| association.is_keyed()) {
+            Some(association) => AssociationConfig { auth: association.config().auth.clone(), ..config },
+            None => config,
+        }
+    }
+
     /// What a new association with this host begins with.
     fn config_for(&self, peer: IpAddr, listener: &mut dyn Listener) -> AssociationConfig {
         let config = self.config.association.clone();
@@ -206,6 +218,7 @@ impl Endpoint {
         route: &Route,
         header: CommonHeader,
         peer: &PeerInit<'_>,
+        fresh: AuthConfig,
     ) -> Option<Terms> {
         let new_tag = self.new_tag();
         let new_tsn = self.random.tsn();
@@ -270,7 +283,10 @@ impl Endpoint {
                     }
                 }
                 //= rfc9260#5.2.1-12 5.2.2-5 5.2.2-8
-                let (tie, config) = (self.cookies.tie(association.tags()), association.config().clone());
+                let (tie, mut config) = (self.cookies.tie(association.tags()), association.config().clone());
+                if !association.is_keyed() {
+                    config.auth = fresh;
+                }
                 Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
             }
             Slot::Finished => None,
@@ -293,6 +309,8 @@ impl Endpoint {
             Err(cause) => return self.replies.refuse(*route, header, &[cause]),
         };
         let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
+        let by_direction = terms.config.auth.by_direction && agreed.key_vectors.is_some();
+        let said = by_direction.then(|| said_in(init));
         let mut reports = &peer.unrecognized[..];
         loop {
             let own = own_parameters(&terms.local_addresses, &terms.config, &offer);
@@ -305,8 +323,8 @@ impl Endpoint {
                 initial_tsn: terms.initial_tsn,
                 parameters: Parameters::from(&own[..]),
             };
-            if let Some(vectors) = agreed.key_vectors.as_mut().filter(|_| terms.config.auth.by_direction) {
-                vectors.handshake = Some(handshake_hash(said_in(init), said_in_own(&answer)));
+            if let (Some(vectors), Some(said)) = (&mut agreed.key_vectors, said) {
+                vectors.handshake = Some(handshake_hash(said, said_in_own(&answer)));
             }
             let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
             let sealed = self.cookies.seal(&cookie, now, &mut self.random);
@@ -455,12 +473,6 @@ impl Endpoint {
                 return self.on_dropped(route, DropReason::BadCookie);
             }
         };
-        let config = self.config_for(cookie.route.remote, listener);
-        let keys = self.keys_of(&cookie, &config);
-        if !is_authentic(keys.as_ref(), auth) {
-            listener.on_unauthenticated(route);
-            return self.on_dropped(route, DropReason::UnauthenticatedCookie);
-        }
         let by_tag = self.slots.by_tag(cookie.local_tag);
         // Its tag was free when the cookie was made, and may since have become another peer's.
         if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
@@ -468,6 +480,15 @@ impl Endpoint {
         }
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
+        let config = self.config_for(cookie.route.remote, listener);
+        let config = if by_tag.is_none() { self.as_keyed_as(existing, config) } else { config };
+        let keys = self.keys_of(&cookie, &config);
+        // The cookie may be of a time when no key was required.
+        let lacks_key = by_tag.is_none() && config.auth.required && keys.is_none();
+        if lacks_key || !is_authentic(keys.as_ref(), auth) {
+            listener.on_unauthenticated(route);
+            return self.on_dropped(route, DropReason::UnauthenticatedCookie);
+        }
         let known = existing.and_then(|id| self.known_tags(id));
         // A cookie of the association that exists is never stale (step 5).
         if let (Some(by), true) = (staleness, known != Some((cookie.local_tag, Some(cookie.peer_tag)))) {
@@ -569,7 +590,7 @@ impl Endpoint {
         cookie: &Cookie,
         config: AssociationConfig,
     ) -> Option<AssociationId> {
-        if !self.has_room(cookie.route.remote) || self.spent.is_full_for(cookie, now) {
+        if !self.has_room(cookie.route.remote) || self.spent.is_full_for(cookie, &config.auth, now) {
             let (keys, causes) = (keys_with(cookie, &config), [Cause::OutOfResource]);
             self.replies.refuse_signed(cookie.route, cookie.answer_header(), &causes, keys.as_ref());
             return None;
@@ -586,7 +607,7 @@ impl Endpoint {
     }
 
     fn build(&mut self, now: Time, cookie: &Cookie, config: AssociationConfig) -> Association {
-        self.spent.spend(cookie, now);
+        self.spent.spend(cookie, &config.auth, now);
         self.inits.give_back(cookie.route.remote);
         let mut ctx = Context {
             now,
@@ -607,6 +628,9 @@ impl Endpoint {
             }
             Slot::Association(_) | Slot::Finished => return None,
         };
+        if self.spent.is_full_for(cookie, &config.auth, now) {
+            return None;
+        }
         let mut association = self.build(now, cookie, config);
         // The peer may have got it with our COOKIE ECHO: it has the same TSN again.
         first.into_iter().for_each(|first| association.queue_first(first));
@@ -624,6 +648,10 @@ impl Endpoint {
         cookie: &Cookie,
         config: AssociationConfig,
     ) -> Option<AssociationId> {
+        if self.spent.is_full_for(cookie, &config.auth, now) {
+            self.on_dropped(route, DropReason::OutOfResource);
+            return None;
+        }
         let closing = self.with(id, now, |a, _| a.resend_shutdown_ack());
         if closing == Some(true) {
             //= rfc9260#5.2.4-6

@@ -7,6 +7,11 @@ use crate::error::AuthKeyError;
 use crate::extension::auth::Auth;
 
 impl Endpoint {
+    /// Whether the association is protected by a shared key: nobody without it can sign anything that is taken for the peer's.
+    pub fn is_keyed(&self, id: AssociationId) -> bool {
+        self.association(id).is_some_and(|association| association.is_keyed())
+    }
+
     /// Gives an association a shared key under a number, or replaces the one that has it. The peer must be given the
     /// same; it signs only after [`activate_auth_key`](Self::activate_auth_key).
     ///

@@ -11,6 +11,7 @@ use wire::VerificationTag;
 
 use super::slots::KeyedHash;
 use crate::cookie::Cookie;
+use crate::extension::auth::AuthConfig;
 
 /// The tags of both ends: a cookie's name.
 type Name = (VerificationTag, VerificationTag);
@@ -27,18 +28,18 @@ impl SpentCookies {
     }
 
     /// Whether this one cannot be remembered: it must not make an association.
-    pub(super) fn is_full_for(&self, cookie: &Cookie, now: Time) -> bool {
-        is_signed(cookie) && self.signed.is_full(now)
+    pub(super) fn is_full_for(&self, cookie: &Cookie, auth: &AuthConfig, now: Time) -> bool {
+        is_signed(cookie, auth) && self.signed.is_full(now)
     }
 
     /// `cookie` makes an association now.
-    pub(super) fn spend(&mut self, cookie: &Cookie, now: Time) {
-        if is_signed(cookie) { self.signed.spend(cookie, now) } else { self.others.spend(cookie, now) }
+    pub(super) fn spend(&mut self, cookie: &Cookie, auth: &AuthConfig, now: Time) {
+        if is_signed(cookie, auth) { self.signed.spend(cookie, now) } else { self.others.spend(cookie, now) }
     }
 
     /// Whether it did.
     pub(super) fn has(&self, cookie: &Cookie) -> bool {
-        if is_signed(cookie) { self.signed.has(cookie) } else { self.others.has(cookie) }
+        self.signed.has(cookie) || self.others.has(cookie)
     }
 
     pub(super) fn check_invariants(&self) {
@@ -47,8 +48,9 @@ impl SpentCookies {
     }
 }
 
-fn is_signed(cookie: &Cookie) -> bool {
-    cookie.key_vectors.as_ref().is_some_and(|vectors| vectors.handshake.is_some())
+/// Whether nobody without a shared key can have sent the cookie back.
+fn is_signed(cookie: &Cookie, auth: &AuthConfig) -> bool {
+    auth.required && cookie.key_vectors.as_ref().is_some_and(|vectors| vectors.handshake.is_some())
 }
 
 struct Spent {

@@ -1,7 +1,7 @@
 //! Under a required shared key: somebody who has no key gives a host its own packets back, or leads them elsewhere.
 
 use base::{Carrier, Route};
-use sctp::{Connect, EndpointConfig, Limits, PathState, StateName};
+use sctp::{AssociationConfig, Connect, EndpointConfig, Extensions, Limits, PathState, StateName};
 use sim::{Change, Conversation, HostId, LinkConfig, Record, World, chunk_names};
 
 use crate::keyed::{MS, NOTICED, by, closed, endpoint, give_bulk, keyed, state_of, two_links, with_checksum};
@@ -338,4 +338,51 @@ fn without_a_key_a_host_may_dial_another_address_of_its_own() {
     let engine = &world.host(a).endpoint;
     let up = engine.associations().filter(|id| engine.state(*id) == Some(StateName::Established)).count();
     assert_eq!(up, 2);
+}
+
+/// A command to connect from port 40,000 of `a` to port 7 of `b`, by the second link, with nothing in its favour.
+fn dial_again(t: &mut Two) {
+    let by = route("10.0.2.1", "10.0.2.2");
+    let connect = Connect {
+        local_port: 40_000,
+        remote_port: 7,
+        init_routes: vec![by],
+        local_addresses: vec![by.local],
+        config: crate::failover::config(),
+    };
+    let now = t.world.now();
+    t.world.host_mut(t.a).endpoint.connect(now, connect).expect("it may");
+}
+
+#[test]
+fn no_address_that_lacks_the_key_begins_an_association_anew_that_has_it() {
+    let mut t = two_links(keyed(), keyed());
+    let (a, without) = (t.a, sctp::AuthConfig::default());
+    t.world.host_mut(t.b).app.keys.insert("10.0.2.1".parse().unwrap(), without);
+    t.world.restart(a, endpoint(crate::failover::config()));
+    dial_again(&mut t);
+    t.world.run_for(MS(200));
+    assert_eq!(closed(&t, t.b), None);
+    assert!(t.world.host(t.b).endpoint.counters().unauthenticated_cookies > 0);
+}
+
+#[test]
+fn a_cookie_of_a_time_without_keys_begins_nothing_once_a_key_is_required() {
+    for is_required in [false, true] {
+        let config = AssociationConfig { extensions: Extensions::NONE, ..crate::failover::config() };
+        let mut world = World::new(1);
+        let [a, b] =
+            ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(config.clone())));
+        let link = world.add_link(LinkConfig { delay: MS(5), ..LinkConfig::default() });
+        world.join(link, "10.0.1.1", "10.0.1.2");
+        world.connect(a, b, Carrier::Ip, config, Conversation::default());
+        world.run_for(MS(12));
+        if is_required {
+            world.host_mut(b).app.keys.insert("10.0.1.1".parse().unwrap(), keyed().auth);
+        }
+        world.run_for(seconds(1));
+        let engine = &world.host(b).endpoint;
+        assert_eq!(engine.associations().count(), usize::from(!is_required));
+        assert_eq!(engine.counters().unauthenticated_cookies > 0, is_required);
+    }
 }
