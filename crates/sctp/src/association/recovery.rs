@@ -111,7 +111,8 @@ impl Association {
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
         let answer = path.srtt().unwrap_or_else(|| path.rto());
-        path.t3 = path.t3.max(Some(now + answer * 5 / 4));
+        // After a standstill all may have been found lost in this very turn: then nothing is in flight, and no T3 runs.
+        path.t3 = path.t3.map(|at| at.max(now + answer * 5 / 4));
         let route = path.route;
         self.note(TraceEvent::TailProbe { route });
         if self.retransmission_path() == Some(index) || self.waiting_length(index).is_some() {

@@ -72,7 +72,7 @@ impl Association {
         self.queue_shutdown_by(self.paths.current(), control);
     }
 
-    fn queue_shutdown_by(&mut self, path: PathIndex, control: Control) {
+    pub(super) fn queue_shutdown_by(&mut self, path: PathIndex, control: Control) {
         self.control.retain(|(_, c)| !matches!(c, Control::Shutdown | Control::ShutdownAck));
         self.control.push_back((path, control));
     }

@@ -97,15 +97,30 @@ impl Association {
         }
         let current = self.paths.current();
         let path = self.paths.get_mut(current);
+        let waited = path.rto();
         path.back_off(&self.config.timing);
         let rto = path.rto();
         self.count_error_on(current);
+        let mut count = 0;
         if let State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2, .. } = &mut self.state {
             t2.at = ctx.now + rto;
             t2.count = t2.count.saturating_add(1);
+            count = t2.count;
         }
-        self.queue_shutdown(control);
+        self.queue_shutdown_by(self.closing_path(count, waited, ctx.now), control);
         self.prove_while_closing(ctx);
+    }
+
+    /// Where what ends the association goes for the n-th time, after such a wait. With no path active every second one goes where the
+    /// peer was heard last meanwhile, confirmed or not, as an answer to it would: no HEARTBEAT of ours shows any more that a path has
+    /// come back.
+    fn closing_path(&self, nth: u8, waited: Duration, now: Time) -> PathIndex {
+        let current = self.paths.current();
+        if nth.is_multiple_of(2) || self.paths.get(current).state() == PathState::Active {
+            return current;
+        }
+        let heard = self.paths.iter().filter(|(_, path)| now - path.heard() <= waited);
+        heard.max_by_key(|(_, path)| path.heard()).map_or(current, |(index, _)| index)
     }
 
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
