@@ -16,7 +16,7 @@ use std::path::Path;
 /// From the workspace's root.
 const PAGE: &str = "docs/papers.md";
 
-/// What is wrong with the page, with its line; prints how many items have which verdict.
+/// The faults of the page, with their lines; prints how many items have which verdict.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let root = root();
     let text = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;

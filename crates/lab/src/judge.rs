@@ -40,7 +40,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) form: Form,
     /// All that the form has.
     pub(crate) points: &'a [Planned],
-    /// What of them was asked for.
+    /// Those of them that were asked for.
     pub(crate) only: &'a Only,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Manifest {
     quick: Overlay,
     #[serde(default)]
     full: Overlay,
-    /// What is claimed, by papers or by this project, and what decides about it.
+    /// Claims of papers or of this project, and the expectations that decide about them.
     #[serde(default, rename = "claim")]
     pub(crate) claims: Vec<Claim>,
     #[serde(default, rename = "panel")]
@@ -96,7 +96,7 @@ pub(crate) struct Panel {
     #[serde(default)]
     of: Option<String>,
     pub(crate) title: String,
-    /// What is on the y axis; without, nothing of ours, and only published values are shown.
+    /// The measure on the y axis; without, nothing of ours, and only published values are shown.
     #[serde(default)]
     pub(crate) measure: Option<String>,
     /// The series by whose figure at the same x all others are divided.
@@ -195,7 +195,7 @@ impl Expectation {
         self.forms.is_empty() || self.forms.contains(&form)
     }
 
-    /// What must be measured to judge it at a place: points and names of measures, one, or two for a ratio.
+    /// The measures that it needs to be judged at a place: points and names of measures, one, or two for a ratio.
     pub(crate) fn needs(&self, place: &Point) -> Vec<(Point, &str)> {
         let mut needed = vec![(place.clone(), &*self.measure)];
         if let Some(against) = &self.against {

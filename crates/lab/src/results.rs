@@ -67,7 +67,7 @@ impl Results {
         self.sample(point, measure).map(|sample| sample.figure(statistic))
     }
 
-    /// What a plot shows of a series at x: the figure, or its ratio to that of another series, which has no interval.
+    /// The value that a plot shows of a series at x: the figure, or its ratio to that of another series, which has no interval.
     pub(crate) fn shown(&self, panel: &Panel, series: &str, x: f64) -> Option<Figure> {
         let measure = panel.measure.as_deref()?;
         let figure = |series: &str| self.figure(&Point::new(panel.of(), series, x), measure, panel.statistic);

@@ -139,7 +139,7 @@ pub enum SbaKind {
 }
 
 impl Options {
-    /// What is told of the send buffer.
+    /// The form in which the send buffer is advertised.
     pub(crate) fn advertisement(&self) -> Option<SendBufferConfig> {
         let pause = Duration::from_millis(self.sba_interval.into());
         self.sba.map(|kind| kind.config(pause))

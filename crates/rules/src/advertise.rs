@@ -1,4 +1,4 @@
-//! What is told of the send buffer, and how often: the words of the setting `advertise` and of the rules' `--advertise`, and the
+//! Send-buffer advertisement, its form and interval: the words of the setting `advertise` and of the rules' `--advertise`, and the
 //! interval of its timer.
 
 use std::fmt;
@@ -86,10 +86,10 @@ impl FromStr for AdvertiseInterval {
     }
 }
 
-/// What a connection tells of its send buffer, and how often where that is on a timer.
+/// How a connection advertises its send buffer, with the interval where that is on a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Advertisement {
-    /// What is told.
+    /// The form of the advertisement.
     pub form: Advertise,
     /// How often, in the form [`Advertise::Timer`].
     pub interval: AdvertiseInterval,

@@ -176,7 +176,7 @@ impl Rulebook {
         }
     }
 
-    /// What keeps a program that listens there from asking for SCTP itself: the switch, or a disable rule, whatever the default is.
+    /// The obstacle that keeps a program that listens there from asking for SCTP itself: the switch, or a disable rule, whatever the default is.
     pub fn forbids_asking(&self, address: IpAddr, port: u16) -> Option<Because> {
         let decision = self.explain(Chain::Local, address, port);
         match decision.because {

@@ -706,7 +706,7 @@ impl Setting {
 }
 
 impl Settings {
-    /// What connections tell of their send buffers where no rule says it.
+    /// Send-buffer advertisement of connections whose rule does not say it.
     pub fn advertisement(&self) -> Advertisement {
         Advertisement { form: self.advertise, interval: self.advertise_interval }
     }

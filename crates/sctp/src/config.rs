@@ -390,8 +390,8 @@ pub struct Limits {
     /// Records of a trace that wait to be polled; beyond, the oldest go. At least 1; about 150 bytes each.
     pub trace_records: usize,
     /// Cookies remembered as used up, so that none makes a second association after the first is over; about 40 bytes
-    /// each. Beyond, the oldest are forgotten; where keys are by direction no new association begins until one expires. Those with
-    /// such keys and the others have as many each.
+    /// each. Beyond, the oldest are forgotten; where a key by direction is required no new association begins until one
+    /// expires. Those with such a key and the others have as many each.
     pub spent_cookies: usize,
 }
 

@@ -29,7 +29,7 @@ const SEEN_FOR: Duration = Duration::from_secs(2);
 /// Whom the kernel names in place of users that this user namespace does not know: all of them are this one.
 const UNKNOWN_USER: u32 = 65_534;
 
-/// Who asks.
+/// The process that asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
@@ -85,7 +85,7 @@ struct Held {
     seen_at: Option<Time>,
 }
 
-/// What was granted; ends when it is dropped.
+/// A grant; it ends when it is dropped.
 pub(crate) struct Grant {
     manual: Manual,
     number: u64,

@@ -401,7 +401,7 @@ impl Shard {
         if let Err(error) = self.interceptor.show_life() {
             tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
         }
-        // What fails is logged there, and tried again with the next beat.
+        // A failure is logged there, and the next beat tries again.
         let _ = self.follow_required();
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.

@@ -14,7 +14,7 @@ const EXPERIMENTS: &str = "crates/lab/experiments";
 /// The table of the daemon's settings.
 const SETTINGS: &str = "crates/rules/src/settings.rs";
 
-/// What is wrong with something that `page`, of this text, mentions.
+/// The fault of something that `page`, of this text, mentions.
 pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> Option<String> {
     match mention {
         Mention::Test { file, function } => {
@@ -77,7 +77,7 @@ fn link(root: &Path, page: &str, text: &str, document: &str, heading: Option<&st
     (!has).then(|| format!("{name} has no heading `#{heading}`"))
 }
 
-/// What a heading is linked by: small letters, spaces as hyphens, without punctuation, as GitHub makes it.
+/// The anchor of a heading: small letters, spaces as hyphens, without punctuation, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

@@ -140,7 +140,7 @@ fn mentions(pieces: &[Piece<'_>]) -> Vec<Mention> {
     mentions
 }
 
-/// What a code span names.
+/// The thing that a code span names.
 fn named(code: &str) -> Option<Mention> {
     if code.contains("::") {
         let parts = code.split_once("::").filter(|(file, function)| {
@@ -165,7 +165,7 @@ fn named(code: &str) -> Option<Mention> {
     is_path.then(|| Mention::Path(code.to_owned()))
 }
 
-/// What a link leads to, from its target on; nothing for one that leaves the project.
+/// The target of a link, from its target on; nothing for one that leaves the project.
 fn link(text: &str) -> Option<Mention> {
     let target = text.split(')').next()?;
     if target.contains("://") {

@@ -5,7 +5,7 @@
 //! the host forwards, of containers, guests and hosts behind it: they are never diverted. Each chain stands twice: in the
 //! owned table, where nobody else can take it away, and in a table without an owner, which outlives the daemon.
 //!
-//! What is forwarded may come in fragments, and a first one that is too short to show the SYN passes. Without the one at offset 8 nobody
+//! Forwarded packets may come in fragments, and a first one that is too short to show the SYN passes. Without the one at offset 8 nobody
 //! can put them together: it is dropped, as RFC 1858 (section 3.2.2) has it. In IPv6 headers of other kinds may come between, and all that
 //! begins in the first 256 octets is dropped: links carry 1,280.
 

@@ -1,4 +1,4 @@
-//! What the guard does with what the host forwards.
+//! The guard and packets that the host forwards.
 
 use intercept::{Guard, Namespace};
 

@@ -27,7 +27,7 @@ const WRITE_BYTES: &str = "65536";
 /// A path that carried less than this of what two did was not used.
 const SHARE_MIN: f64 = 0.01;
 
-/// What is measured of paths alone, and of both at once.
+/// Measures of paths alone, and of both at once.
 const OF_SUMS: &[&str] = &["mbit_per_s", "best_mbit_per_s", "first_mbit_per_s", "second_mbit_per_s"];
 const OF_BOTH: &[&str] = &["mbit_per_s", "lost_in_queues", "second_path_share"];
 

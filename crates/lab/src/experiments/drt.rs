@@ -27,7 +27,7 @@ const STATIC: &str = "static";
 const NTH: &str = "nth";
 const CHANGES: &str = "changes";
 
-/// What is measured of one connection, and of several.
+/// Measures of one connection, and of several.
 const TIME: &[&str] = &["milliseconds"];
 const TIMES: &[&str] = &["milliseconds", "longest_ms"];
 

@@ -231,7 +231,7 @@ impl ShimLoss {
     }
 }
 
-/// What is measured of a series in a panel.
+/// Measures of a series in a panel.
 fn measures_of(kind: Kind, series: &str) -> &'static [&'static str] {
     match kind {
         Kind::Real if series.starts_with("shim") => &["seconds", "errors", "connections_by_sctp"],

@@ -14,7 +14,7 @@ use testbed::{DelayedLink, Lab};
 
 const SHORT: &str = "short connections";
 const BLOCKING: &str = "blocking";
-/// What is measured in each.
+/// Measures of each.
 const OF_SHORT: &[&str] = &["seconds", "connect_ms"];
 const OF_BLOCKING: &[&str] = &["median_ms", "p95_ms", "max_ms"];
 /// How long anything may take.

@@ -23,7 +23,7 @@ const PORT: &str = "5001";
 /// Of the queue of a link with a rate: a bucket that lets GSO's trains pass, and 25 ms at 100 Mbit/s.
 const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
 
-/// What is measured.
+/// The measures.
 const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
 
 /// Who moves the bytes.

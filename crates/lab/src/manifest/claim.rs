@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the report says first of an experiment.
+/// A claim, which the report of an experiment begins with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
-    /// What is claimed.
+    /// The claim in a sentence.
     pub(crate) claim: String,
-    /// Who claims it: document and section.
+    /// Its source: document and section.
     pub(crate) by: String,
     /// Our answer in a sentence, true however it comes out: figures stand in it as `{ID}`, the expectation whose figure it is.
     pub(crate) answer: String,

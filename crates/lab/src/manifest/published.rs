@@ -20,7 +20,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// What stands behind the name of a series.
+    /// The words behind the name of a series.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Published => "published",

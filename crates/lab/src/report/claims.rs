@@ -1,4 +1,4 @@
-//! What became of a claim: its verdict, and our answer with the figures in it.
+//! The answer to a claim: its verdict, and our answer with the figures in it.
 
 use super::plot::axis::told;
 use crate::judge::{Outcome, Verdict};
@@ -35,7 +35,7 @@ pub(super) struct Answered {
     pub(super) standing: Standing,
 }
 
-/// What a run says to a claim.
+/// The answer of a run to a claim.
 pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     let of = |id: &str| verdicts.iter().filter(|it| it.id == id).collect::<Vec<_>>();
     let standings = claim.judged_by.iter().map(|id| standing(&of(id)));

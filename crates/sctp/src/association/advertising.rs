@@ -4,7 +4,7 @@
 //! Packets of its own need no answer, count against no window, and change no timer of a path: they keep nothing alive.
 //! Begin at [`Association::room_for_advertisement`].
 
-use base::{Ecn, Time};
+use base::Time;
 use wire::{PacketWriter, RawChunk, SendBuffer};
 
 use super::assemble::Train;
@@ -53,20 +53,10 @@ impl Association {
         let mut packet = PacketWriter::new(buf, self.header());
         packet.push(&chunk).ok()?;
         let len = self.finish_packet(packet, false);
-        let path = self.paths.get_mut(index);
-        path.counters.packets_sent += 1;
-        path.counters.bytes_sent += len as u64;
-        let route = path.route;
         self.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });
-        self.tell(|_| TraceEvent::Sent { route, packets: 1, bytes: len, ecn: Ecn::NotEct });
-        Some(Train {
-            route,
-            len,
-            segment_size: len,
-            may_fragment: false,
-            ecn: Ecn::NotEct,
-            asks_for_queue: false,
-        })
+        let train = self.count_alone(index, len);
+        self.tell(|_| TraceEvent::Sent { route: train.route, packets: 1, bytes: len, ecn: train.ecn });
+        Some(train)
     }
 
     /// Octets to keep for the chunk in the packet that is about to be filled; 0 if it is to have none. COOKIE ECHO and

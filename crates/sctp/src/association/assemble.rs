@@ -43,6 +43,21 @@ pub(crate) enum Joining {
 }
 
 impl Association {
+    /// Counts a packet of `len` bytes that leaves by a path as a train of its own, not capable of ECN.
+    pub(super) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
+        let path = self.paths.get_mut(index);
+        path.counters.packets_sent += 1;
+        path.counters.bytes_sent += len as u64;
+        Train {
+            route: path.route,
+            len,
+            segment_size: len,
+            may_fragment: false,
+            ecn: Ecn::NotEct,
+            asks_for_queue: false,
+        }
+    }
+
     /// Writes the next packets, all for one path.
     pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
         let Some(path) = self.path_to_serve(ctx) else { return self.write_advertisement(buf, ctx.now) };

@@ -4,7 +4,8 @@
 //! It may be true: a host that has lost its state has lost the key's random numbers, too, and routers have no key. So it counts as a
 //! question. The peer gets HEARTBEATs with a nonce of their own, an RTO apart, and what was said holds only if neither an answer nor an
 //! acknowledgement of new data comes; an ABORT must be heard again, too, as a host without the association answers each
-//! question by one. Until the time for answers is over the same is not asked again, so that what others send makes us send little. Packets that are signed prove nothing here, for they can be sent again by whoever has seen them. Begin at
+//! question by one. Until the time for answers is over the same is not asked again, so that what others send makes us send little.
+//! Signed packets prove nothing here, for anybody who has seen them can send them again. Begin at
 //! [`Association::hear_abort`] and [`Association::hear_unreachable`].
 
 use std::time::Duration;

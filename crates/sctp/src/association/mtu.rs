@@ -5,7 +5,7 @@
 //! Data that was cut for a larger MTU cannot be cut anew: it is sent again as it was, alone in its packet, which IP may
 //! fragment (RFC 9260 section 6.9). Begin at [`Association::doubt_mtu`] and [`Association::follow_mtu`].
 
-use base::{Ecn, Time};
+use base::Time;
 use wire::{Chunk, ChunkType, Heartbeat, PacketWriter, Pad};
 
 use super::assemble::Train;
@@ -159,18 +159,8 @@ impl Association {
         let room = packet.remaining_for(ChunkType::PAD).checked_sub(CHUNK_HEADER)?;
         packet.push(&Chunk::Pad(Pad { len: room })).ok()?;
         let len = self.finish_packet(packet, false);
-        let counters = &mut self.paths.get_mut(index).counters;
-        counters.packets_sent += 1;
-        counters.bytes_sent += len as u64;
         self.note(TraceEvent::MtuProbe { route, size });
-        Some(Train {
-            route,
-            len,
-            segment_size: len,
-            may_fragment: false,
-            ecn: Ecn::NotEct,
-            asks_for_queue: false,
-        })
+        Some(self.count_alone(index, len))
     }
 }
 

@@ -671,7 +671,7 @@ fn said_in_own(init: &Init<'_>) -> [u8; 32] {
     let header = CommonHeader { source_port: 0, destination_port: 0, tag: VerificationTag(0) };
     let mut buf = [0; INIT_PACKET_MAX];
     let mut writer = PacketWriter::new(&mut buf, header);
-    // What does not fit is not sent.
+    // Parameters that do not fit are not sent.
     let length = writer.push(&Chunk::Init(*init)).map_or(0, |()| writer.finish());
     let packet = Packet::parse(&buf[..length], ChecksumMode::Ignore);
     let chunk = packet.ok().and_then(|packet| packet.chunks().next());

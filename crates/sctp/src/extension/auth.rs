@@ -255,7 +255,7 @@ pub(crate) struct Ports {
 pub(crate) struct KeyVectors {
     pub(crate) local: Vec<u8>,
     pub(crate) peer: Vec<u8>,
-    /// What else INIT and INIT ACK said, if keys are by direction.
+    /// The hash of INIT and INIT ACK, if keys are by direction.
     pub(crate) handshake: Option<HandshakeHash>,
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// What an INIT and its INIT ACK say together.
+/// The hash of an INIT and its INIT ACK together.
 pub(crate) fn handshake_hash(init: [u8; 32], init_ack: [u8; 32]) -> HandshakeHash {
     let whole = Sha256::new().chain_update(init).chain_update(init_ack).finalize();
     std::array::from_fn(|i| whole[i])
@@ -344,7 +344,7 @@ fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
     ids.iter().find_map(|id| HmacAlgorithm::from_id(u16::from_be_bytes(*id))).unwrap_or(HmacAlgorithm::Sha1)
 }
 
-/// What comes of a shared key in an association.
+/// A shared key's keys in an association.
 #[derive(Debug)]
 struct Key {
     /// For what we send.

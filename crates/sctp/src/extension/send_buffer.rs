@@ -15,7 +15,7 @@ const PACKETS_BETWEEN: u32 = 8;
 /// Change in points of occupancy at which it advertises at once.
 const POINTS_AT_ONCE: u8 = 10;
 
-/// What part of a pause a packet without DATA waits for one with DATA.
+/// The part of a pause that a packet without DATA waits for one with DATA.
 const GRACE: u32 = 8;
 
 /// The shortest pause of [`SendBufferCadence::Every`]; what is shorter counts as this.
@@ -150,7 +150,7 @@ enum Alone {
     Due,
 }
 
-/// What the association knows when the pause is over.
+/// The association's state when the pause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outlook {
     /// No packet of its own may leave.

@@ -135,7 +135,7 @@ pub(crate) struct Path {
     /// When T3-rtx expires.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
-    /// What waits for answers was put off, and none has come.
+    /// Timers that wait for answers were put off, and no answer has come.
     is_put_off: bool,
     /// It works again after a failure, and is watched before it, being the primary path, is used again.
     watch: Watch,

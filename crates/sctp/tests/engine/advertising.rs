@@ -117,7 +117,7 @@ fn on_a_timer_there_is_one_in_five_seconds() {
     assert_eq!(t.info(t.a).counters.advertisements_sent, 4);
 }
 
-/// What the packets say that a host sent with the chunk and nothing else.
+/// The contents of packets that a host sent with the chunk and nothing else.
 fn alone(t: &Two, sender: &str) -> Vec<SendBuffer> {
     let own = |r: &&Record| r.route.local == sender.parse::<std::net::IpAddr>().unwrap();
     let packets = t.world.records.iter().filter(own).filter(|r| chunk_names(&r.packet) == NAME);

@@ -16,7 +16,7 @@ pub(crate) struct Forger {
     key: Vec<u8>,
     /// The key vector of whoever sends from this port, if keys are by direction.
     by_port: BTreeMap<u16, Vec<u8>>,
-    /// What INIT and INIT ACK said.
+    /// The hash of INIT and INIT ACK.
     handshake: Vec<u8>,
 }
 

@@ -38,7 +38,7 @@ fn joined(seed: u64) -> Two {
     t
 }
 
-/// What has left the host with this end of its addresses since.
+/// Packets that have left the host with this end of its addresses since.
 fn sent_by(t: &Two, end: &str, since: usize) -> Vec<Record> {
     t.world.records[since..].iter().filter(|r| r.route.local.to_string().ends_with(end)).cloned().collect()
 }

@@ -383,7 +383,7 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
             Expected::Delivered => {
                 assert_eq!(closed, CloseReason::Graceful, "seed {seed}\n{}", describe(&t.world));
             }
-            // Whoever has given the other up says so by ABORT when that is heard again.
+            // An end that has given the other up says so by ABORT when that is heard again.
             Expected::Broken
                 if closed_at(&t.world, other) == Some(CloseReason::LostContact)
                     && matches!(closed, CloseReason::PeerAborted(_)) => {}

@@ -57,7 +57,7 @@ fn ten_flows_fill_the_link_and_all_bytes_of_files_arrive() {
         assert!(file.finished.is_some() && file.received == 10_000, "{file:?}");
         assert_eq!(file.handed_over, 10_000);
     }
-    // What was handed over and not received by the end of its own time fits into the send buffer, and all arrives after it.
+    // Data handed over and not received by the end of its own time fits into the send buffer, and all arrives after it.
     for bulk in &report.flows[..10] {
         let waiting = bulk.handed_over - bulk.in_own_time;
         assert!((1..=200_000).contains(&waiting) && bulk.received == bulk.handed_over, "{bulk:?}");

@@ -89,7 +89,7 @@ pub struct Shared {
     pub origin: Duration,
 }
 
-/// What becomes of requests for others.
+/// How requests for others are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
     /// They are forwarded to all places where they may arrive, by transactions of their own (RFC 3261 section 16).
@@ -98,14 +98,14 @@ pub enum Mode {
     /// They are forwarded to one place, and nothing is kept of them (section 16.11). Not with authentication, for a repetition would be
     /// refused; nor with [`ProxyConfig::names`] or [`ProxyConfig::shared`], for which they would have to wait.
     Stateless,
-    /// Whoever sent them is told where the user is (section 8.3).
+    /// Their senders are told where the user is (section 8.3).
     Redirect,
 }
 
 /// All settings.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
-    /// What becomes of requests for others. Given at the start alone.
+    /// How requests for others are served. Given at the start alone.
     pub mode: Mode,
     /// Domains whose users are registered here, in lower case.
     pub domains: Vec<String>,

@@ -1,6 +1,6 @@
 //! A stateless proxy (RFC 3261 section 16.11): requests and responses are passed on, one by one, and nothing is kept of them.
 //!
-//! What the stateful proxy remembers stands in our Via here, which comes back with each response: where the request came from, with a
+//! The state that a stateful proxy keeps stands in our Via here, which comes back with each response: where the request came from, with a
 //! MAC ([`PARAM`]). The branch is made from what repetitions of a request have in common, as have its CANCEL and the ACK for its
 //! refusal, so that the next hop sees them as such. A request goes to one place, which depends on nothing but the request and on who is
 //! registered; whoever sent it repeats it if it is lost. REGISTER and what is for ourselves is answered as ever. Begin at
@@ -65,7 +65,7 @@ impl Proxy {
                 let branch = self.stateless_branch(via, request, known);
                 let source = hex(&self.token_of(back, &self.source_secret));
                 onward.replace_first(Name::Via, &value);
-                // What follows the branch in our Via.
+                // The rest of our Via, behind the branch.
                 let branch = format!("{branch}.{mark};{PARAM}={source}");
                 let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
                 let (hop, domain) = target.way();

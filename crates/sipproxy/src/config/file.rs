@@ -320,7 +320,7 @@ impl File {
             let problem = "does not go with mode = \"stateless\": a request that comes again would be refused, for its password is used";
             return Err(("authentication", problem.to_owned()));
         }
-        // What has to wait for a name would have to be kept.
+        // A request that waits for a name would have to be kept.
         let name_servers = if is_stateless { Vec::new() } else { self.dns.of_system() };
         let proxy = ProxyConfig {
             mode: self.mode.mode(),

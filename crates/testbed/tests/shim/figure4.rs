@@ -11,7 +11,7 @@
 //! | ENABLE_MANUAL | LISTEN | servers below |
 
 use crate::states::{Client, SHOWN_LIMIT, betas, field, serve, set, wait_listener, with_taken_port};
-use crate::world::{LIMIT, World, status};
+use crate::world::{LIMIT, World, drop_sctp, status};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use testbed::process::wait_for;
@@ -109,9 +109,7 @@ fn connects(world: &World, port: u16) -> u64 {
 #[ignore = "needs root: makes network namespaces"]
 fn a_marked_connection_is_enable_manual_while_it_is_held_and_ready_after_it_fell_back() {
     let world = World::with("manual_mark = 7\nrace_timer_ms = 3000\n", false);
-    let deaf = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
-                add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
-    world.beta.tool("nft", &[deaf]).unwrap();
+    drop_sctp(&world.beta);
     let _server = serve(&world, "", PORT);
     let mut client = Client::begin(&world, PORT, 7);
     let held = || field(&world.alphas, "connections", "state") == ["ENABLE_MANUAL"];

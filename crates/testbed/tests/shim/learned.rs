@@ -2,10 +2,10 @@
 //! and a probe in the background finds SCTP again.
 
 use crate::streams::warm_up;
-use crate::world::{BULK, LIMIT, PORT, World};
+use crate::world::{BULK, LIMIT, PORT, World, drop_sctp};
 use std::time::Duration;
 use testbed::process::{now, wait_for};
-use testbed::{Capture, Daemon, Host, Programs, Seen};
+use testbed::{Capture, Daemon, Programs, Seen};
 
 /// The race timer as it is by default.
 const RACE: Duration = Duration::from_millis(250);
@@ -19,13 +19,6 @@ const PROBE_LIMIT: Duration = Duration::from_secs(15);
 /// Alpha with its daemon, beta with a plain TCP server on [`PORT`] and no daemon.
 fn without_sctp(configuration: &str) -> World {
     World::with(configuration, false)
-}
-
-/// Drops SCTP by both carriers where it arrives, and tells nobody.
-fn drop_sctp(host: &Host) {
-    let rules = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
-                 add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
-    host.tool("nft", &[rules]).unwrap();
 }
 
 fn connect(world: &World) -> Duration {

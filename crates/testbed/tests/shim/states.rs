@@ -1,7 +1,7 @@
 //! The papers' shim states as `sctpify status` shows them, servers of TCP and SCTP clients at once, and the papers' settings
 //! changed while the daemon runs.
 
-use crate::world::{LIMIT, PORT, World, status};
+use crate::world::{LIMIT, PORT, World, drop_sctp, status};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::process::Command;
@@ -126,9 +126,7 @@ const OWN: &str = "streams = \"own\"\n";
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_is_enable_srules_while_it_is_held_and_ready_after_it_fell_back() {
     let world = World::with("race_timer_ms = 3000\n", false);
-    let deaf = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
-                add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
-    world.beta.tool("nft", &[deaf]).unwrap();
+    drop_sctp(&world.beta);
     let _server = serve(&world, "", PORT);
     let mut client = Client::begin(&world, PORT, 0);
     let held = || field(&world.alphas, "connections", "state") == ["ENABLE_SRULES"];

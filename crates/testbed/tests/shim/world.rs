@@ -29,6 +29,13 @@ pub(crate) struct World {
     pub(crate) lab: Lab,
 }
 
+/// Drops SCTP by both carriers where it arrives, and tells nobody.
+pub(crate) fn drop_sctp(host: &Host) {
+    let rules = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
+                 add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
+    host.tool("nft", &[rules]).unwrap();
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         Self::with("", true)

@@ -28,7 +28,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const BIRTH: &str = "new connection";
 /// How late packets left the emulated links, 99 % of them, by the worst direction: cells that disturb each other show here.
 const LINK_LATE: &str = "link_late_ms";
-/// What is measured of streams, and of new connections.
+/// Measures of streams, and of new connections.
 const OF_STREAMS: &[&str] = &[
     "gap_ms",
     "gap_at_ms",

@@ -14,7 +14,7 @@ const LATE_S: f64 = 5.0;
 /// How much longer than its own time a run may take: late ones wait up to four minutes.
 const PATIENCE_S: f64 = 400.0;
 
-/// What is measured.
+/// The measures.
 const MEASURES: &[&str] = &[
     "sender_mean_kbit",
     "sender_deviation_kbit",

@@ -15,7 +15,7 @@ const WARM_S: f64 = 10.0;
 /// How much longer files are waited for.
 const PATIENCE_S: f64 = 60.0;
 
-/// What is measured of files, and where there are long flows beside them.
+/// Measures of files, and where there are long flows beside them.
 pub(super) const MEASURES: &[&str] = &["unfinished", "files", "mean_s", "p99_s"];
 const BESIDE_LONG: &[&str] = &["unfinished", "files", "mean_s", "p99_s", "long_kbit"];
 

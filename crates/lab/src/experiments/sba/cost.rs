@@ -17,7 +17,7 @@ const WARM_S: u64 = 5;
 /// Flows that share the link for the cost.
 const FLOWS: u64 = 20;
 
-/// What is measured of the cost.
+/// Measures of the cost.
 const OF_COST: &[&str] = &["mbit_per_s", "packets_with_percent"];
 
 /// The forms, in the order of the manifest's names.

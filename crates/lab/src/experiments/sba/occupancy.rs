@@ -14,7 +14,7 @@ const TBF: &str = "token bucket";
 const SFQ: &str = "SFQ";
 const POLICIES: [&str; 2] = [TBF, SFQ];
 const SUMMARY: &str = "summary";
-/// What the summary has.
+/// Measures in the summary.
 const OF_ALL: &[&str] = &["rates_ratio", "least_percent", "most_percent", "mean_percent", "write_s"];
 /// What the kernel of the seed's time counts for a byte that waits: its own bookkeeping included.
 const KERNEL_FACTOR: f64 = 1.36;

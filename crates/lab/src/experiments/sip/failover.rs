@@ -18,7 +18,7 @@ const WAYS: [(&str, Between); 4] = [
     ("SCTP, two paths", Between { links: 2, ..Between::by("sctp") }),
 ];
 
-/// What is measured.
+/// The measures.
 const MEASURES: &[&str] =
     &["set_up_ms_p50", "set_up_ms_p99", "set_up_ms_max", "end_ms_max", "added_ms", "lost", "switches"];
 

@@ -20,7 +20,7 @@ const WAYS: [(&str, Between); 6] = [
     ("SCTP, loss-tolerant", Between { sctp: "congestion = \"loss-tolerant\"", ..Between::by("sctp") }),
 ];
 
-/// What is measured.
+/// The measures.
 const MEASURES: &[&str] = &[
     "set_up_ms_mean",
     "set_up_ms_p50",

@@ -13,7 +13,7 @@ const PANEL: &str = "registration on a new connection";
 /// What a cell takes besides its operations, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 
-/// What is measured.
+/// The measures.
 const MEASURES: &[&str] = &[
     "register_new_ms",
     "register_standing_ms",

@@ -12,7 +12,7 @@ const PANEL: &str = "calls completed";
 /// What a cell takes besides its calls, in seconds.
 const OVERHEAD_S: f64 = 8.0;
 
-/// What is measured.
+/// The measures.
 const MEASURES: &[&str] = &["calls", "failed", "calls_per_minute"];
 
 /// Its parameters.

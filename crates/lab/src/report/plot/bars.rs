@@ -61,7 +61,7 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     }
 }
 
-/// What a category takes of the picture; nothing if nothing is in it.
+/// The part of the picture that a category takes; nothing if nothing is in it.
 fn height_of(rows: &[Row<'_>]) -> f64 {
     if rows.is_empty() { 0.0 } else { NAME + ROW * rows.len() as f64 + GAP }
 }
