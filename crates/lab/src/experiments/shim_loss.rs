@@ -120,6 +120,7 @@ const TRANSPORTS: &[(&str, Transport)] = &[
     ("TCP BBR", Transport::Tcp(Tcp::Bbr)),
     ("shim, RFC 9260", Transport::Shim(Control::Rfc9260)),
     ("shim", Transport::Shim(Control::Default)),
+    ("shim, static table", Transport::Shim(Control::Default)),
     ("shim, loss-tolerant", Transport::Shim(Control::LossTolerant)),
 ];
 const KERNEL: &str = ", kernel";
