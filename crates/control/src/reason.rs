@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use rules::{Because, Chain, Decision, Failure};
+use rules::{Because, Chain, Decision, Failure, print_rule};
 use serde::{Deserialize, Serialize};
 
 /// Why a connection does not ride SCTP. `Display` gives a sentence for people.
@@ -135,8 +135,8 @@ impl FallbackReason {
         Some(match &decision.because {
             Because::DisabledGlobally => FallbackReason::DisabledGlobally,
             Because::Default(chain) => FallbackReason::DefaultPolicy { chain: *chain },
-            Because::Rule { chain, number, text, .. } => {
-                FallbackReason::LocalRule { chain: *chain, number: *number, rule: text.clone() }
+            Because::Rule { chain, number, rule, .. } => {
+                FallbackReason::LocalRule { chain: *chain, number: *number, rule: print_rule(rule) }
             }
         })
     }

@@ -101,7 +101,7 @@ pub struct RuleRow {
 impl RuleRow {
     fn new(found: RuleMatch<'_>, now: UnixMs) -> RuleRow {
         let RuleMatch { chain, policy, number, rule, hits, tally } = found;
-        RuleRow { chain, policy, number, hits, tally: tally.at(now), rule: rule.clone() }
+        RuleRow { chain, policy, number, hits, tally: tally.at(now), rule: Rule::clone(rule) }
     }
 }
 

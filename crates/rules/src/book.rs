@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::{
-    Advertise, AdvertiseInterval, Advertisement, Chain, Framing, IpNet, Outcome, Policy, PortRange,
-    RuleMatch, RulesTable, Settings, UnixMs, print_rule,
+    Advertisement, Chain, Framing, IpNet, Outcome, Policy, PortRange, Rule, RuleMatch, RulesTable, Settings,
+    UnixMs, print_rule,
 };
 
 /// Settings and table, and the decisions made from them.
@@ -46,57 +47,48 @@ pub enum Because {
         policy: Policy,
         /// Its place in the chain, from 1.
         number: usize,
-        /// The rule as `shimrules` prints it, without chain and policy.
-        text: String,
-        /// Its name, if it has one.
-        name: Option<String>,
-        /// Whether its connections have associations of their own.
-        own: bool,
-        /// Whether it names a single host: then it is an order, which nothing that was learned overrules.
-        names_host: bool,
-        /// Whether its connections must not fall back to TCP.
-        require: bool,
-        /// What it says of advertising send buffers.
-        advertise: Option<Advertise>,
-        /// How often, on a timer.
-        advertise_interval: Option<AdvertiseInterval>,
-        /// The protocol whose messages a native peer gets, each as one.
-        framing: Option<Framing>,
+        /// The rule itself.
+        rule: Arc<Rule>,
     },
 }
 
 impl Decision {
     /// Whether a rule that names a single host decided, or one that requires SCTP: nothing that was learned overrules it.
-    pub const fn is_order(&self) -> bool {
-        matches!(self.because, Because::Rule { names_host: true, .. } | Because::Rule { require: true, .. })
+    pub fn is_order(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.require || rule.address.is_some_and(IpNet::is_host))
     }
 
     /// Whether the connection rides SCTP or fails.
-    pub const fn is_required(&self) -> bool {
-        matches!(self.because, Because::Rule { require: true, .. })
+    pub fn is_required(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.require)
     }
 
     /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come.
-    pub const fn framing(&self) -> Option<Framing> {
-        match self.because {
-            Because::Rule { framing, .. } => framing,
-            Because::Default(_) | Because::DisabledGlobally => None,
-        }
+    pub fn framing(&self) -> Option<Framing> {
+        self.rule().and_then(|rule| rule.framing)
     }
 
     /// Whether the rule that decided wants an association of its own for each connection. What advertises by a rule has one: on
     /// a shared association the chunk would speak of all that share it.
-    pub const fn wants_own(&self) -> bool {
-        matches!(self.because, Because::Rule { own: true, .. } | Because::Rule { advertise: Some(_), .. })
+    pub fn wants_own(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.own || rule.advertise.is_some())
     }
 
     /// What the connection tells routers of its send buffer: what the rule that decided says, else the setting.
     pub fn advertisement(&self, settings: &Settings) -> Advertisement {
-        match self.because {
-            Because::Rule { advertise: Some(form), advertise_interval, .. } => {
-                Advertisement { form, interval: advertise_interval.unwrap_or(settings.advertise_interval) }
-            }
+        match self.rule() {
+            Some(Rule { advertise: Some(form), advertise_interval, .. }) => Advertisement {
+                form: *form,
+                interval: advertise_interval.unwrap_or(settings.advertise_interval),
+            },
             _ => settings.advertisement(),
+        }
+    }
+
+    fn rule(&self) -> Option<&Rule> {
+        match &self.because {
+            Because::Rule { rule, .. } => Some(rule),
+            Because::Default(_) | Because::DisabledGlobally => None,
         }
     }
 }
@@ -247,14 +239,7 @@ impl From<RuleMatch<'_>> for Because {
             chain: found.chain,
             policy: found.policy,
             number: found.number,
-            text: print_rule(found.rule),
-            name: found.rule.name.clone(),
-            own: found.rule.own,
-            names_host: found.rule.address.is_some_and(IpNet::is_host),
-            require: found.rule.require,
-            advertise: found.rule.advertise,
-            advertise_interval: found.rule.advertise_interval,
-            framing: found.rule.framing,
+            rule: Arc::clone(found.rule),
         }
     }
 }
@@ -270,11 +255,12 @@ impl fmt::Display for Because {
                     Rulebook::default_setting(*chain)
                 )
             }
-            Because::Rule { chain, policy, number, text, .. } if text.is_empty() => {
-                write!(f, "rule {number} of {chain}-{policy} (everything)")
-            }
-            Because::Rule { chain, policy, number, text, .. } => {
-                write!(f, "rule {number} of {chain}-{policy}: {text}")
+            Because::Rule { chain, policy, number, rule } => {
+                write!(f, "rule {number} of {chain}-{policy}")?;
+                match print_rule(rule) {
+                    text if text.is_empty() => f.write_str(" (everything)"),
+                    text => write!(f, ": {text}"),
+                }
             }
         }
     }
@@ -283,7 +269,7 @@ impl fmt::Display for Because {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse_table;
+    use crate::{Advertise, parse_table};
 
     fn book(table: &str) -> Rulebook {
         Rulebook::new(Settings::default(), parse_table(table).unwrap())

@@ -268,7 +268,8 @@ pub fn print_rule(rule: &Rule) -> String {
 /// The whole table as lines, each ended, in the order the chains are searched.
 pub fn print_table(table: &RulesTable) -> String {
     table.list(None, None).fold(String::new(), |mut text, r| {
-        let line = RuleLine { action: Action::Add, chain: r.chain, policy: r.policy, rule: r.rule.clone() };
+        let line =
+            RuleLine { action: Action::Add, chain: r.chain, policy: r.policy, rule: Rule::clone(r.rule) };
         let _ = writeln!(text, "{}", line.print());
         text
     })

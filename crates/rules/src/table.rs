@@ -1,6 +1,7 @@
 //! The four chains of rules, searched first match first.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, Tally, UnixMs};
 
@@ -17,7 +18,7 @@ pub struct RulesTable {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Counted {
-    rule: Rule,
+    rule: Arc<Rule>,
     hits: u64,
     tally: Tally,
 }
@@ -32,7 +33,7 @@ pub struct RuleMatch<'a> {
     /// Its place in the chain, from 1.
     pub number: usize,
     /// The rule.
-    pub rule: &'a Rule,
+    pub rule: &'a Arc<Rule>,
     /// How many decisions it made.
     pub hits: u64,
     /// What became of the connections it decided about.
@@ -135,16 +136,16 @@ impl RulesTable {
         let full = self.len() >= MAX_RULES;
         let rules = &mut self.chains[slot(chain, policy)];
         if let Some(i) = rules.iter().position(|r| r.rule.has_same_match(&rule)) {
-            if rules[i].rule == rule {
+            if *rules[i].rule == rule {
                 return Ok(Added::Same(i + 1));
             }
-            rules[i].rule = rule;
+            rules[i].rule = Arc::new(rule);
             return Ok(Added::Renamed(i + 1));
         }
         if full {
             return Err(TableError::Full);
         }
-        rules.push(Counted { rule, hits: 0, tally: Tally::default() });
+        rules.push(Counted { rule: Arc::new(rule), hits: 0, tally: Tally::default() });
         Ok(Added::New(rules.len()))
     }
 
@@ -152,7 +153,7 @@ impl RulesTable {
     ///
     /// # Errors
     /// When there is none.
-    pub fn delete(&mut self, chain: Chain, policy: Policy, rule: &Rule) -> Result<Rule, TableError> {
+    pub fn delete(&mut self, chain: Chain, policy: Policy, rule: &Rule) -> Result<Arc<Rule>, TableError> {
         let rules = &mut self.chains[slot(chain, policy)];
         let i = rules.iter().position(|r| r.rule.has_same_match(rule));
         i.map(|i| rules.remove(i).rule).ok_or(TableError::NoSuchRule(chain, policy))
@@ -162,7 +163,12 @@ impl RulesTable {
     ///
     /// # Errors
     /// When the chain has fewer.
-    pub fn delete_number(&mut self, chain: Chain, policy: Policy, number: usize) -> Result<Rule, TableError> {
+    pub fn delete_number(
+        &mut self,
+        chain: Chain,
+        policy: Policy,
+        number: usize,
+    ) -> Result<Arc<Rule>, TableError> {
         let rules = &mut self.chains[slot(chain, policy)];
         let error = TableError::NoSuchNumber { chain, policy, number, len: rules.len() };
         match number.checked_sub(1) {
@@ -288,7 +294,10 @@ mod tests {
             table.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", port)).unwrap();
         }
         table.delete(Chain::Local, Policy::Enable, &rule("10.0.0.0/8", "2")).unwrap();
-        assert_eq!(table.delete_number(Chain::Local, Policy::Enable, 2), Ok(rule("10.0.0.0/8", "3")));
+        assert_eq!(
+            table.delete_number(Chain::Local, Policy::Enable, 2),
+            Ok(Arc::new(rule("10.0.0.0/8", "3")))
+        );
         assert!(matches!(
             table.delete_number(Chain::Local, Policy::Enable, 2),
             Err(TableError::NoSuchNumber { len: 1, .. })
