@@ -19,12 +19,16 @@ const MUCH: u64 = 40_000;
 const BURST: u64 = 32 * 1024;
 /// A pause in which fewer bytes gather, two packets, costs as many wake-ups as it saves.
 const GATHERED_MIN: u64 = 2 * 1_400;
+/// While less than [`MUCH`] is moved a pause is long enough for so many, four packets, if the round trip allows that.
+const GATHERED_SLOW: u64 = 4 * 1_400;
 /// A pause is at most this part of the shortest round trip, so that the two hosts' together add an eighth.
 const OF_ROUND_TRIP: u32 = 16;
 /// The same while nobody waits for an answer.
 const OF_ROUND_TRIP_BULK: u32 = 8;
-/// The same for a transfer so slow that less than [`GATHERED_MIN`] would gather.
-const OF_ROUND_TRIP_SLOW: u32 = 4;
+/// The same for a transfer of which less than [`GATHERED_SLOW`] would gather, while nobody asks questions at all.
+const OF_ROUND_TRIP_SLOW: u32 = 2;
+/// The same where somebody asks one now and then.
+const OF_ROUND_TRIP_NEIGHBOUR: u32 = 4;
 /// Shorter pauses save too little.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 /// Longer ones would save little more.
@@ -149,8 +153,11 @@ impl Coalescing {
         if now < self.conversation_until {
             return (round_trip / OF_ROUND_TRIP).min(PAUSE_MAX);
         }
-        let round_trip = if now < self.nearest_until { round_trip.min(self.nearest) } else { round_trip };
-        (round_trip / bulk).min(PAUSE_MAX_BULK)
+        let pause = match now < self.nearest_until {
+            true => round_trip.min(self.nearest) / bulk.max(OF_ROUND_TRIP_NEIGHBOUR),
+            false => round_trip / bulk,
+        };
+        pause.min(PAUSE_MAX_BULK)
     }
 
     /// The pause for what was moved in so much time.
@@ -164,8 +171,11 @@ impl Coalescing {
         };
         let round_trip = self.round_trip.unwrap_or_default();
         let usual = self.part_of(now, round_trip, OF_ROUND_TRIP_BULK);
-        let longest = self.bearable(now, round_trip);
-        let pause = usual.max(until(GATHERED_MIN).min(longest)).min(until(BURST));
+        let slow = match in_window < u128::from(MUCH) {
+            true => until(GATHERED_SLOW).min(self.bearable(now, round_trip)),
+            false => Duration::ZERO,
+        };
+        let pause = usual.max(slow).min(until(BURST));
         if pause < PAUSE_MIN.max(until(GATHERED_MIN)) { Duration::ZERO } else { pause }
     }
 
@@ -216,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_transfer_is_worth_a_pause_of_an_eighth_or_ten_milliseconds_at_any_rate_that_fills_it() {
-        for per_ms in [1_250, 2_500, 3_000] {
+        for per_ms in [2_500, 3_000] {
             for (round_trip, pause) in [(ms(20), ms(5) / 2), (ms(40), ms(5)), (ms(300), ms(10))] {
                 assert_eq!(settled((per_ms, Transfer), round_trip), pause, "{per_ms}, {round_trip:?}");
             }
@@ -224,12 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_transfer_is_worth_a_pause_in_which_two_packets_gather_if_that_is_a_quarter() {
-        assert_eq!(settled((700, Transfer), ms(20)), ms(4));
-        assert_eq!(settled((1_400, Transfer), ms(8)), ms(2));
-        for (per_ms, round_trip) in [(700, ms(15)), (1_400, ms(7)), (200, ms(300))] {
+    fn a_slow_transfer_is_worth_a_pause_of_half_in_which_two_to_four_packets_gather() {
+        assert_eq!(settled((700, Transfer), ms(20)), ms(8));
+        assert_eq!(settled((1_400, Transfer), ms(20)), ms(4));
+        assert_eq!(settled((1_400, Transfer), ms(6)), ms(3));
+        for (per_ms, round_trip) in [(700, ms(7)), (1_400, ms(3)), (200, ms(300))] {
             assert_eq!(settled((per_ms, Transfer), round_trip), Duration::ZERO, "{per_ms}, {round_trip:?}");
         }
+    }
+
+    #[test]
+    fn a_slow_transfer_beside_whom_somebody_types_now_and_then_has_pauses_of_a_quarter() {
+        let mut coalescing = Coalescing::new();
+        let transfer = (700, Transfer);
+        coalescing.note(Time::ZERO + ms(1), 64, Some(ms(20)), Conversation);
+        assert_eq!(moved(&mut coalescing, 2, 1_000, transfer, ms(20)), ms(5));
+        assert_eq!(moved(&mut coalescing, 1_002, 4_500, transfer, ms(20)), ms(8));
     }
 
     #[test]
@@ -288,7 +308,7 @@ mod tests {
         let mut coalescing = Coalescing::new();
         let transfer = (2_500, Transfer);
         coalescing.note(Time::ZERO + ms(1), 64, Some(ms(12)), Conversation);
-        assert_eq!(moved(&mut coalescing, 2, 1_000, transfer, ms(80)), ms(3) / 2);
+        assert_eq!(moved(&mut coalescing, 2, 1_000, transfer, ms(80)), Duration::from_micros(2_240));
         coalescing.note(Time::ZERO + ms(1_002), 64, Some(ms(1)), Conversation);
         assert_eq!(moved(&mut coalescing, 1_003, 1_000, transfer, ms(80)), Duration::ZERO);
         assert_eq!(moved(&mut coalescing, 2_003, 5_000, transfer, ms(80)), ms(10));
