@@ -5,7 +5,7 @@
 
 use crate::host::Host;
 use anyhow::{Context, Result};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether the link's ends take segments larger than the MTU and check sums later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,29 @@ impl Link {
     /// The interface's name, the same in both hosts.
     pub fn name(&self) -> String {
         format!("path{}", self.number)
+    }
+
+    /// Has each end know the other's address on the wire from now on. Hosts that are a long way apart are no neighbours: they would
+    /// lose no ARP and pay no round trip for it.
+    ///
+    /// # Errors
+    /// When ip(8) fails.
+    pub fn introduce(&self) -> Result<()> {
+        let name = self.name();
+        let ends = [
+            (&self.left, &self.right, IpAddr::from(self.right_v4()), IpAddr::from(self.right_v6())),
+            (&self.right, &self.left, self.left_v4().into(), self.left_v6().into()),
+        ];
+        for (host, other, v4, v6) in ends {
+            let told = other.ip(&["-o", "link", "show", "dev", &name])?;
+            let mac = told.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
+            let mac = mac.with_context(|| format!("{name} has no address on the wire: {told}"))?;
+            for address in [v4, v6] {
+                let address = address.to_string();
+                host.ip(&["neigh", "replace", &address, "lladdr", mac, "dev", &name, "nud", "permanent"])?;
+            }
+        }
+        Ok(())
     }
 
     /// The left host's address.

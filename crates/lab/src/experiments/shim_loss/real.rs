@@ -36,6 +36,7 @@ impl ShimLoss {
         let settings: Vec<&str> = settings.iter().flat_map(|(key, value)| [*key, value]).collect();
         let linkemu = &place.tools.linkemu;
         let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, LINK, &settings, linkemu)?;
+        link.link.introduce()?;
         if let Transport::Tcp(tcp) = transfer.transport {
             for host in [&pair.alpha, &pair.beta] {
                 make_it(tcp, host, &link)?;
