@@ -85,20 +85,6 @@ impl SetUpError {
     }
 }
 
-/// Why a connection could not be diverted. Its SYN can still be released as plain TCP.
-#[derive(thiserror::Error, Debug)]
-pub enum DivertError {
-    /// As many connections are diverted as the set was made for.
-    #[error("the set of diverted connections is full ({size})")]
-    Full {
-        /// The set's size.
-        size: u32,
-    },
-    /// The kernel refused.
-    #[error("could not change the set of diverted connections")]
-    System(#[from] io::Error),
-}
-
 /// Why something could not be taken away again.
 #[derive(thiserror::Error, Debug)]
 pub enum TearDownError {

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::datagrams::DatagramListener;
 use crate::diag::{ClientState, Diagnosis, ListenerState};
 use crate::enclosure;
-use crate::error::{DivertError, SetUpError, TearDownError};
+use crate::error::{SetUpError, TearDownError};
 use crate::flow::{FourTuple, canonical};
 use crate::links;
 use crate::namespace::{self, Namespace};
@@ -220,19 +220,20 @@ impl Interceptor {
         Ok(true)
     }
 
-    /// Leads the connection into the private namespace from its next packet on. The change is in force when
-    /// this returns; diverting twice is no error.
-    pub fn divert(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
-        nft::add_flow(&mut self.owner, flow).map_err(|refusal| match refusal.error.raw_os_error() {
-            Some(libc::ENFILE) => DivertError::Full { size: self.config.set_size },
-            _ => DivertError::System(refusal.error),
-        })
+    /// How many connections of each address family may be diverted at once.
+    #[must_use]
+    pub fn diversions_max(&self) -> usize {
+        self.config.set_size as usize
     }
 
-    /// Ends the diversion; one that is not in force is no error. While the application may still send on the
-    /// connection (60 s after its end, for TIME-WAIT) its packets would leave on the wire.
-    pub fn undivert(&mut self, flow: &FourTuple) -> Result<(), DivertError> {
-        unless_absent(nft::delete_flow(&mut self.owner, flow))
+    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)); one that is not in force is no error. While the application may still
+    /// send on a connection (60 s after its end, for TIME-WAIT) its packets would leave on the wire. Many at once cost little more
+    /// than one.
+    ///
+    /// # Errors
+    /// Those of nf_tables.
+    pub fn undivert(&mut self, flows: &[FourTuple]) -> io::Result<()> {
+        nft::delete_diverted(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
     /// Forgets connections that [`Interceptor::connect_as`] made once they are over: `flows` from the local programs' ends. The
@@ -241,15 +242,8 @@ impl Interceptor {
     ///
     /// # Errors
     /// Those of nf_tables.
-    pub fn forget_served(&mut self, flows: &[FourTuple]) -> Result<(), DivertError> {
-        match nft::delete_served(&mut self.owner, flows) {
-            // Nothing was changed if one of them is absent.
-            Err(refusal) if refusal.error.raw_os_error() == Some(libc::ENOENT) => {
-                let mut each = flows.iter().map(std::slice::from_ref);
-                each.try_for_each(|flow| unless_absent(nft::delete_served(&mut self.owner, flow)))
-            }
-            outcome => unless_absent(outcome),
-        }
+    pub fn forget_served(&mut self, flows: &[FourTuple]) -> io::Result<()> {
+        nft::delete_served(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
     /// Keeps an address one of the host's own although its interface has lost it, so that local programs' connections
@@ -362,16 +356,6 @@ impl Drop for Interceptor {
     fn drop(&mut self) {
         // The fields' own drops do the rest; here only what needs two of them. There is nobody to report to.
         let _ = self.release();
-    }
-}
-
-/// What is not there need not be deleted.
-fn unless_absent(deleted: Result<(), nft::Refusal>) -> Result<(), DivertError> {
-    match deleted {
-        Err(refusal) if refusal.error.raw_os_error() != Some(libc::ENOENT) => {
-            Err(DivertError::System(refusal.error))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -543,6 +527,9 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
 /// long ways; here they would only hide from an application that nobody reads what it writes.
 const RECEIVE_BUFFERS: &str = "4096 131072 2097152";
 const SEND_BUFFERS: &str = "4096 65536 1048576";
+/// Of sockets in the private namespace. The way to a local program has no queue to share. Reno does not pace, as a host's default may
+/// (BBR), and every kernel has it.
+const CONGESTION_CONTROL: &str = "reno";
 
 /// Links, table and listeners of the private namespace.
 fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<Vec<Listener>, SetUpError> {
@@ -554,6 +541,7 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
         sysctl::set("ipv4/ip_unprivileged_port_start", "0")?;
         sysctl::set("ipv4/tcp_rmem", RECEIVE_BUFFERS)?;
         sysctl::set("ipv4/tcp_wmem", SEND_BUFFERS)?;
+        sysctl::set("ipv4/tcp_congestion_control", CONGESTION_CONTROL)?;
         let index = interface_index(&name)?;
         Ok((index, Netlink::open(NETLINK_ROUTE)?, Netlink::open(NETLINK_NETFILTER)?))
     });

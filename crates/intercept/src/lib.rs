@@ -1,9 +1,8 @@
 //! Taking TCP connections over and giving them back.
 //!
 //! An application's kernel socket is never replaced. Its SYN is held in an NFQUEUE ([`SynQueue`]) while the
-//! daemon tries SCTP. When that works, the connection's addresses go into an nftables set
-//! ([`Interceptor::divert`]) and the SYN is released: it now travels over a veth pair into a private network
-//! namespace, where a transparent listener ([`Listener`]) accepts it with all four numbers intact. When it
+//! daemon tries SCTP. When that works, the SYN is released with [`Verdict::Divert`], and the kernel adds the connection's addresses to
+//! an nftables set: it now travels over a veth pair into a private network namespace, where a transparent listener ([`Listener`]) accepts it with all four numbers intact. When it
 //! does not work the SYN is released as it stands, and the connection is ordinary TCP. On the server's side
 //! [`Interceptor::connect_as`] opens the local connection from inside that namespace with the client's own
 //! address and port, and has it arrive by the interface that the client's packets came by (`uplinks`): through the host's
@@ -51,7 +50,7 @@ pub use config::{Config, Marks};
 pub use datagrams::{Datagram, DatagramListener};
 pub use diag::{ClientState, ListenerState, TcpState};
 pub use enclosure::name_server;
-pub use error::{DivertError, SetUpError, TearDownError};
+pub use error::{SetUpError, TearDownError};
 pub use flow::FourTuple;
 pub use interceptor::{Interceptor, remove_leftovers};
 pub use namespace::Namespace;

@@ -4,7 +4,7 @@
 //! this value is dropped all SYNs it still holds are let pass too; after SIGKILL the kernel drops them, and
 //! the application's retransmission passes a second later.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
@@ -43,6 +43,10 @@ pub struct HeldSynId(u32);
 pub enum Verdict {
     /// It goes on: to the private namespace if its connection is diverted, else out as plain TCP.
     Accept,
+    /// It goes on to the private namespace, and so does all that follows of its connection, until
+    /// [`Interceptor::undivert`](crate::Interceptor::undivert). If [as many](crate::Config::set_size) are diverted as may be, only
+    /// the SYN goes there.
+    Divert,
     /// It is dropped; if the application still waits, its kernel sends another a second later.
     Drop,
     /// It is answered with an error. For namespaces that are [enclosed](crate::Config::encloses) only; elsewhere the SYN
@@ -87,8 +91,8 @@ pub struct SynQueue {
     netlink: Netlink,
     number: u16,
     marks: Marks,
-    /// SYNs handed out and not judged; the kernel's queue length bounds them.
-    held: BTreeSet<u32>,
+    /// The marks of SYNs handed out and not judged; the kernel's queue length bounds them.
+    held: BTreeMap<u32, u32>,
 }
 
 impl SynQueue {
@@ -110,7 +114,7 @@ impl SynQueue {
         configure(&mut netlink, number, copy)?;
         configure(&mut netlink, number, flags)?;
         configure(&mut netlink, number, |message| message.number(3, length))?;
-        Ok(SynQueue { netlink, number, marks, held: BTreeSet::new() })
+        Ok(SynQueue { netlink, number, marks, held: BTreeMap::new() })
     }
 
     /// The next held SYN, or None if there is none now. To be called until it returns None after each
@@ -124,40 +128,49 @@ impl SynQueue {
             let Some(packet) = packet.and_then(|message| Packet::parse(message.body)) else { continue };
             match packet.syn {
                 Some(syn) => {
-                    self.held.insert(syn.id.0);
+                    self.held.insert(syn.id.0, syn.mark);
                     return Ok(Some(syn));
                 }
-                None => self.send_verdict(packet.id, Verdict::Accept)?,
+                None => self.send_verdict(packet.id, 0, Verdict::Accept)?,
             }
         }
     }
 
     /// Gives the verdict on a held SYN. One that was judged already is left alone.
     pub fn verdict(&mut self, id: HeldSynId, verdict: Verdict) -> io::Result<()> {
-        if self.held.remove(&id.0) { self.send_verdict(id.0, verdict) } else { Ok(()) }
+        match self.held.remove(&id.0) {
+            Some(mark) => self.send_verdict(id.0, mark, verdict),
+            None => Ok(()),
+        }
     }
 
     /// Lets everything pass that is held, whether handed out or not.
     pub(crate) fn release_all(&mut self) -> io::Result<()> {
         while self.recv()?.is_some() {}
-        while let Some(id) = self.held.pop_first() {
-            self.send_verdict(id, Verdict::Accept)?;
+        while let Some((id, mark)) = self.held.pop_first() {
+            self.send_verdict(id, mark, Verdict::Accept)?;
         }
         Ok(())
     }
 
-    fn send_verdict(&mut self, id: u32, verdict: Verdict) -> io::Result<()> {
+    /// `mark`: the packet's.
+    fn send_verdict(&mut self, id: u32, mark: u32, verdict: Verdict) -> io::Result<()> {
         let code: u32 = match verdict {
             Verdict::Drop => 0,
-            Verdict::Accept | Verdict::Deny(_) => 1,
+            Verdict::Accept | Verdict::Divert | Verdict::Deny(_) => 1,
+        };
+        // The rules for these marks lead it away, or answer it.
+        let new_mark = match verdict {
+            Verdict::Accept | Verdict::Drop => None,
+            Verdict::Divert => Some(mark & !self.marks.mask | self.marks.shim),
+            Verdict::Deny(denial) => Some(self.marks.denials[denial as usize]),
         };
         let sequence = self.netlink.next_sequence();
         let mut message = Message::new(SUBSYSTEM << 8 | VERDICT, NLM_F_REQUEST, sequence);
         message.netfilter_head(0, self.number);
         message.attribute(2, &[code.to_be_bytes(), id.to_be_bytes()].concat());
-        if let Verdict::Deny(denial) = verdict {
-            // The rule for this mark answers it.
-            message.number(3, self.marks.denials[denial as usize]);
+        if let Some(mark) = new_mark {
+            message.number(3, mark);
         }
         self.netlink.send(&message.finish())
     }

@@ -22,9 +22,6 @@ const BACKLOG: i32 = 4096;
 /// those of Ethernet are.
 const MSS: u32 = 3 * 1024;
 
-/// The way to a local program has no queue to share. Reno does not pace, as a host's default may (BBR), and every kernel has it.
-const CONGESTION_CONTROL: &[u8] = b"reno";
-
 /// Takes the arming away, so that closing the socket sends FIN after what is unsent. For the orderly close only.
 pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
     SockRef::from(stream).set_linger(None)
@@ -154,7 +151,6 @@ fn transparent_socket(address: SocketAddr) -> io::Result<Socket> {
     }
     socket.set_reuse_address(true)?;
     socket.set_tcp_mss(MSS)?;
-    socket.set_tcp_congestion(CONGESTION_CONTROL)?;
     Ok(socket)
 }
 

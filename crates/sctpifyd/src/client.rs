@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
-use intercept::{Arrival, ClientState, Denial, DivertError, FourTuple, HeldSyn, Verdict};
+use intercept::{Arrival, ClientState, Denial, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
@@ -36,8 +36,6 @@ const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// How long a released SYN may take to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
-/// How long a diversion outlives its connection: the application's TIME-WAIT.
-const DIVERSION_LINGER: Duration = Duration::from_secs(60);
 /// Verdicts remembered at most, for SYNs that are sent again.
 const VERDICTS_MAX: usize = 8192;
 
@@ -201,7 +199,7 @@ impl Shard {
             return Ok((book.settings.clone(), ShimStep::AskedFor, true));
         }
         let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
-        if FallbackReason::from_decision(&decision).is_some() {
+        if !decision.policy.is_enable() {
             return Err(Plain::ByRule);
         }
         let mut settings = book.settings.clone();
@@ -382,7 +380,7 @@ impl Shard {
         if matches!(carrier, Carrier::Udp { .. }) {
             self.udp_peers.learn(syn.flow.remote().ip(), self.now);
         }
-        if let Err(error) = self.divert(syn.flow) {
+        if let Err(error) = self.diversions.begin(syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
             return;
         }
@@ -397,7 +395,7 @@ impl Shard {
             self.learned.lock().on_success(today(), syn.flow.remote(), rtt_us);
         }
         self.history.succeeded(syn.flow.remote(), setup_us);
-        self.judge(&syn, Verdict::Accept);
+        self.judge(&syn, Verdict::Divert);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
         if peer == Peer::Shim {
             self.want_trunk(self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
@@ -446,40 +444,37 @@ impl Shard {
 
     /// The connection is over; its addresses stay diverted for the application's TIME-WAIT.
     pub(crate) fn end_diversion_later(&mut self, flow: FourTuple) {
-        if let Some(due) = self.diverted.get_mut(&flow) {
-            *due = self.now + DIVERSION_LINGER;
-            self.timers.set(*due, Timer::Undivert(flow));
+        let was_empty = self.diversions.next().is_none();
+        self.diversions.end_later(self.now, flow);
+        if was_empty {
+            self.await_diversions();
         }
     }
 
-    /// The time of a diversion may be over.
-    pub(crate) fn on_diversion_over(&mut self, flow: FourTuple) {
-        if self.diverted.get(&flow).is_some_and(|due| *due <= self.now) {
-            self.diverted.remove(&flow);
-            self.undivert(&flow);
-            self.release_addresses();
+    /// The time of diversions is over.
+    pub(crate) fn on_diversions_over(&mut self) {
+        let over = self.diversions.take_over(self.now);
+        self.undivert(&over);
+        self.release_addresses();
+        self.await_diversions();
+    }
+
+    fn await_diversions(&mut self) {
+        if let Some(next) = self.diversions.next() {
+            self.timers.set(next, Timer::Diversions);
         }
     }
 
-    /// Leads the connection to us once its SYN is released.
-    pub(crate) fn divert(&mut self, flow: FourTuple) -> Result<(), DivertError> {
-        if self.diverted.get(&flow) != Some(&Time::NEVER) {
-            self.interceptor.divert(&flow)?;
-            self.diverted.insert(flow, Time::NEVER);
-        }
-        Ok(())
-    }
-
-    /// The connection does not come to us after all.
-    pub(crate) fn end_diversion(&mut self, flow: &FourTuple) {
-        if self.diverted.remove(flow).is_some() {
-            self.undivert(flow);
+    /// Packets of these numbers do not come to us any more.
+    fn end_diversion(&mut self, flow: &FourTuple) {
+        if self.diversions.end(flow) {
+            self.undivert(std::slice::from_ref(flow));
         }
     }
 
-    fn undivert(&mut self, flow: &FourTuple) {
-        if let Err(error) = self.interceptor.undivert(flow) {
-            tracing::warn!(%flow, %error, "a diversion stays in force");
+    fn undivert(&mut self, flows: &[FourTuple]) {
+        if let Err(error) = self.interceptor.undivert(flows) {
+            tracing::warn!(?flows, %error, "diversions stay in force");
         }
     }
 

@@ -67,7 +67,6 @@ impl Shard {
         connection.peer = Peer::Shim;
         self.connections.insert_as(id, connection);
         self.flush_trunk(association);
-        self.asked.push(id);
         self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
         let (round_trip, sacks) = self.vital_signs(association);
@@ -77,17 +76,6 @@ impl Shard {
             self.awake_until = self.now + NEAR;
         }
         true
-    }
-
-    /// What was asked for in this turn is on its way. Most of it will be accepted, so the kernel is made ready for that meanwhile.
-    pub(crate) fn divert_asked(&mut self) {
-        for id in std::mem::take(&mut self.asked) {
-            if let Some(syn) = self.asking(id)
-                && let Err(error) = self.divert(syn.flow)
-            {
-                tracing::debug!(%error, "not diverted yet");
-            }
-        }
     }
 
     /// Round-trip time, and how many SACKs came.

@@ -26,6 +26,7 @@ mod confinement;
 mod connection;
 mod control_group;
 mod control_server;
+mod diversions;
 mod framing;
 mod history;
 mod holding;

@@ -158,15 +158,9 @@ impl Shard {
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
         self.awaiting_init_ack.remove(&id);
-        match (connection.role, &connection.stage) {
-            // Nothing of it has come to us, and its SYN may pass as plain TCP now.
-            (Role::Client, Stage::Asking(_)) => self.end_diversion(&connection.flow),
-            (Role::Client, _) => self.end_diversion_later(connection.flow),
-            (Role::Server, _) => self.forget_served(connection.flow),
-        }
-        if let Stage::Relaying(mut flowing) = connection.stage {
-            // A stream that was never registered cannot be deregistered; it is closed either way.
-            let _ = self.poll.registry().deregister(&mut flowing.stream);
+        match connection.role {
+            Role::Client => self.end_diversion_later(connection.flow),
+            Role::Server => self.forget_served(connection.flow),
         }
         match connection.lane {
             Some(lane) => self.release_lane(connection.association, lane),

@@ -149,7 +149,7 @@ impl Shard {
             return;
         }
         let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
-        let lingering = self.diverted.keys().map(|flow| flow.local().ip());
+        let lingering = self.diversions.flows().map(|flow| flow.local().ip());
         let wanted: BTreeSet<IpAddr> =
             in_use.chain(lingering).filter(|ip| !self.addresses.is_own(*ip)).collect();
         for ip in wanted.difference(&self.kept) {

@@ -38,8 +38,6 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// How long what the kernel knows of a connection may outlive it.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
-/// How many connections are taken back at once at most.
-const FORGET_MAX: usize = 64;
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
@@ -354,10 +352,8 @@ impl Shard {
 
     pub(crate) fn forget_all_served(&mut self) {
         let over: Vec<FourTuple> = std::mem::take(&mut self.over).into_iter().collect();
-        for flows in over.chunks(FORGET_MAX) {
-            if let Err(error) = self.interceptor.forget_served(flows) {
-                tracing::warn!(?flows, %error, "what local programs send there is still led to the shim");
-            }
+        if let Err(error) = self.interceptor.forget_served(&over) {
+            tracing::warn!(flows = ?over, %error, "what local programs send there is still led to the shim");
         }
     }
 

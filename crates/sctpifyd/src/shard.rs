@@ -4,7 +4,7 @@
 //! events change connections; let bytes flow; send packets. Nothing in it waits for anything else, for while this
 //! thread stands still every new connection of the host hangs: the supervisor kills it after two seconds.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -34,6 +34,7 @@ use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
 use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
+use crate::diversions::Diversions;
 use crate::history::{History, LastSwitches};
 use crate::holding::Holding;
 use crate::learned_store::LearnedStore;
@@ -91,8 +92,8 @@ pub(crate) enum Timer {
     Listener(ConnectionId),
     /// Connections to local programs are over: the kernel may forget them.
     Forget,
-    /// A diversion has outlived its connection long enough?
-    Undivert(FourTuple),
+    /// Diversions have outlived their connections long enough?
+    Diversions,
     /// Can a carrier be opened that could not be?
     Carriers,
     /// Is the kernel to get names of destinations?
@@ -186,10 +187,7 @@ pub(crate) struct Shard {
     pub(crate) udp_peers: UdpPeers,
     /// Client connections whose INIT is unanswered.
     pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
-    /// Client connections that a trunk was asked for in this turn.
-    pub(crate) asked: Vec<ConnectionId>,
-    /// What is diverted, and when that may end; never while the connection lives.
-    pub(crate) diverted: HashMap<FourTuple, Time>,
+    pub(crate) diversions: Diversions,
     /// Data of an association took another path in this turn: an interface may be gone.
     pub(crate) has_switched: bool,
     /// Connections to local programs that nothing answered.
@@ -262,6 +260,7 @@ impl Shard {
             registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
         }
         let clock = Clock::start();
+        let diversions = Diversions::new(interceptor.diversions_max());
         let settings = rules.settings();
         let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
         addresses.register(poll.registry(), ADDRESSES)?;
@@ -290,8 +289,7 @@ impl Shard {
             verdicts: Verdicts::default(),
             udp_peers: UdpPeers::default(),
             awaiting_init_ack: BTreeSet::new(),
-            asked: Vec::new(),
-            diverted: HashMap::new(),
+            diversions,
             has_switched: false,
             unanswered: Unanswered::default(),
             over: BTreeSet::new(),
@@ -466,7 +464,6 @@ impl Shard {
         if std::mem::take(&mut self.is_urgent) {
             self.transmit();
         }
-        self.divert_asked();
         self.pump_all();
         self.keep_what_waits();
         self.flush_trunks();
@@ -582,7 +579,7 @@ impl Shard {
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
                 Timer::Forget => self.forget_all_served(),
-                Timer::Undivert(flow) => self.on_diversion_over(flow),
+                Timer::Diversions => self.on_diversions_over(),
                 Timer::Carriers => self.open_carriers(),
                 Timer::Naming => self.on_naming(),
                 Timer::Probes => self.begin_probes(),

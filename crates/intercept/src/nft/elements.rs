@@ -1,47 +1,57 @@
-//! The elements of the sets `flows4` and `flows6`, one for each diverted connection, and the end of those of `served4` and
-//! `served6`, which the kernel adds by itself, one for each connection to a local program.
-
-use netlink_packet_core::NLM_F_CREATE;
+//! The end of elements that the kernel adds to sets by itself: of `flows4` and `flows6`, one for each diverted connection, and of
+//! `served4` and `served6`, one for each connection to a local program.
 
 use super::host::{FLOWS4, FLOWS6, FlowSet, SERVED4, SERVED6};
-use super::{Batch, DATA_VALUE, DELSETELEM, LIST_ELEMENT, NEWSETELEM, Refusal, TABLE};
+use super::{Batch, DATA_VALUE, DELSETELEM, LIST_ELEMENT, Refusal, TABLE};
 use crate::flow::{FourTuple, octets};
 use crate::netlink::Netlink;
 
 const PART: &str = "element of the set of diverted connections";
+/// How many are taken out by one batch at most.
+const AT_ONCE: usize = 64;
 
 /// The sets of one kind, for IPv4 and for IPv6.
 type Sets = [&'static FlowSet; 2];
-const FLOWS: Sets = [&FLOWS4, &FLOWS6];
-const SERVED: Sets = [&SERVED4, &SERVED6];
 
-/// Adds `flow` to its set; one that is there already is no error. ENFILE: the set is full.
-pub(crate) fn add_flow(owner: &mut Netlink, flow: &FourTuple) -> Result<(), Refusal> {
-    change(owner, FLOWS, flow, NEWSETELEM, NLM_F_CREATE)
+/// Takes `flows` out of the sets of diverted connections, however many they are; one that is not there is no error.
+pub(crate) fn delete_diverted(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
+    delete(owner, [&FLOWS4, &FLOWS6], flows)
 }
 
-/// Takes `flow` out of its set. ENOENT: it was not there.
-pub(crate) fn delete_flow(owner: &mut Netlink, flow: &FourTuple) -> Result<(), Refusal> {
-    change(owner, FLOWS, flow, DELSETELEM, 0)
-}
-
-/// Takes `flows`, as the local programs see them, out of the sets of those from the private namespace. ENOENT: one was not
-/// there, and none was taken out.
+/// The same with those of connections from the private namespace, as the local programs see them.
 pub(crate) fn delete_served(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
+    delete(owner, [&SERVED4, &SERVED6], flows)
+}
+
+fn delete(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
+    flows.chunks(AT_ONCE).try_for_each(|some| match delete_all(owner, sets, some) {
+        // Nothing was changed if one of them is absent.
+        Err(refusal) if is_absent(&refusal) => {
+            let mut each = some.iter().map(std::slice::from_ref);
+            each.try_for_each(|flow| delete_all(owner, sets, flow).or_else(unless_absent))
+        }
+        outcome => outcome,
+    })
+}
+
+fn is_absent(refusal: &Refusal) -> bool {
+    refusal.error.raw_os_error() == Some(libc::ENOENT)
+}
+
+fn unless_absent(refusal: Refusal) -> Result<(), Refusal> {
+    if is_absent(&refusal) { Ok(()) } else { Err(refusal) }
+}
+
+/// Takes all of them out, or none. ENOENT: one was not there.
+fn delete_all(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
-    flows.iter().for_each(|flow| add_change(&mut batch, SERVED, flow, DELSETELEM, 0));
+    flows.iter().for_each(|flow| add_end(&mut batch, sets, flow));
     batch.commit()
 }
 
-fn change(owner: &mut Netlink, sets: Sets, flow: &FourTuple, kind: u16, flags: u16) -> Result<(), Refusal> {
-    let mut batch = Batch::new(owner);
-    add_change(&mut batch, sets, flow, kind, flags);
-    batch.commit()
-}
-
-fn add_change(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple, kind: u16, flags: u16) {
+fn add_end(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple) {
     let set = if flow.is_ipv4() { v4 } else { v6 };
-    batch.add(PART, kind, flags, |message| {
+    batch.add(PART, DELSETELEM, 0, |message| {
         message.string(1, TABLE);
         message.string(2, set.name);
         message.nested(3, |elements| {

@@ -3,8 +3,9 @@
 //! - Chain `q` (output, −155) shows `held` each first SYN that does not go out by `lo` (unless the configuration includes
 //!   that) and does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its
 //!   own because an accepted packet goes on at the *next* hook. Which of them are held `holding` says.
-//! - Chain `out` (output, −150, type route) marks packets of diverted connections, which reroutes them. What answers a packet
-//!   that arrived by a client's interface carries that packet's mark, and is rerouted, too.
+//! - Chain `out` (output, −150, type route) adds a SYN that was released with the mark "goes to the private namespace" to the set of
+//!   diverted connections, and marks packets of these, which reroutes them. What answers a packet that arrived by a client's
+//!   interface carries that packet's mark, and is rerouted, too.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that are required to be
 //!   reached by SCTP (`guard`).
 //! - Chain `pre` (prerouting, −310) marks what comes by the veth: a mark does not survive its crossing. What arrives by a
@@ -38,7 +39,7 @@ pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TAB
 pub(super) const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
 pub(super) const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
 const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)";
-const SERVED_RULE_PART: &str = "nftables rule that adds to a set (nft_dynset)";
+const SET_RULE_PART: &str = "nftables rule that adds to a set (nft_dynset)";
 const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
 
 /// One address family's set and where its addresses lie.
@@ -53,8 +54,6 @@ pub(super) struct FlowSet {
     source_offset: u32,
     destination_offset: u32,
     id: u32,
-    /// Whether packets add elements to it.
-    is_dynamic: bool,
 }
 
 pub(super) const IPV4_ADDR: u32 = 7;
@@ -70,7 +69,6 @@ pub(super) const FLOWS4: FlowSet = FlowSet {
     source_offset: 12,
     destination_offset: 16,
     id: 1,
-    is_dynamic: false,
 };
 
 pub(super) const FLOWS6: FlowSet = FlowSet {
@@ -82,12 +80,11 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
     source_offset: 8,
     destination_offset: 24,
     id: 2,
-    is_dynamic: false,
 };
 
 /// What local programs send on connections that came from the private namespace.
-pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, is_dynamic: true, ..FLOWS4 };
-pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, is_dynamic: true, ..FLOWS6 };
+pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, ..FLOWS4 };
+pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, ..FLOWS6 };
 
 /// Makes the whole table but for the rules that hold SYNs, owned by `owner`: all or nothing.
 pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
@@ -112,6 +109,9 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
             rule.set_shim_mark(config.marks);
         });
     }
+    for set in [&FLOWS4, &FLOWS6] {
+        add_rule(&mut batch, SET_RULE_PART, OUT_CHAIN.name, |rule| begin_rule(rule, set, config));
+    }
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
@@ -126,7 +126,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         rule.set_shim_mark(config.marks);
     });
     for set in [&SERVED4, &SERVED6] {
-        add_rule(&mut batch, SERVED_RULE_PART, PRE_CHAIN.name, |rule| serve_rule(rule, set));
+        add_rule(&mut batch, SET_RULE_PART, PRE_CHAIN.name, |rule| serve_rule(rule, set));
     }
     if config.encloses {
         add_denials(&mut batch, config.marks);
@@ -161,7 +161,7 @@ fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
     batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
         message.string(1, TABLE);
         message.string(2, set.name);
-        message.number(3, if set.is_dynamic { EVALUATED } else { 0 });
+        message.number(3, EVALUATED);
         message.number(4, set.key_type);
         message.number(5, set.key_length);
         message.nested(9, |description| description.number(1, size));
@@ -181,6 +181,16 @@ fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
 pub(super) fn is_flow_in(rule: &mut Expressions<'_>, set: &FlowSet) {
     load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
     rule.is_in_set(set.name);
+}
+
+/// Adds the connection of a SYN that was released with the mark to the set; a full set changes nothing.
+fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
+    rule.is_family(set.family);
+    rule.is_tcp();
+    rule.is_first_syn();
+    rule.is_mark(config.marks, config.marks.shim);
+    load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
+    rule.add_to_set(set.name);
 }
 
 /// Adds the answers to a SYN from the private namespace to the set; a full set changes nothing.

@@ -17,7 +17,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
 
 use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
 
-pub(crate) use elements::{add_flow, delete_flow, delete_served};
+pub(crate) use elements::{delete_diverted, delete_served};
 pub use guard::Guard;
 pub(crate) use guard::{has_lasting, set as set_guards, set_lasting};
 pub use holding::{Destinations, Named, Passed};
@@ -33,6 +33,8 @@ const FAMILY_INET: u8 = 1;
 
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
+/// Both are parts of each batch, and neither is acknowledged.
+const FRAMES: usize = 2;
 /// `NFNL_SUBSYS_NFTABLES`, the batch's resource and the upper byte of its messages' types.
 const SUBSYSTEM: u16 = 10;
 
@@ -107,9 +109,12 @@ impl<'n> Batch<'n> {
         self.frame(BATCH_END);
         let whole = |error| Refusal { part: "nftables batch", error };
         self.netlink.send(&self.bytes).map_err(whole)?;
+        let awaited = self.parts.len() - FRAMES;
         let mut refusal = None;
         let mut acknowledged = 0;
-        while let Some(datagram) = self.netlink.receive().map_err(whole)? {
+        while acknowledged < awaited
+            && let Some(datagram) = self.netlink.receive().map_err(whole)?
+        {
             for answer in Messages::new(datagram).filter(|answer| answer.kind == ERROR_KIND) {
                 let Some(part) = part_of(&self.parts, answer.sequence) else { continue };
                 match answer.outcome() {
@@ -120,7 +125,7 @@ impl<'n> Batch<'n> {
         }
         match refusal {
             Some(refusal) => Err(refusal),
-            None if acknowledged + 2 == self.parts.len() => Ok(()),
+            None if acknowledged == awaited => Ok(()),
             None => Err(whole(io::Error::other("the kernel did not acknowledge all of a batch"))),
         }
     }

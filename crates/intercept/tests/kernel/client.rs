@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use intercept::{Arrival, ClientState, Config, DivertError, FourTuple, Interceptor, Verdict, disarm_linger};
+use intercept::{Arrival, ClientState, Config, FourTuple, Interceptor, Verdict, disarm_linger};
 
 use crate::Test;
 use crate::world::*;
@@ -23,8 +23,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("a SYN that finds the queue full passes as plain TCP", full_queue_passes),
     ("a SYN that is dropped is sent again a second later", dropped_is_retransmitted),
     ("a connection that is no longer diverted goes out as plain TCP", undiverted_is_plain_tcp),
-    ("diverting twice and undiverting twice are no errors", twice_is_no_error),
-    ("a full set is an error that names its size", full_set),
+    ("undiverting twice, or what was not diverted, is no error", twice_is_no_error),
+    ("a released SYN keeps the marks of others", marks_of_others_stay),
+    ("a full set takes no other until one has ended", full_set),
     ("an application that closed while it was held is gone", closed_while_held_is_gone),
     ("a socket bound to a device is recognised", bound_device_is_found),
     ("a connection to a link-local address is recognised as bound", link_local_is_bound),
@@ -158,8 +159,7 @@ fn urgent_data_in_line() {
     let socket = client_socket(&world.alpha, at(BETA4, PORT));
     begin_with(&socket, at(BETA4, PORT));
     let syn = held(&mut interceptor);
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    interceptor.queue().verdict(syn.id, Verdict::Divert).expect("a verdict");
     assert!(wait(socket.as_fd(), nix::poll::PollFlags::POLLOUT, PATIENCE));
     socket.send(b"ab").expect("a write");
     socket.send_out_of_band(b"!").expect("an urgent write");
@@ -199,36 +199,67 @@ fn undiverted_is_plain_tcp() {
     let world = World::new();
     let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
-    let client = connect(&world.alpha, at(BETA4, PORT));
+    let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
+    let flow = arrival.flow;
+    // Closed without a word, it is reset: its numbers are free.
+    drop((client, arrival));
+    interceptor.undivert(&[flow]).expect("an end of it");
+    let again = client_socket(&world.alpha, at(BETA4, PORT));
+    again.set_reuse_address(true).expect("an option");
+    again.bind(&flow.local().into()).expect("the same numbers");
+    begin_with(&again, at(BETA4, PORT));
     let syn = held(&mut interceptor);
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.undivert(&syn.flow).expect("an end of it");
+    assert_eq!(syn.flow, flow);
     interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
-    connected(client);
     server.accept().expect("a plain connection");
 }
 
 fn twice_is_no_error() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    for flow in [flow(ALPHA4, BETA4, 1), flow(ALPHA6, BETA6, 1)] {
-        interceptor.divert(&flow).expect("a diversion");
-        interceptor.divert(&flow).expect("the same diversion");
-        interceptor.undivert(&flow).expect("an end of it");
-        interceptor.undivert(&flow).expect("nothing to end");
+    for server in [at(BETA4, PORT), at(BETA6, PORT)] {
+        let (_client, arrival) = connect_diverted(&world, &mut interceptor, server);
+        let never = flow(ALPHA4, BETA4, 1);
+        interceptor.undivert(&[never, arrival.flow]).expect("an end of it");
+        interceptor.undivert(&[arrival.flow]).expect("nothing to end");
+        interceptor.undivert(&[]).expect("nothing to end");
     }
+}
+
+fn marks_of_others_stay() {
+    const THEIRS: u32 = 0x0100_0000;
+    let world = World::new();
+    let mut interceptor = world.intercept_alpha();
+    let socket = client_socket(&world.alpha, at(BETA4, PORT));
+    socket.set_mark(THEIRS).expect("an option");
+    begin_with(&socket, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    assert_eq!(syn.mark, THEIRS);
+    let rule = format!("meta mark and 0xff000000 == {THEIRS} tcp flags & (syn | ack) == syn counter");
+    run_program(&world.alpha, "nft", &["add", "table", "inet", "seen"]);
+    let chain = "{ type filter hook output priority 0; }";
+    run_program(&world.alpha, "nft", &["add", "chain", "inet", "seen", "c", chain]);
+    run_program(&world.alpha, "nft", &["add", "rule", "inet", "seen", "c", &rule]);
+    divert(&mut interceptor, &syn);
+    let seen = run_program(&world.alpha, "nft", &["list", "table", "inet", "seen"]);
+    assert!(seen.contains("packets 1 "), "{seen}");
 }
 
 fn full_set() {
     let world = World::new();
-    let mut interceptor = intercept(&world.alpha, Config { set_size: 3, ..Config::default() });
-    for port in 1..=3 {
-        interceptor.divert(&flow(ALPHA4, BETA4, port)).expect("room");
-    }
-    let full = interceptor.divert(&flow(ALPHA4, BETA4, 4));
-    assert!(matches!(full, Err(DivertError::Full { size: 3 })), "{full:?}");
-    interceptor.undivert(&flow(ALPHA4, BETA4, 1)).expect("an end of one");
-    interceptor.divert(&flow(ALPHA4, BETA4, 4)).expect("room again");
+    let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = intercept(&world.alpha, Config { set_size: 2, ..Config::default() });
+    assert_eq!(interceptor.diversions_max(), 2);
+    let both = [1, 2].map(|_| connect_diverted(&world, &mut interceptor, at(BETA4, PORT)));
+    let _none = begin(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    interceptor.queue().verdict(syn.id, Verdict::Divert).expect("a verdict");
+    let listener = &interceptor.listeners()[0];
+    let readable = nix::poll::PollFlags::POLLIN;
+    assert!(!wait(listener.as_fd(), readable, Duration::from_millis(200)), "the kernel counts otherwise");
+    assert!(!wait(server.as_fd(), readable, Duration::ZERO), "it went out as plain TCP");
+    interceptor.undivert(&[both[0].1.flow]).expect("an end of one");
+    connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
 }
 
 fn flow(local: &str, remote: &str, port: u16) -> FourTuple {

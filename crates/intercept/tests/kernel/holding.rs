@@ -139,7 +139,7 @@ fn diverted_is_held() {
         again.bind(&syn.flow.local().into()).expect("the same numbers");
         begin_with(&again, server);
         assert_eq!(held(&mut interceptor).flow, syn.flow, "the listener would reset it");
-        interceptor.undivert(&syn.flow).expect("undiverted");
+        interceptor.undivert(&[syn.flow]).expect("undiverted");
         assert!(!is_held(&world, &mut interceptor, server));
         interceptor.hold_all().expect("a rule");
     }

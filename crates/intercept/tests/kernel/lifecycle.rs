@@ -127,8 +127,7 @@ fn unaccepted_is_reset() {
     let mut interceptor = world.intercept_alpha();
     let client = connect(&world.alpha, at(BETA4, PORT));
     let syn = held(&mut interceptor);
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    interceptor.queue().verdict(syn.id, Verdict::Divert).expect("a verdict");
     let mut application = connected(client);
     interceptor.tear_down().expect("nothing left");
     application.set_read_timeout(Some(PATIENCE)).expect("an option");

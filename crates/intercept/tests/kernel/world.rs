@@ -189,8 +189,7 @@ pub(crate) fn arrival(interceptor: &mut Interceptor, ipv6: bool) -> Arrival {
 
 /// Diverts a held SYN and returns its arrival.
 pub(crate) fn divert(interceptor: &mut Interceptor, syn: &HeldSyn) -> Arrival {
-    interceptor.divert(&syn.flow).expect("a diversion");
-    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    interceptor.queue().verdict(syn.id, Verdict::Divert).expect("a verdict");
     let arrival = arrival(interceptor, !syn.flow.is_ipv4());
     assert_eq!(arrival.flow, syn.flow);
     arrival

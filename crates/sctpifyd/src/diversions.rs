@@ -1,0 +1,141 @@
+//! The local programs' connections that the kernel leads to us, each until its program's TIME-WAIT is over.
+//!
+//! The kernel notes a connection itself when its SYN is released ([`intercept::Verdict::Divert`]), and forgets it when it is told to.
+//! That is told of many at once. Pure; [`crate::client`] acts on it. Begin with [`Diversions::begin`].
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use base::Time;
+use intercept::FourTuple;
+
+/// How long a diversion outlives its connection: the application's TIME-WAIT.
+const LINGER: Duration = Duration::from_secs(60);
+/// How long the first that is over waits for others.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// As many are diverted as the kernel's set was made for.
+#[derive(Debug, thiserror::Error)]
+#[error("the set of diverted connections is full ({0})")]
+pub(crate) struct Full(usize);
+
+/// What is diverted.
+pub(crate) struct Diversions {
+    max: usize,
+    /// When each may end; [`Time::NEVER`] while its connection lives.
+    ends: HashMap<FourTuple, Time>,
+    /// Connections that ended, in that order, and when each diversion may. An entry of `ends` that says otherwise counts.
+    over: VecDeque<(Time, FourTuple)>,
+}
+
+impl Diversions {
+    /// None yet, and at most so many.
+    pub(crate) fn new(max: usize) -> Diversions {
+        Diversions { max, ends: HashMap::new(), over: VecDeque::new() }
+    }
+
+    /// A connection is led to us from now on.
+    ///
+    /// # Errors
+    /// If there are as many as may be.
+    pub(crate) fn begin(&mut self, flow: FourTuple) -> Result<(), Full> {
+        if self.ends.len() >= self.max && !self.ends.contains_key(&flow) {
+            return Err(Full(self.max));
+        }
+        self.ends.insert(flow, Time::NEVER);
+        Ok(())
+    }
+
+    /// The connection is over; its addresses stay diverted for the application's TIME-WAIT. One that is not diverted stays so.
+    pub(crate) fn end_later(&mut self, now: Time, flow: FourTuple) {
+        if let Some(end) = self.ends.get_mut(&flow) {
+            *end = now + LINGER;
+            self.over.push_back((*end, flow));
+        }
+    }
+
+    /// Whether it was diverted; it is not any more.
+    pub(crate) fn end(&mut self, flow: &FourTuple) -> bool {
+        self.ends.remove(flow).is_some()
+    }
+
+    /// When [`Diversions::take_over`] will have something, if anything is over.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.over.front().map(|(end, _)| *end + GATHER)
+    }
+
+    /// Those whose time is over; they are not diverted any more.
+    pub(crate) fn take_over(&mut self, now: Time) -> Vec<FourTuple> {
+        let count = self.over.partition_point(|(end, _)| *end <= now);
+        let mut due: Vec<_> = self.over.drain(..count).collect();
+        due.retain(|(end, flow)| self.ends.get(flow) == Some(end));
+        for (_, flow) in &due {
+            self.ends.remove(flow);
+        }
+        due.into_iter().map(|(_, flow)| flow).collect()
+    }
+
+    /// All of them.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = &FourTuple> {
+        self.ends.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(port: u16) -> FourTuple {
+        FourTuple::new(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 80).into()).expect("one family")
+    }
+
+    fn second(number: u64) -> Time {
+        Time::from_millis(number * 1_000)
+    }
+
+    #[test]
+    fn one_ends_a_minute_after_its_connection_and_with_those_that_ended_just_behind_it() {
+        let mut diversions = Diversions::new(9);
+        (1..=3).for_each(|port| diversions.begin(flow(port)).expect("room"));
+        assert_eq!(diversions.next(), None);
+        diversions.end_later(second(10), flow(2));
+        diversions.end_later(second(10) + GATHER, flow(1));
+        assert_eq!(diversions.next(), Some(second(70) + GATHER));
+        assert_eq!(diversions.take_over(second(69)), []);
+        assert_eq!(diversions.take_over(second(70) + GATHER), [flow(2), flow(1)]);
+        assert_eq!((diversions.next(), diversions.flows().collect::<Vec<_>>()), (None, vec![&flow(3)]));
+    }
+
+    #[test]
+    fn one_whose_numbers_are_used_again_lives_as_long_as_the_new_connection() {
+        let mut diversions = Diversions::new(9);
+        diversions.begin(flow(1)).expect("room");
+        diversions.end_later(second(10), flow(1));
+        assert!(diversions.end(&flow(1)));
+        diversions.begin(flow(1)).expect("room");
+        assert_eq!(diversions.take_over(second(80)), []);
+        diversions.end_later(second(90), flow(1));
+        assert_eq!(diversions.take_over(second(149)), []);
+        assert_eq!(diversions.take_over(second(150)), [flow(1)]);
+        assert!(!diversions.end(&flow(1)));
+    }
+
+    #[test]
+    fn a_full_set_takes_no_other_but_the_same_again() {
+        let mut diversions = Diversions::new(2);
+        (1..=2).for_each(|port| diversions.begin(flow(port)).expect("room"));
+        let full = diversions.begin(flow(3)).expect_err("no room");
+        assert_eq!(full.to_string(), "the set of diverted connections is full (2)");
+        diversions.begin(flow(2)).expect("the same");
+        assert!(diversions.end(&flow(1)));
+        diversions.begin(flow(3)).expect("room again");
+    }
+
+    #[test]
+    fn what_was_never_diverted_does_not_end() {
+        let mut diversions = Diversions::new(2);
+        diversions.end_later(second(1), flow(1));
+        assert_eq!(diversions.next(), None);
+        assert!(!diversions.end(&flow(1)));
+    }
+}
