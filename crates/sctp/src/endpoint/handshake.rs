@@ -16,8 +16,8 @@ use crate::association::{Association, Context, INIT_PACKET_MAX, State, own_param
 use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
-use crate::extension::Offer;
 use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, handshake_hash, said_in};
+use crate::extension::{Offer, chunks_to_sign};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
@@ -484,8 +484,8 @@ impl Endpoint {
         let config = if by_tag.is_none() { self.as_keyed_as(existing, config) } else { config };
         let keys = self.keys_of(&cookie, &config);
         // The cookie may be of a time when no key was required.
-        let lacks_key = by_tag.is_none() && config.auth.required && keys.is_none();
-        if lacks_key || !is_authentic(keys.as_ref(), auth) {
+        let is_outdated = by_tag.is_none() && lacks_key(keys.as_ref(), &config);
+        if is_outdated || !is_authentic(keys.as_ref(), auth) {
             listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);
         }
@@ -683,6 +683,11 @@ fn said_in_own(init: &Init<'_>) -> [u8; 32] {
 fn keys_with(cookie: &Cookie, config: &AssociationConfig) -> Option<Auth> {
     let ports = Ports { local: cookie.local_port, peer: cookie.remote_port };
     cookie.key_vectors.clone().map(|vectors| Auth::new(vectors, ports, &config.auth))
+}
+
+/// Whether a key is required and a cookie with these keys is of a handshake without, or one that asked the peer to sign less.
+fn lacks_key(keys: Option<&Auth>, config: &AssociationConfig) -> bool {
+    config.auth.required && !keys.is_some_and(|keys| keys.requires_all(chunks_to_sign(config)))
 }
 
 /// Whether an AUTH chunk before a COOKIE ECHO is good, or none is needed.

@@ -447,6 +447,12 @@ impl Auth {
         self.required.contains(chunk_type)
     }
 
+    /// Whether that holds for all these types, as far as they can be authenticated.
+    pub(crate) fn requires_all(&self, mut chunks: ChunkSet) -> bool {
+        without_unauthenticable(&mut chunks);
+        self.required.contains_all(&chunks)
+    }
+
     /// What a packet's AUTH chunk is to be like.
     pub(crate) fn plan(&self) -> AuthPlan {
         AuthPlan {

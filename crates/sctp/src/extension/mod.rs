@@ -9,7 +9,7 @@ pub(crate) mod reconfig;
 pub(crate) mod send_buffer;
 
 use smallvec::SmallVec;
-use wire::{ChunkType, Parameter};
+use wire::{ChunkSet, ChunkType, Parameter};
 
 use crate::config::AssociationConfig;
 
@@ -134,16 +134,22 @@ pub(crate) struct Offer {
     pub(crate) auth: Option<auth::Offer>,
 }
 
+/// The chunks that a peer is asked to authenticate.
+pub(crate) fn chunks_to_sign(config: &AssociationConfig) -> ChunkSet {
+    let mut chunks = config.auth.chunks;
+    // An advertisement comes before AUTH, if at all: asked for behind AUTH it would never come.
+    if let Some(send_buffer) = &config.advertisement {
+        chunks.remove(send_buffer.chunk_type);
+    }
+    chunks
+}
+
 impl Offer {
     /// The offer of an INIT; `nonce` goes into the keys for authentication.
     pub(crate) fn new(config: &AssociationConfig, nonce: auth::Nonce) -> Offer {
         let extensions = config.extensions.consistent();
         let asconf = extensions.has(Extension::AddressReconfiguration);
-        let mut auth = config.auth.clone();
-        // An advertisement comes before AUTH, if at all: asked for behind AUTH it would never come.
-        if let Some(send_buffer) = &config.advertisement {
-            auth.chunks.remove(send_buffer.chunk_type);
-        }
+        let auth = auth::AuthConfig { chunks: chunks_to_sign(config), ..config.auth.clone() };
         let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&auth, asconf, nonce));
         let zero_checksum = config.zero_checksum;
         Offer { extensions, chunk_types: extensions.chunk_types(), zero_checksum, auth }

@@ -368,8 +368,11 @@ fn no_address_that_lacks_the_key_begins_an_association_anew_that_has_it() {
 
 #[test]
 fn a_cookie_of_a_time_without_keys_begins_nothing_once_a_key_is_required() {
-    for is_required in [false, true] {
-        let config = AssociationConfig { extensions: Extensions::NONE, ..crate::failover::config() };
+    let offering = crate::failover::config().extensions;
+    for (is_required, extensions) in
+        [(false, Extensions::NONE), (true, Extensions::NONE), (false, offering), (true, offering)]
+    {
+        let config = AssociationConfig { extensions, ..crate::failover::config() };
         let mut world = World::new(1);
         let [a, b] =
             ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(config.clone())));
