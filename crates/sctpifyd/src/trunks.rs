@@ -463,11 +463,11 @@ impl Shard {
             idle_since: self.now,
             is_watched: false,
             is_silent: false,
-            // The rules may have come to require a key since it began.
+            // The rules may have come to require a key, or another one, since it began.
             auth: self
                 .rules
                 .auth_for(remote)
-                .filter(|auth| !auth.required || self.engine.is_keyed(association)),
+                .filter(|auth| !auth.required || self.engine.is_keyed_by(association, auth)),
             side,
             is_closing: false,
         };

@@ -14,6 +14,7 @@ use base::Time;
 
 use super::{Association, Context, Control, State};
 use crate::event::{AbortCause, CloseReason, Unreachable};
+use crate::extension::auth::AuthConfig;
 use crate::memory::list;
 use crate::path::PathIndex;
 
@@ -134,6 +135,22 @@ impl Association {
     /// Whether a shared key is in force: only who has it can sign what is taken for the peer's.
     pub(crate) fn is_keyed(&self) -> bool {
         self.auth.as_ref().is_some_and(|auth| auth.has_shared_keys_only())
+    }
+
+    /// Whether a shared key is in force that these settings have, too.
+    pub(crate) fn is_keyed_by(&self, auth: &AuthConfig) -> bool {
+        self.is_keyed() && self.has_keys_of_settings() && self.config.auth.shares_key_with(auth)
+    }
+
+    /// Whether the association may be begun anew from where new ones begin by these settings. What a key protects is begun anew by that
+    /// key alone: not by another one, and not at all if the keys came by command, for these are not kept.
+    pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
+        let has_another = fresh.has_shared_key() && !self.config.auth.shares_key_with(fresh);
+        !self.is_keyed() || (self.has_keys_of_settings() && !has_another)
+    }
+
+    fn has_keys_of_settings(&self) -> bool {
+        self.auth.as_ref().is_none_or(|auth| !auth.has_other_keys())
     }
 
     /// Whether the chunk in hand may be anybody's.

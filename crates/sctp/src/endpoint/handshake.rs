@@ -96,10 +96,12 @@ impl Endpoint {
         let ports = (header.source_port, header.destination_port);
         let terms = match self.existing_for(route.remote, ports, &peer.addresses) {
             None => self.terms_for_new(route, header, peer, listener),
-            Some(id) if !self.may_begin_anew(now, id, route) => None,
             Some(id) => {
                 let fresh = self.config_for(route.remote, listener).auth;
-                self.terms_for_existing(id, route, header, peer, fresh)
+                match self.may_begin_anew(now, id, route, &fresh) {
+                    true => self.terms_for_existing(id, route, header, peer, fresh),
+                    false => None,
+                }
             }
         };
         if let Some(terms) = terms {
@@ -121,11 +123,13 @@ impl Endpoint {
         self.owner_of(local, remote, source).or_else(|| opening.next())
     }
 
-    /// Whether the peer of an association may begin it anew by this route. Whoever shares its address, a program of another user or a
-    /// host behind the same NAT, has another UDP port: then the peer itself is asked first. If it lives nothing comes of the INIT; if
-    /// nobody is there any more the association ends, and the next INIT begins another.
-    fn may_begin_anew(&mut self, now: Time, id: AssociationId, route: &Route) -> bool {
-        let may = self.association(id).is_none_or(|a| a.may_begin_anew_from(route));
+    /// Whether the peer of an association may begin it anew by this route, where new ones begin as `fresh` says. Whoever shares its
+    /// address, a program of another user or a host behind the same NAT, has another UDP port, and who has another key may be another
+    /// host: then the peer itself is asked first. If it lives nothing comes of the INIT; if nobody is there any more the association
+    /// ends, and the next INIT begins another.
+    fn may_begin_anew(&mut self, now: Time, id: AssociationId, route: &Route, fresh: &AuthConfig) -> bool {
+        let may =
+            self.association(id).is_none_or(|a| a.may_begin_anew_from(route) && a.may_begin_anew_by(fresh));
         if !may {
             self.on_dropped(route, DropReason::OutOfTheBlue);
             self.with(id, now, |a, ctx| a.ask_whether_alive(ctx));
@@ -191,15 +195,6 @@ impl Endpoint {
     pub(super) fn nonce_for(&mut self, config: &AssociationConfig) -> Nonce {
         let nonce = self.random.nonce();
         if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
-    }
-
-    /// These settings, for an association that takes the place of `existing`. If a key protects that, the same key it is, from whichever of
-    /// the peer's addresses the peer begins anew.
-    fn as_keyed_as(&self, existing: Option<AssociationId>, config: AssociationConfig) -> AssociationConfig {
-        match existing.and_then(|id| self.association(id)).filter(|association| association.is_keyed()) {
-            Some(association) => AssociationConfig { auth: association.config().auth.clone(), ..config },
-            None => config,
-        }
     }
 
     /// What a new association with this host begins with.
@@ -480,12 +475,17 @@ impl Endpoint {
         }
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
-        let config = self.config_for(cookie.route.remote, listener);
-        let config = if by_tag.is_none() { self.as_keyed_as(existing, config) } else { config };
+        let mut config = self.config_for(cookie.route.remote, listener);
+        // What a key protects is begun anew by the same, from whichever of the peer's addresses.
+        let replaced = existing.filter(|_| by_tag.is_none()).and_then(|id| self.association(id));
+        let may_replace = replaced.is_none_or(|association| association.may_begin_anew_by(&config.auth));
+        if let Some(association) = replaced.filter(|association| association.is_keyed()) {
+            config.auth = association.config().auth.clone();
+        }
         let keys = self.keys_of(&cookie, &config);
         // The cookie may be of a time when no key was required.
         let is_outdated = by_tag.is_none() && lacks_key(keys.as_ref(), &config);
-        if is_outdated || !is_authentic(keys.as_ref(), auth) {
+        if !may_replace || is_outdated || !is_authentic(keys.as_ref(), auth) {
             listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);
         }
@@ -576,7 +576,7 @@ impl Endpoint {
             // B: both sides opened at once; the peer's INIT came after ours had gone out.
             (true, false) => self.collide(now, id, cookie),
             // A: the peer has restarted.
-            (false, false) if ties_match && self.may_begin_anew(now, id, &cookie.route) => {
+            (false, false) if ties_match && self.may_begin_anew(now, id, &cookie.route, &config.auth) => {
                 self.restart(now, route, id, cookie, config)
             }
             // C and all others: late, or a stranger's.

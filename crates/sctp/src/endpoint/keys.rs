@@ -4,12 +4,13 @@ use base::Time;
 
 use super::{AssociationId, Endpoint};
 use crate::error::AuthKeyError;
-use crate::extension::auth::Auth;
+use crate::extension::auth::{Auth, AuthConfig};
 
 impl Endpoint {
-    /// Whether the association is protected by a shared key: nobody without it can sign anything that is taken for the peer's.
-    pub fn is_keyed(&self, id: AssociationId) -> bool {
-        self.association(id).is_some_and(|association| association.is_keyed())
+    /// Whether the association is protected by a shared key that these settings have, too: nobody without it can sign anything that is
+    /// taken for the peer's.
+    pub fn is_keyed_by(&self, id: AssociationId, auth: &AuthConfig) -> bool {
+        self.association(id).is_some_and(|association| association.is_keyed_by(auth))
     }
 
     /// Gives an association a shared key under a number, or replaces the one that has it. The peer must be given the

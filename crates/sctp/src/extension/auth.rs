@@ -120,7 +120,16 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
 impl AuthConfig {
     /// Whether somebody without a key can sign nothing by one of these.
     pub(crate) fn has_shared_key(&self) -> bool {
-        self.keys.values().any(|key| !key.is_empty())
+        self.shared_keys().next().is_some()
+    }
+
+    /// Whether these settings and the others have a shared key in common.
+    pub(crate) fn shares_key_with(&self, other: &AuthConfig) -> bool {
+        self.shared_keys().any(|key| other.shared_keys().any(|others| others == key))
+    }
+
+    fn shared_keys(&self) -> impl Iterator<Item = &Bytes> {
+        self.keys.values().filter(|key| !key.is_empty())
     }
 }
 
@@ -382,6 +391,8 @@ pub(crate) struct Auth {
     required: ChunkSet,
     hmac: HmacAlgorithm,
     keys: BTreeMap<u16, Key>,
+    /// Whether they are no longer those of the settings.
+    has_other_keys: bool,
     active: u16,
     /// If keys are by direction.
     ports: Option<Ports>,
@@ -414,6 +425,7 @@ impl Auth {
             required,
             hmac: hmac_in(&vectors.peer),
             keys: BTreeMap::new(),
+            has_other_keys: false,
             active: 0,
             ports: config.by_direction.then_some(ports),
             vectors,
@@ -509,6 +521,11 @@ impl Auth {
         self.keys.values().all(|key| key.is_shared)
     }
 
+    /// Whether a command has changed the keys.
+    pub(crate) fn has_other_keys(&self) -> bool {
+        self.has_other_keys
+    }
+
     fn is_shared(&self, id: u16) -> bool {
         self.keys.get(&id).is_some_and(|key| key.is_shared)
     }
@@ -522,6 +539,7 @@ impl Auth {
             return Err(AuthKeyError::TooMany(MAX_KEYS));
         }
         self.put(id, shared);
+        self.has_other_keys = true;
         Ok(())
     }
 
@@ -544,7 +562,9 @@ impl Auth {
     /// Forgets the key.
     pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         self.check_unused(id)?;
-        self.keys.remove(&id).map(|_| ()).ok_or(AuthKeyError::NoSuchKey(id))
+        self.keys.remove(&id).ok_or(AuthKeyError::NoSuchKey(id))?;
+        self.has_other_keys = true;
+        Ok(())
     }
 
     fn check_unused(&self, id: u16) -> Result<(), AuthKeyError> {

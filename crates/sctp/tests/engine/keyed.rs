@@ -144,7 +144,7 @@ fn abort() -> Chunk<'static> {
 }
 
 /// A chunk that nobody knows, and that is passed over in silence.
-fn noise() -> Chunk<'static> {
+pub(crate) fn noise() -> Chunk<'static> {
     Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(0x80), flags: 0, value: &[] })
 }
 

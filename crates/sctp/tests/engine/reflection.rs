@@ -1,10 +1,17 @@
 //! Under a required shared key: somebody who has no key gives a host its own packets back, or leads them elsewhere.
 
 use base::{Carrier, Route};
-use sctp::{AssociationConfig, Connect, EndpointConfig, Extensions, Limits, PathState, StateName};
-use sim::{Change, Conversation, HostId, LinkConfig, Record, World, chunk_names};
+use bytes::Bytes;
+use sctp::{
+    AssociationConfig, AssociationId, AuthConfig, Connect, EndpointConfig, Extensions, Limits, PathState,
+    StateName,
+};
+use sim::{Change, Conversation, HostId, LinkConfig, Record, World, chunk_names, packet};
 
-use crate::keyed::{MS, NOTICED, by, closed, endpoint, give_bulk, keyed, state_of, two_links, with_checksum};
+use crate::keyed::{
+    MS, NOTICED, by, closed, endpoint, give_bulk, keyed, noise, state_of, two_links, with_checksum,
+};
+use crate::stranger::Stranger;
 use crate::support::{Two, messages, route, seconds, sends};
 
 /// Two hosts that have the key, on `count` links.
@@ -180,18 +187,31 @@ fn heartbeats_that_come_back_hide_no_peer_that_is_gone() {
     }
 }
 
+/// What somebody sends in the name of a peer whose link is dead.
+#[derive(Clone, Copy, PartialEq)]
+enum Sent {
+    Nothing,
+    /// What the peer is asked by that path, and answers by the other.
+    Mirrored,
+    /// What needs no signature.
+    Noise,
+}
+
 /// For how many of the looks the path by a dead link is taken for alive.
-fn looks_alive(is_attacked: bool) -> usize {
+fn looks_alive(sent: Sent) -> usize {
     let mut t = two_links(keyed(), keyed());
     give_bulk(&mut t, HostId(1));
     t.world.run_for(seconds(2));
     let now = t.world.now();
     t.world.at(now, Change::CutBoth(t.links[0], true));
+    let noise = packet(40_000, 7, t.info(t.b).local_tag, &[noise()]);
     let (mut at, mut alive) = (t.world.records.len(), 0);
     for _ in 0..5000 {
         let next = t.world.records.len();
-        if is_attacked {
-            mirror(&mut t, at, &["AUTH HEARTBEAT", "AUTH HEARTBEAT ACK"]);
+        match sent {
+            Sent::Nothing => {}
+            Sent::Mirrored => mirror(&mut t, at, &["AUTH HEARTBEAT", "AUTH HEARTBEAT ACK"]),
+            Sent::Noise => t.world.inject(t.b, by(1), &noise),
         }
         at = next;
         t.world.run_for(MS(2));
@@ -201,8 +221,9 @@ fn looks_alive(is_attacked: bool) -> usize {
 }
 
 #[test]
-fn heartbeats_that_come_back_keep_no_path_that_is_dead() {
-    assert_eq!(looks_alive(true), looks_alive(false));
+fn heartbeats_that_come_back_and_noise_keep_no_path_that_is_dead() {
+    let alone = looks_alive(Sent::Nothing);
+    assert_eq!([Sent::Mirrored, Sent::Noise].map(looks_alive), [alone; 2]);
 }
 
 /// `a` dials `b`; a copy of its INIT, or of the INIT ACK, that somebody has changed arrives before the original.
@@ -259,7 +280,7 @@ fn an_init_or_init_ack_that_somebody_has_changed_leads_to_no_association() {
 }
 
 /// A command to connect from port 5000 to port 5001, or the other way round.
-fn dial(t: &mut Two, host: HostId) {
+pub(crate) fn dial(t: &mut Two, host: HostId, config: AssociationConfig) -> AssociationId {
     let (by, ports) = if host == t.a {
         (route("10.0.1.1", "10.0.1.2"), (5_000, 5_001))
     } else {
@@ -270,20 +291,20 @@ fn dial(t: &mut Two, host: HostId) {
         remote_port: ports.1,
         init_routes: vec![by],
         local_addresses: vec![by.local],
-        config: keyed(),
+        config,
     };
     let now = t.world.now();
-    t.world.host_mut(host).endpoint.connect(now, connect).expect("it may");
+    t.world.host_mut(host).endpoint.connect(now, connect).expect("it may")
 }
 
 #[test]
 fn two_hosts_that_dial_each_other_agree_on_the_keys_of_one_handshake() {
     for (seed, later) in (0..12).flat_map(|seed| [0, 3, 6, 8, 12, 18].map(|later| (seed, later))) {
         let mut t = hosts(seed, 1);
-        dial(&mut t, HostId(0));
+        dial(&mut t, HostId(0), keyed());
         t.world.run_for(MS(later));
         if t.world.host(t.b).endpoint.associations().count() == 0 {
-            dial(&mut t, HostId(1));
+            dial(&mut t, HostId(1), keyed());
         }
         t.world.run_for(seconds(20));
         for host in [t.a, t.b] {
@@ -340,15 +361,15 @@ fn without_a_key_a_host_may_dial_another_address_of_its_own() {
     assert_eq!(up, 2);
 }
 
-/// A command to connect from port 40,000 of `a` to port 7 of `b`, by the second link, with nothing in its favour.
-fn dial_again(t: &mut Two) {
+/// A command to connect from port 40,000 of `a` to port 7 of `b`, by the second link.
+fn dial_again(t: &mut Two, config: AssociationConfig) {
     let by = route("10.0.2.1", "10.0.2.2");
     let connect = Connect {
         local_port: 40_000,
         remote_port: 7,
         init_routes: vec![by],
         local_addresses: vec![by.local],
-        config: crate::failover::config(),
+        config,
     };
     let now = t.world.now();
     t.world.host_mut(t.a).endpoint.connect(now, connect).expect("it may");
@@ -360,7 +381,7 @@ fn no_address_that_lacks_the_key_begins_an_association_anew_that_has_it() {
     let (a, without) = (t.a, sctp::AuthConfig::default());
     t.world.host_mut(t.b).app.keys.insert("10.0.2.1".parse().unwrap(), without);
     t.world.restart(a, endpoint(crate::failover::config()));
-    dial_again(&mut t);
+    dial_again(&mut t, crate::failover::config());
     t.world.run_for(MS(200));
     assert_eq!(closed(&t, t.b), None);
     assert!(t.world.host(t.b).endpoint.counters().unauthenticated_cookies > 0);
@@ -387,5 +408,47 @@ fn a_cookie_of_a_time_without_keys_begins_nothing_once_a_key_is_required() {
         let engine = &world.host(b).endpoint;
         assert_eq!(engine.associations().count(), usize::from(!is_required));
         assert_eq!(engine.counters().unauthenticated_cookies > 0, is_required);
+    }
+}
+
+#[test]
+fn an_association_that_a_key_protects_is_not_begun_anew_by_another_key() {
+    let mut other = keyed();
+    other.auth.keys.values_mut().for_each(|key| *key = Bytes::from_static(b"the key of another host"));
+    for (config, expected) in [(keyed(), 0), (other.clone(), 1)] {
+        let mut t = two_links(keyed(), keyed());
+        let (a, old) = (t.a, t.id(t.b));
+        t.world.host_mut(t.b).app.keys.insert("10.0.2.1".parse().unwrap(), other.auth.clone());
+        t.world.restart(a, endpoint(config.clone()));
+        dial_again(&mut t, config);
+        t.world.run_for(MS(200));
+        assert_eq!(closed(&t, t.b), None, "the peer is asked first");
+        t.world.run_for(seconds(10));
+        let engine = &t.world.host(t.b).endpoint;
+        let is_taken = |id: &_| *id != old && engine.is_keyed_by(*id, &other.auth);
+        assert_eq!(engine.associations().filter(is_taken).count(), expected);
+    }
+}
+
+#[test]
+fn keys_that_came_by_command_are_not_lost_by_an_init() {
+    let auth = AuthConfig { chunks: keyed().auth.chunks, ..AuthConfig::default() };
+    let config = AssociationConfig { auth, ..crate::failover::config() };
+    for is_keyed in [false, true] {
+        let mut t = two_links(config.clone(), config.clone());
+        for host in [t.a, t.b] {
+            let (id, now) = (t.id(host), t.world.now());
+            let engine = &mut t.world.host_mut(host).endpoint;
+            for number in [0, 1].into_iter().filter(|_| is_keyed) {
+                engine.set_auth_key(now, id, number, b"a key of theirs").expect("AUTH was agreed on");
+                engine.activate_auth_key(now, id, number).expect("it is there");
+            }
+        }
+        t.world.run_for(seconds(1));
+        let somebody = Stranger::new(t.b, "10.0.2.2", "10.0.2.1", 40_000);
+        let answer = somebody.ask(&mut t.world, &[]);
+        answer.iter().for_each(|answer| _ = somebody.echo(&mut t.world, answer));
+        t.world.run_for(seconds(10));
+        assert_eq!((answer.is_none(), closed(&t, t.b).is_none()), (is_keyed, is_keyed));
     }
 }
