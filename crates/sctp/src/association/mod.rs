@@ -69,7 +69,7 @@ pub(crate) use assemble::Joining;
 pub(crate) use authentication::Screen;
 use hearsay::Hearsay;
 use idle::Idle;
-pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, Opening, own_parameters};
+pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
 pub(crate) use state::State;
 pub(crate) use table::Verdict;
 

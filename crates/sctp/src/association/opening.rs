@@ -25,7 +25,7 @@ pub(crate) const INIT_PACKET_MAX: usize = 1400;
 
 /// Shortest packet with an INIT of ours, in bytes. Peers may answer an INIT by no more than some times its length, as we
 /// do; this leaves room for many addresses and for keys.
-const INIT_PACKET_MIN: usize = 256;
+pub(crate) const INIT_PACKET_MIN: usize = 256;
 
 /// Ways that one INIT goes at most once more have been added.
 const INIT_ROUTES_MAX: usize = 32;

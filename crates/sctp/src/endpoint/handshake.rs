@@ -12,7 +12,7 @@ use wire::{
 use super::demux::{Begin, reflect};
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, IncomingInit, InitDecision, Listener};
-use crate::association::{Association, Context, INIT_PACKET_MAX, State, own_parameters};
+use crate::association::{Association, Context, INIT_PACKET_MAX, INIT_PACKET_MIN, State, own_parameters};
 use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
@@ -305,6 +305,10 @@ impl Endpoint {
         };
         let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
         let by_direction = terms.config.auth.by_direction && agreed.key_vectors.is_some();
+        // No hash covers the padding of an INIT. Somebody may have taken it away, so that our addresses do not fit into the answer.
+        if by_direction && init_len < INIT_PACKET_MIN {
+            return self.on_dropped(route, DropReason::InitTooShort);
+        }
         let said = by_direction.then(|| said_in(init));
         let mut reports = &peer.unrecognized[..];
         loop {

@@ -6,7 +6,7 @@ use sctp::{
     AssociationConfig, AssociationId, AuthConfig, Connect, EndpointConfig, Extensions, Limits, PathState,
     StateName,
 };
-use sim::{Change, Conversation, HostId, LinkConfig, Record, World, chunk_names, packet};
+use sim::{Change, Conversation, Fate, HostId, LinkConfig, Record, World, chunk_names, packet};
 
 use crate::keyed::{
     MS, NOTICED, by, closed, endpoint, give_bulk, keyed, noise, state_of, two_links, with_checksum,
@@ -450,5 +450,43 @@ fn keys_that_came_by_command_are_not_lost_by_an_init() {
         answer.iter().for_each(|answer| _ = somebody.echo(&mut t.world, answer));
         t.world.run_for(seconds(10));
         assert_eq!((answer.is_none(), closed(&t, t.b).is_none()), (is_keyed, is_keyed));
+    }
+}
+
+/// The INIT without its padding.
+fn without_padding(init: &[u8]) -> Vec<u8> {
+    const PADDING: u16 = 0x8005;
+    let (mut kept, mut rest) = init.split_at(32);
+    let mut bytes = kept.to_vec();
+    while let [k0, k1, l0, l1, ..] = *rest {
+        let length = usize::from(u16::from_be_bytes([l0, l1])).next_multiple_of(4);
+        (kept, rest) = rest.split_at(length.min(rest.len()));
+        if u16::from_be_bytes([k0, k1]) != PADDING {
+            bytes.extend_from_slice(kept);
+        }
+    }
+    let length = u16::try_from(bytes.len() - 12).expect("a short packet");
+    bytes[14..16].copy_from_slice(&length.to_be_bytes());
+    with_checksum(bytes)
+}
+
+/// An answer is no longer than three times its INIT: without padding not all addresses fit.
+#[test]
+fn who_shortens_an_init_takes_no_addresses_from_an_association() {
+    for is_shortened in [false, true] {
+        let mut t = hosts(5, 6);
+        t.world.host_mut(t.a).addresses.truncate(1);
+        if is_shortened {
+            t.world.set_filter(|r| match &*chunk_names(&r.packet) {
+                "INIT" => Fate::Replace(without_padding(&r.packet)),
+                _ => Fate::Pass,
+            });
+        }
+        t.world.connect(t.a, t.b, Carrier::Ip, keyed(), Conversation::default());
+        t.world.run_for(seconds(5));
+        let engine = &t.world.host(t.b).endpoint;
+        let paths = |id| engine.info(id).map_or(0, |info| info.paths.len());
+        assert_eq!(engine.associations().map(paths).collect::<Vec<_>>(), vec![6; usize::from(!is_shortened)]);
+        assert_eq!(engine.counters().inits_too_short > 0, is_shortened);
     }
 }
