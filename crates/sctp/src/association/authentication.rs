@@ -4,7 +4,7 @@ use wire::{Cause, ChunkType, RawChunk};
 
 use super::{Association, Context};
 use crate::error::AuthKeyError;
-use crate::extension::auth::{Auth, Unverified};
+use crate::extension::auth::{Auth, HandshakeHash, Unverified};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
@@ -79,6 +79,11 @@ impl Association {
         }
         self.note(TraceEvent::AuthFailed);
         Screened::Stop
+    }
+
+    /// The hash of the handshake, if keys come of it.
+    pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
+        self.auth.as_ref().and_then(|auth| auth.handshake())
     }
 
     /// The keys of authentication, for a command.

@@ -570,15 +570,19 @@ impl Endpoint {
         let ties_match = peer.is_some_and(|peer| cookie.tie == Some(self.cookies.tie((local, peer))));
         match (local == cookie.local_tag, peer == Some(cookie.peer_tag)) {
             // D: the same association; its COOKIE ACK was lost, or ours crossed the peer's.
-            (true, true) => {
+            (true, true) if self.is_of_same_handshake(id, cookie) => {
+                // The association that our own INIT has begun is this cookie's, too.
+                if self.association(id).is_some_and(|a| matches!(a.state(), State::CookieEchoed { .. })) {
+                    self.spent.spend(cookie, &config.auth, now);
+                }
                 self.with(id, now, |a, ctx| {
                     let path = a.path_of(route, ctx);
                     a.on_duplicate_cookie(path, ctx);
                 });
                 Some(id)
             }
-            // B: both sides opened at once; the peer's INIT came after ours had gone out.
-            (true, false) => self.collide(now, id, cookie),
+            // B: both sides opened at once; the peer's INIT came after ours had gone out. Its keys are those that the peer has signed with.
+            (true, _) => self.collide(now, id, cookie),
             // A: the peer has restarted.
             (false, false) if ties_match && self.may_begin_anew(now, id, &cookie.route, &config.auth) => {
                 self.restart(now, route, id, cookie, config)
@@ -586,6 +590,13 @@ impl Endpoint {
             // C and all others: late, or a stranger's.
             (false, _) => None,
         }
+    }
+
+    /// Whether a cookie with the association's tags has the association's keys, too: where keys are by direction each of two handshakes
+    /// that meet has its own.
+    fn is_of_same_handshake(&self, id: AssociationId, cookie: &Cookie) -> bool {
+        let of_cookie = cookie.key_vectors.as_ref().and_then(|vectors| vectors.handshake);
+        self.association(id).is_some_and(|association| association.handshake() == of_cookie)
     }
 
     fn begin_from_cookie(

@@ -521,6 +521,11 @@ impl Auth {
         self.keys.values().all(|key| key.is_shared)
     }
 
+    /// The hash of the handshake that the keys come of, if they are by direction.
+    pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
+        self.vectors.handshake
+    }
+
     /// Whether a command has changed the keys.
     pub(crate) fn has_other_keys(&self) -> bool {
         self.has_other_keys

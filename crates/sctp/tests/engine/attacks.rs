@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use base::Carrier;
+use base::{Carrier, Route};
 use bytes::Bytes;
 use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, PathState, Ppid, SendOptions, StateName, StreamId,
 };
-use sim::{Accept, Conversation, HostId, LinkConfig, chunk_names, packet};
+use sim::{Accept, Conversation, HostId, LinkConfig, Record, chunk_names, packet};
 use wire::{Chunk, ChunkType, CookieEcho, Heartbeat, UnknownChunk};
 
+use crate::reflection::dial;
 use crate::states::{STATES, Subject};
 use crate::stranger::{Stranger, address, init, names, read, sent_to};
 use crate::support::{Two, a_route, drop_all, seconds, two, two_with};
@@ -205,6 +206,28 @@ fn a_cookie_is_remembered_as_spent_for_as_long_as_it_is_good() {
     t.world.run_for(seconds(2));
     evil(&t).echo(&mut t.world, &answer);
     assert_eq!(t.world.host(t.b).endpoint.counters().stale_cookies, 1);
+}
+
+#[test]
+fn a_cookie_is_spent_though_the_association_has_begun_by_our_own_init() {
+    let mut t = two(3);
+    t.world.recording = true;
+    let hosts = [t.a, t.b].map(|host| (host, dial(&mut t, host, AssociationConfig::default())));
+    t.world.run_for(seconds(2));
+    for (host, id) in hosts {
+        let now = t.world.now();
+        assert_eq!(t.world.host(host).endpoint.state(id), Some(StateName::Established));
+        t.world.host_mut(host).endpoint.release(now, id);
+    }
+    let is_echo = |r: &&Record| chunk_names(&r.packet).contains("COOKIE ECHO");
+    let echoes: Vec<Record> = t.world.records.iter().filter(is_echo).cloned().collect();
+    assert_eq!(echoes.len(), 2);
+    for Record { route, packet, .. } in echoes {
+        let to = if route.remote == a_route().local { t.a } else { t.b };
+        t.world.inject(to, Route { local: route.remote, remote: route.local, ..route }, &packet);
+        assert_eq!(t.world.host(to).endpoint.associations().count(), 0);
+        assert_eq!(t.world.host(to).endpoint.counters().spent_cookies, 1);
+    }
 }
 
 // Section 7: redirection. The cookie is good only where it was made for.

@@ -490,3 +490,32 @@ fn who_shortens_an_init_takes_no_addresses_from_an_association() {
         assert_eq!(engine.counters().inits_too_short > 0, is_shortened);
     }
 }
+
+/// `a` and `b` dial each other, and somebody changes the random number of each INIT of `a`.
+#[test]
+fn two_ends_whose_handshakes_meet_are_up_by_the_same_keys_whatever_was_changed_of_one() {
+    let mut up = 0;
+    for seed in 0..20 {
+        let mut t = hosts(seed, 1);
+        t.world.set_filter(|r| {
+            if chunk_names(&r.packet) != "INIT" || r.route.local != by(1).remote {
+                return Fate::Pass;
+            }
+            let mut forged = r.packet.clone();
+            let random = forged.windows(4).position(|w| w == [0x80, 2, 0, 36]).expect("RANDOM");
+            forged[random + 4..random + 36].fill(0);
+            Fate::Replace(with_checksum(forged))
+        });
+        dial(&mut t, HostId(0), keyed());
+        dial(&mut t, HostId(1), keyed());
+        t.world.run_for(seconds(5));
+        let states = [t.a, t.b].map(|host| {
+            let engine = &t.world.host(host).endpoint;
+            engine.associations().next().and_then(|id| engine.state(id))
+        });
+        let is_up = states.map(|state| state == Some(StateName::Established));
+        assert_eq!(is_up[0], is_up[1], "seed {seed}: {states:?}");
+        up += usize::from(is_up[0]);
+    }
+    assert!(up > 0);
+}
