@@ -47,32 +47,55 @@ pub struct Guard {
 /// Puts these guards in the place of those before, in both tables.
 pub(crate) fn set(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
-    for chain in &GUARD_CHAINS {
-        batch.add(PART, DELRULE, 0, |message| {
-            message.string(1, TABLE);
-            message.string(2, chain.name);
-        });
-    }
-    add_guards(&mut batch, TABLE, config, guards);
+    replace_guards(&mut batch, TABLE, config, guards);
     batch.commit()?;
     set_lasting(owner, config, guards)
 }
 
 /// The table without an owner alone; none where there is nothing to guard.
+///
+/// Where there is one its chains stay: with a chain that goes, the kernel drops all SYNs that are held.
 pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
-    let mut batch = Batch::new(owner);
-    let name = |message: &mut Message| message.string(1, LASTING_TABLE);
-    // Made if it is not there, so that it can be taken away in any case.
-    batch.add(PART, NEWTABLE, NLM_F_CREATE, name);
-    batch.add(PART, DELTABLE, 0, name);
-    if !guards.is_empty() {
-        batch.add(PART, NEWTABLE, NLM_F_CREATE, name);
+    if guards.is_empty() {
+        return remove_lasting(owner);
+    }
+    let set = |owner: &mut Netlink| {
+        let mut batch = Batch::new(owner);
+        batch.add(PART, NEWTABLE, NLM_F_CREATE, name_lasting);
         for chain in &GUARD_CHAINS {
             add_chain_to(&mut batch, LASTING_TABLE, PART, chain);
         }
-        add_guards(&mut batch, LASTING_TABLE, config, guards);
-    }
+        replace_guards(&mut batch, LASTING_TABLE, config, guards);
+        batch.commit()
+    };
+    // One that others have changed may not be as it has to be.
+    set(owner).or_else(|_| {
+        remove_lasting(owner)?;
+        set(owner)
+    })
+}
+
+fn remove_lasting(owner: &mut Netlink) -> Result<(), Refusal> {
+    let mut batch = Batch::new(owner);
+    // Made if it is not there, so that it can be taken away in any case.
+    batch.add(PART, NEWTABLE, NLM_F_CREATE, name_lasting);
+    batch.add(PART, DELTABLE, 0, name_lasting);
     batch.commit()
+}
+
+fn name_lasting(message: &mut Message) {
+    message.string(1, LASTING_TABLE);
+}
+
+/// Puts these guards in the place of those that the table's chains have.
+fn replace_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &[Guard]) {
+    for chain in &GUARD_CHAINS {
+        batch.add(PART, DELRULE, 0, |message| {
+            message.string(1, table);
+            message.string(2, chain.name);
+        });
+    }
+    add_guards(batch, table, config, guards);
 }
 
 /// Whether the table without an owner is there.

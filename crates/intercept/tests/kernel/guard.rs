@@ -1,11 +1,14 @@
 //! The guard and packets that the host forwards.
 
-use intercept::{Guard, Namespace};
+use intercept::{Guard, Namespace, Verdict};
 
 use crate::Test;
 use crate::world::*;
 
-pub(crate) const TESTS: &[Test] = &[("no forwarded SYN passes the guard in fragments", fragments)];
+pub(crate) const TESTS: &[Test] = &[
+    ("no forwarded SYN passes the guard in fragments", fragments),
+    ("a SYN stays held while guards change", held_while_guards_change),
+];
 
 /// A SYN in two fragments, the first of which is too short for its flags: `python3 -c SEND SOURCE DESTINATION PORT`.
 const SEND: &str = r#"
@@ -80,4 +83,20 @@ fn fragments() {
     send(before, 2);
     let after = fragments_at(&world.beta);
     assert_eq!(after, before.map(|count| count + 2), "none of the second ones has come");
+}
+
+fn held_while_guards_change() {
+    const PORT: u16 = 8080;
+    let guard = |port| Guard { network: None, ports: Some((port, port)), is_refused: true };
+    let world = World::new();
+    let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
+    let mut interceptor = world.intercept_alpha();
+    interceptor.guard(&[guard(1)]).expect("a guard");
+    let client = connect(&world.alpha, at(BETA4, PORT));
+    let syn = held(&mut interceptor);
+    for guards in [&[guard(1), guard(2)][..], &[guard(3)]] {
+        interceptor.guard(guards).expect("other guards");
+    }
+    interceptor.queue().verdict(syn.id, Verdict::Accept).expect("a verdict");
+    assert!(!has_retransmitted(&world.alpha, &connected(client)), "the kernel dropped the SYN that was held");
 }
