@@ -1,21 +1,35 @@
 #!/bin/sh
-# Installs the Debian or Ubuntu packages of scripts/packages.txt, the Python packages of scripts/packages-pip.txt and the SCTP stacks
-# of scripts/packages-stacks.txt that are missing, and nothing else.
+# Installs the packages that the project's commands use and this host lacks, and nothing else: Debian's or Ubuntu's (packages-demo.txt,
+# packages.txt, packages-optional.txt), Python's (packages-pip.txt) and SCTP stacks (packages-stacks.txt).
 #
 #   scripts/setup.sh            say what is missing, install it, or say that all is there
-#   scripts/setup.sh --quiet    the same, silent when nothing is missing
-#   scripts/setup.sh --list     only list what is missing; installs nothing
-#   scripts/setup.sh --transparency    the packages of packages-transparency.txt as well
+#   --quiet                     the same, silent when nothing is missing
+#   --list                      only list what is missing; installs nothing
+#   --demo                      only what `./x demo` uses
+#   --transparency              what `./x test --transparency` uses as well (packages-transparency.txt)
 #
 # Idempotent. Uses apt-get, and pip, cargo and go for a directory of its own. Servers that come with packages (nginx, sshd) are not started: a
 # policy-rc.d that forbids it stands for the time of the installation, unless the host has one already.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-mode=${1:-}
 own=/usr/local/lib/sctpify-tests
-lists=$here/packages.txt
-[ "$mode" != --transparency ] || lists="$lists $here/packages-transparency.txt"
 PATH=$PATH:/usr/sbin:/sbin
+mode=
+lists="$here/packages-demo.txt $here/packages.txt"
+optional=$here/packages-optional.txt
+pip=$here/packages-pip.txt
+stacks=$here/packages-stacks.txt
+for word; do
+    case $word in
+    --quiet | --list) mode=$word ;;
+    --demo) lists=$here/packages-demo.txt optional=/dev/null pip=/dev/null stacks=/dev/null ;;
+    --transparency) lists="$lists $here/packages-transparency.txt" ;;
+    *)
+        echo "setup: unknown word: $word" >&2
+        exit 2
+        ;;
+    esac
+done
 
 # What these lists have and the host has not.
 missing_lines() {
@@ -31,26 +45,38 @@ missing_lines() {
 }
 
 missing=$(missing_lines $lists)
-missing_pip=$(missing_lines "$here/packages-pip.txt")
-missing_stacks=$(missing_lines "$here/packages-stacks.txt")
-if [ -z "$missing$missing_pip$missing_stacks" ]; then
+missing_optional=$(missing_lines $optional)
+missing_pip=$(missing_lines $pip)
+missing_stacks=$(missing_lines $stacks)
+all_missing=$(printf '%s\n' "$missing" "$missing_optional" "$missing_pip" "$missing_stacks" | grep . || true)
+if [ -z "$all_missing" ]; then
     [ "$mode" = --quiet ] || [ "$mode" = --list ] || echo "setup: all packages are there"
     exit 0
 fi
 if [ "$mode" = --list ]; then
-    printf '%s\n' "$missing" "$missing_pip" "$missing_stacks" | grep .
+    echo "$all_missing"
     exit 0
 fi
 echo "setup: missing packages:"
-printf '%s\n' "$missing" "$missing_pip" "$missing_stacks" | grep .
+echo "$all_missing"
 if [ "$(id -u)" != 0 ]; then
     echo "setup: installing needs root: run  sudo $here/setup.sh" >&2
     exit 1
 fi
-if [ -n "$missing" ] && ! command -v apt-get >/dev/null; then
+if [ -n "$missing$missing_optional" ] && ! command -v apt-get >/dev/null; then
     echo "setup: no apt-get here; install by hand what the packages above provide" >&2
-    exit 1
+    [ -z "$missing" ] || exit 1
+    missing_optional=
 fi
+
+# apt-get, which waits while another one is at work; what it says goes to $log.
+apt() {
+    DEBIAN_FRONTEND=noninteractive apt-get -y -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1
+}
+
+install_packages() {
+    apt install --no-install-recommends "$@"
+}
 
 install_by_apt() {
     policy=/usr/sbin/policy-rc.d
@@ -61,19 +87,19 @@ install_by_apt() {
         chmod 755 $policy
     fi
     names=$(echo "$missing" | awk '{print $1}')
-    export DEBIAN_FRONTEND=noninteractive
+    names_optional=$(echo "$missing_optional" | awk '{print $1}')
     log=$(mktemp)
-    install() {
-        apt-get install -y --no-install-recommends $names >"$log" 2>&1
-    }
     echo "setup: installing by apt-get ..."
-    if ! install; then
-        apt-get update >"$log" 2>&1 || true
-        if ! install; then
+    # At once where all are to be had, after a look at what there is at the latest.
+    if ! install_packages $names $names_optional && { apt update || true; } && ! install_packages $names $names_optional; then
+        if ! install_packages $names; then
             tail -n 20 "$log" >&2
             echo "setup: apt-get failed; its output is in $log" >&2
             exit 1
         fi
+        for package in $names_optional; do
+            install_packages $package || echo "setup: apt-get cannot install $package: what needs it will be skipped" >&2
+        done
     fi
     rm -f "$log"
     left=$(missing_lines $lists)
@@ -131,7 +157,7 @@ install_stacks() {
     rm -rf "$scratch"
 }
 
-[ -z "$missing" ] || install_by_apt
+[ -z "$missing$missing_optional" ] || install_by_apt
 [ -z "$missing_pip" ] || install_by_pip
 [ -z "$missing_stacks" ] || install_stacks
 echo "setup: done"

@@ -20,7 +20,7 @@ struct Finding {
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     let missing = output(Command::new(root().join("scripts/setup.sh")).arg("--list"))?;
     if missing.is_empty() {
-        println!("ok       packages of scripts/packages.txt");
+        println!("ok       packages of scripts/packages*.txt");
     } else {
         println!("missing  packages; install them with `./x setup`:\n{}", missing.trim_end());
     }

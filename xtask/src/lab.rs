@@ -1,6 +1,7 @@
 //! `./x lab`: the published experiments, by `sctpify-lab` and all it measures, built optimised. In `./x test` their quick forms,
 //! by the programs built for tests.
 
+use crate::skipped::Skipped;
 use crate::tally::Tally;
 use crate::tools::root;
 use crate::{Outcome, optimised};
@@ -26,7 +27,10 @@ pub(crate) fn quick() -> Result<Tally> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let out = tempfile::tempdir().context("cannot make a directory for results")?;
     let mut command = Command::new(exe.with_file_name(PROGRAM));
-    let status = command.args(["run", "--all", "--quick", "--out"]).arg(out.path()).status();
-    let status = status.context("cannot start sctpify-lab")?;
-    Ok(Tally::of(status.success() || status.code() == Some(MISSED)))
+    command.args(["run", "--all", "--quick", "--out"]).arg(out.path());
+    let skipped = Skipped::of(&mut command)?;
+    let status = command.status().context("cannot start sctpify-lab")?;
+    let mut tally = Tally::of(status.success() || status.code() == Some(MISSED));
+    tally += Tally { skipped: skipped.shown()?, ..Tally::default() };
+    Ok(tally)
 }

@@ -18,6 +18,7 @@ mod optimised;
 mod papers;
 mod planted;
 mod seeds;
+mod skipped;
 mod sources;
 mod tally;
 mod test;

@@ -79,10 +79,9 @@ fn measure(out: &Path, run: &Run) -> Result<Ended> {
 fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
     let (manifest, form) = (&entry.manifest, run.form());
     if let Some(missing) = manifest.missing() {
-        let problem =
-            format!("{}: there is no {missing} here (scripts/setup.sh --transparency)", manifest.id);
+        let problem = format!("{}: there is no {missing} here (scripts/setup.sh)", manifest.id);
         ensure!(run.all, problem);
-        println!("skipped {problem}");
+        testbed::skip(&problem);
         return Ok(Ended::Good);
     }
     let experiment = entry.runner(form)?;

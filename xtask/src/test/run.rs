@@ -1,11 +1,11 @@
 //! One run of cargo's tests: shown as it comes, counted, and read for the names of what passed and failed.
 
+use crate::skipped::Skipped;
 use crate::tally::Tally;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
-use testbed::skip::SKIPPED_VARIABLE;
 
 /// What a run of cargo's tests came to.
 #[derive(Default)]
@@ -21,17 +21,14 @@ pub(crate) struct Run {
 impl Run {
     /// Runs a command of cargo's, and shows its output as it comes.
     pub(crate) fn of(command: &mut Command) -> Result<Self> {
-        let skipped = tempfile::NamedTempFile::new().context("cannot make the file of skipped tests")?;
-        command.env(SKIPPED_VARIABLE, skipped.path());
+        let skipped = Skipped::of(command)?;
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
         let mut run = Self::default();
         if let Some(stdout) = child.stdout.take() {
             run.read(stdout)?;
         }
         let status = child.wait()?;
-        let skipped = std::fs::read_to_string(&skipped).context("cannot read which tests were skipped")?;
-        skipped.lines().for_each(|test| println!("test: skipped {test}"));
-        run.tally.skip(skipped.lines().count() as u64);
+        run.tally.skip(skipped.shown()?);
         if !status.success() && run.tally.failed == 0 {
             println!("test: cargo failed with {status}: a part did not build, or a test program died");
             run.tally.failed = 1;

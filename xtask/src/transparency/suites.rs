@@ -2,7 +2,7 @@
 
 use super::field::{Field, World};
 use super::results::{self, Results};
-use crate::tools::root;
+use crate::tools::{has, root};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) struct Suite {
     pub(crate) world: World,
     /// Whether `./x test` runs it too.
     pub(crate) is_quick: bool,
+    /// Programs of scripts/packages-optional.txt that it needs.
+    programs: &'static [&'static str],
     /// Tests that pass over plain TCP at least: fewer, and the suite is not what we think.
     pub(crate) passed_min: usize,
     /// Connections that it makes at least.
@@ -41,6 +43,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "go-net",
         world: World::Alone,
         is_quick: false,
+        programs: &[],
         passed_min: 150,
         connections_min: 150,
         kind: Kind::Go(&["net"]),
@@ -49,6 +52,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "go-http",
         world: World::Alone,
         is_quick: false,
+        programs: &[],
         passed_min: 400,
         connections_min: 400,
         kind: Kind::Go(&["net/http"]),
@@ -57,6 +61,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "go-rpc",
         world: World::Alone,
         is_quick: true,
+        programs: &[],
         passed_min: 10,
         connections_min: 10,
         kind: Kind::Go(&["net/rpc", "net/smtp"]),
@@ -65,6 +70,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "python-socket",
         world: World::Alone,
         is_quick: false,
+        programs: &[],
         passed_min: 150,
         connections_min: 100,
         kind: Kind::Python(&[
@@ -91,6 +97,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "python-net",
         world: World::Alone,
         is_quick: false,
+        programs: &[],
         passed_min: 500,
         connections_min: 200,
         kind: Kind::Python(&[
@@ -107,6 +114,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "python-asyncio",
         world: World::Alone,
         is_quick: false,
+        programs: &[],
         passed_min: 100,
         connections_min: 50,
         kind: Kind::Python(&[
@@ -121,6 +129,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "git",
         world: World::Pair,
         is_quick: true,
+        programs: &[],
         passed_min: 8,
         connections_min: 8,
         kind: Kind::Script("git.sh"),
@@ -129,6 +138,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "rsync",
         world: World::Pair,
         is_quick: true,
+        programs: &[],
         passed_min: 4,
         connections_min: 4,
         kind: Kind::Script("rsync.sh"),
@@ -137,6 +147,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "iperf3",
         world: World::Pair,
         is_quick: false,
+        programs: &[],
         passed_min: 8,
         connections_min: 20,
         kind: Kind::Script("iperf3.sh"),
@@ -145,6 +156,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "redis",
         world: World::Pair,
         is_quick: false,
+        programs: &[],
         passed_min: 7,
         connections_min: 700,
         kind: Kind::Script("redis.sh"),
@@ -153,6 +165,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "postgres",
         world: World::Pair,
         is_quick: false,
+        programs: &[],
         passed_min: 7,
         connections_min: 120,
         kind: Kind::Script("postgres.sh"),
@@ -161,6 +174,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "ftp",
         world: World::Pair,
         is_quick: false,
+        programs: &[],
         passed_min: 3,
         connections_min: 8,
         kind: Kind::Script("ftp.sh"),
@@ -169,6 +183,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "tls",
         world: World::Pair,
         is_quick: false,
+        programs: &[],
         passed_min: 4,
         connections_min: 4,
         kind: Kind::Script("tls.sh"),
@@ -177,6 +192,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "websocket",
         world: World::Pair,
         is_quick: true,
+        programs: &[],
         passed_min: 7,
         connections_min: 7,
         kind: Kind::Script("websocket.sh"),
@@ -185,6 +201,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "ssh",
         world: World::Pair,
         is_quick: false,
+        programs: &[],
         passed_min: 9,
         connections_min: 8,
         kind: Kind::Script("ssh.sh"),
@@ -192,7 +209,8 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "telnet",
         world: World::Pair,
-        is_quick: false,
+        is_quick: true,
+        programs: &["telnet", "telnetd"],
         passed_min: 5,
         connections_min: 7,
         kind: Kind::Script("telnet.sh"),
@@ -200,7 +218,8 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         name: "web",
         world: World::Pair,
-        is_quick: false,
+        is_quick: true,
+        programs: &["apache2", "ab", "chromium"],
         passed_min: 9,
         connections_min: 420,
         kind: Kind::Script("web.sh"),
@@ -208,6 +227,11 @@ pub(crate) const SUITES: &[Suite] = &[
 ];
 
 impl Suite {
+    /// The first program that it needs and this host does not have.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        self.programs.iter().find(|name| !has(name)).copied()
+    }
+
     /// Runs the suite to its end.
     pub(crate) fn run(&self, field: &Field) -> Result<Results> {
         let finished = field.alpha.run(self.name, self.command(field)?, LIMIT)?;

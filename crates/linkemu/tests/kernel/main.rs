@@ -33,8 +33,7 @@ const LOSSES: [(&str, &str, f64, f64); 2] =
 #[ignore = "needs root: makes network namespaces, and boots a guest"]
 fn delays_losses_and_rates_are_those_of_the_kernels_netem() {
     let Some(guest) = Guest::up() else {
-        println!("SKIPPED: no /dev/net/tun, or not Debian");
-        return;
+        return testbed::skip("/dev/net/tun is missing, or this is not Debian");
     };
     let world = World::new();
     for (theirs, settings, meant) in DELAYS {

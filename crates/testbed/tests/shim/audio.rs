@@ -39,7 +39,7 @@ impl Listener {
 
 fn an_audio_stream_plays_on(cut: impl FnOnce(&World)) {
     if !Path::new(icecast::PROGRAM).exists() || !Path::new(audio::FFMPEG).exists() {
-        return testbed::skip("there is no Icecast or no ffmpeg (scripts/setup.sh --transparency)");
+        return testbed::skip("there is no Icecast or no ffmpeg (scripts/setup.sh)");
     }
     let world = World::new();
     world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();

@@ -268,7 +268,7 @@ fn configuration(series: &str) -> Result<String> {
 fn start_kamailio(host: &Host) -> Result<Process> {
     let command = kamailio::command(host, &ADDRESS.to_string())?;
     let process = host.spawn(kamailio::PROGRAM, command);
-    let process = process.context("Kamailio is missing: scripts/setup.sh --transparency installs it")?;
+    let process = process.context("Kamailio is missing: scripts/setup.sh installs it")?;
     let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
     ensure!(wait_for(LIMIT, || listens("-Hlun") && listens("-Hltn")), "Kamailio does not listen");
     // Its workers begin after its sockets are there.
