@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::programs::{Nginx, curl};
-use testbed::{Daemon, Guest, Host, Lab, Process, Programs, files};
+use testbed::{Browser, Daemon, Guest, Host, Lab, Process, Programs, files};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The guest's address on the first path, and ours.
@@ -20,6 +20,8 @@ const PORT: u16 = 7000;
 /// Native clients ask nginx here.
 const HTTP_PORT: u16 = 80;
 const FILE_BYTES: u64 = 4 << 20;
+/// A guest answers late on a busy machine; it has no TCP to fall back to.
+const CONFIGURATION: &str = "race_timer_ms = 3000\n";
 
 /// A guest, the host beside it, and a daemon there.
 struct World {
@@ -41,7 +43,7 @@ impl World {
         let guest = Guest::up("native").unwrap();
         let lab = Lab::new().unwrap();
         let ours = lab.adopt("ours", guest.namespace("peer"));
-        let daemon = Daemon::start(&ours, &programs, "").unwrap();
+        let daemon = Daemon::start(&ours, &programs, CONFIGURATION).unwrap();
         for (chain, port) in [("remote", PORT), ("local", HTTP_PORT)] {
             let words = ["-A", "-c", chain, "-p", "enable", "-P", &port.to_string()];
             daemon.shimrules(&words).unwrap().good().unwrap();
@@ -69,6 +71,12 @@ impl World {
         let mut server = self.start_inside(program, &[&[PORT.to_string().as_str()], words].concat());
         server.wait_until("listening", LIMIT, |server| server.stdout().contains("listening")).unwrap();
         server
+    }
+
+    /// nginx in the guest, made native by `withsctp`, serves a directory at [`PORT`]; by TCP it cannot be reached.
+    fn serve_by_nginx(&self, directory: &str) {
+        self.guest.run(&NGINX.replace("DIRECTORY", directory)).unwrap();
+        assert!(!self.guest.run("ss -Hltn").unwrap().contains("7000"), "it listens by TCP, too");
     }
 
     /// What a native client in the guest says of nginx's answer.
@@ -142,7 +150,7 @@ fn curl_fetches_from_a_native_web_server() {
 const NGINX: &str = "
 mkdir /tmp/nginx; cd /tmp/nginx
 printf '%s' 'daemon off; master_process off; user root; pid nginx.pid; error_log error.log; events {}
-http { access_log off; sendfile on; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u;
+http { include /etc/nginx/mime.types; access_log off; sendfile on; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u;
 scgi_temp_path s; server { listen 7000; root DIRECTORY; } }' >nginx.conf
 withsctp nginx -p /tmp/nginx -e error.log -c nginx.conf >out 2>&1 &
 for n in $(seq 100); do grep -q 7000 /proc/net/sctp/eps && exit; sleep 0.1; done
@@ -154,13 +162,34 @@ cat out error.log >&2; exit 1
 fn curl_fetches_from_an_unmodified_server_that_withsctp_has_made_native() {
     let Some(world) = World::new() else { return };
     let (file, inside) = world.file(world.lab.dir().to_owned());
-    world.guest.run(&NGINX.replace("DIRECTORY", inside.trim_end_matches("/file"))).unwrap();
-    assert!(!world.guest.run("ss -Hltn").unwrap().contains("7000"), "it listens by TCP, too");
+    world.serve_by_nginx(inside.trim_end_matches("/file"));
     let got = world.lab.dir().join("got");
     let fetch = curl(&world.ours, &format!("http://{GUEST}:{PORT}/file"), Some(&got));
     world.ours.run("curl", fetch, LIMIT).unwrap().good().unwrap();
     assert_eq!(files::sha256(&file).unwrap(), files::sha256(&got).unwrap());
     assert_eq!(world.count("connects_sctp"), 1);
+}
+
+#[test]
+#[ignore = "needs root, Chromium, and boots a guest with the kernel's SCTP"]
+fn a_browser_draws_a_page_of_a_native_web_server_as_it_draws_it_from_files() {
+    let Some(world) = World::new() else { return };
+    let Some(browser) = Browser::find(&world.ours).unwrap() else { return };
+    let site = world.ours.dir().unwrap().join("site");
+    std::fs::create_dir(&site).unwrap();
+    let mut make = world.ours.command("python3");
+    make.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/transparency/web_page.py")).arg(&site);
+    world.ours.run("page", make, LIMIT).unwrap().good().unwrap();
+    world.serve_by_nginx(&Guest::path_inside(&site).display().to_string());
+    let url = format!("http://{GUEST}:{PORT}/page.html");
+    let drawn = browser.drawn(&url).unwrap();
+    assert!(drawn.contains("12 images, 1 script"), "{drawn}");
+    let from_files = browser.picture(&format!("file://{}/page.html", site.display())).unwrap();
+    let served = browser.picture(&url).unwrap();
+    assert!(served == from_files, "the pictures differ: {} and {} bytes", served.len(), from_files.len());
+    // Images of a page come by connections beside one another.
+    assert!(world.count("connects_sctp") > 2, "{} connections", world.count("connects_sctp"));
+    assert_eq!(world.count("connects_fallback"), 0);
 }
 
 #[test]
