@@ -4,7 +4,7 @@
 //! against associations of their own.
 //! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
 //! usrsctp, on the same link in one run, with the link's offloads and without (there also where programs' TCP has bbr), and on a slow link;
-//! then connect latency through the shim against plain TCP. `connect`: that alone, [`unnamed`] (also by itself) and [`fallback`]. [`many`] (`connections`): a daemon with
+//! then connect latency through the shim against plain TCP. `connect`: that alone, [`unnamed`] (also by itself) and [`fallback`]. [`race`]: SCTP first, beside both at once. [`many`] (`connections`): a daemon with
 //! many connections. [`uplinks`]: processor time at the rates of uplinks, and keystrokes.
 //! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`] (`sip-page`): its page.
 //!
@@ -17,6 +17,7 @@ pub(crate) mod instructions;
 mod latency;
 mod linkemu;
 mod many;
+mod race;
 mod router;
 mod sctp;
 mod sip;
@@ -57,6 +58,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         }
         [word] if word == "linkemu" => in_lab(word, linkemu::run),
         [word] if word == "router" => in_lab(word, router::run),
+        [word] if word == "race" => in_lab(word, |lab| race::run(lab, &optimised::tools()?)),
         [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
         [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
@@ -70,7 +72,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             in_lab(word, |lab| sip::page::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         _ => bail!(
-            "usage: ./x bench shim | connect | unnamed | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect | unnamed | race | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }

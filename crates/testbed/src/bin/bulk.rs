@@ -7,6 +7,8 @@
 //!     bulk send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS  the same, a write each so many microseconds
 //!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
 //!     bulk connect ADDRESS:PORT COUNT        prints how long each connect took, in microseconds
+//!     bulk race ADDRESS:PORT ADDRESS:PORT COUNT  connects to both at once and closes both once they are up; prints how long the
+//!                                            first took, in microseconds, and which it was, 1 or 2
 //!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"; once all ports of this host are
 //!                                            in TIME-WAIT, waits until one is free
 //!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, for ever
@@ -29,6 +31,7 @@ use nix::sys::socket::{self, Backlog};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Barrier;
 use std::thread::sleep;
 use std::time::Duration;
 use testbed::process::now;
@@ -58,6 +61,7 @@ fn main() -> Result<()> {
         }
         ["accept", port] => accept(port.parse()?),
         ["connect", to, count] => connect(to.parse()?, count.parse()?),
+        ["race", one, other, count] => race([one.parse()?, other.parse()?], count.parse()?),
         ["connects", to, count] => connects(to.parse()?, count.parse()?),
         ["keep", port] => keep(port.parse()?),
         ["hold", to, count] => hold(to.parse()?, count.parse()?),
@@ -73,7 +77,7 @@ fn main() -> Result<()> {
         _ => bail!(
             "usage: bulk receive PORT [SECONDS] | send ADDRESS:PORT SECONDS SIZE | send-now ADDRESS:PORT SECONDS SIZE | \
              send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS | accept PORT \
-             | connect ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | keep PORT | hold ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE [MICROSECONDS] \
+             | connect ADDRESS:PORT COUNT | race ADDRESS:PORT ADDRESS:PORT COUNT | connects ADDRESS:PORT COUNT | keep PORT | hold ADDRESS:PORT COUNT | echo PORT | ping ADDRESS:PORT COUNT SIZE [MICROSECONDS] \
              | give PORT | fetch ADDRESS:PORT COUNT SIZE PARALLEL"
         ),
     }
@@ -158,6 +162,26 @@ fn connect(to: SocketAddr, count: u32) -> Result<()> {
         let stream = connected(to)?;
         println!("{}", start.elapsed().as_micros());
         drop(stream);
+    }
+    Ok(())
+}
+
+fn race(both: [SocketAddr; 2], count: u32) -> Result<()> {
+    for _ in 0..count {
+        let start_line = Barrier::new(both.len());
+        let run = |to| -> Result<(Duration, TcpStream)> {
+            start_line.wait();
+            let start = now();
+            let stream = connected(to)?;
+            Ok((start.elapsed(), stream))
+        };
+        let run = &run;
+        let [one, other] = std::thread::scope(|scope| {
+            let racers = both.map(|to| scope.spawn(move || run(to)));
+            racers.map(|racer| racer.join().unwrap_or_else(|_| bail!("a thread panicked")))
+        });
+        let (one, other) = (one?.0, other?.0);
+        println!("{} {}", one.min(other).as_micros(), if one <= other { 1 } else { 2 });
     }
     Ok(())
 }

@@ -1,0 +1,173 @@
+//! How long connect() takes and what the connection then rides: SCTP first, with several race timers, beside TCP and SCTP that begin
+//! at once.
+//!
+//! The other host has SCTP, refuses it by ICMP, or drops it silently. Each connection is a first contact: it has an association of its
+//! own, and nothing is learned. In the last rows (`shared`) the hosts have an association already that the connection may share.
+//!
+//! *Both at once* is what a program does that opens two connections, a plain one and one that the daemon holds until its association
+//! is up, and keeps the first: no daemon can do better for a program whose kernel takes the first answer.
+
+use super::stats::percentile;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::net::IpAddr;
+use std::time::Duration;
+use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
+use testbed::{Daemon, DelayedLink, Lab, Process};
+
+/// Round-trip times, in milliseconds.
+const ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
+/// Race timers, in milliseconds. The setting has no lower value than the first.
+const RACE_TIMERS_MS: [u64; 4] = [10, 50, 100, 250];
+/// The race timer of connections that race plain ones, where the other host has SCTP: they must not become plain themselves.
+const RACING_MS: u64 = 3000;
+/// The same where it has not.
+const FALLING_BACK_MS: u64 = 250;
+/// Connections of each kind, one after the other.
+const COUNT: u32 = 20;
+/// How long all connections of one kind may take.
+const LIMIT: Duration = Duration::from_secs(120);
+const FIRST_CONTACTS: &str = "carriers = \"udp\"\nlearn = false\nstreams = \"own\"\n";
+const SHARING: &str = "carriers = \"udp\"\nlearn = false\n";
+
+/// Two hosts on a link, with servers on the right one.
+struct World<'a> {
+    pair: &'a Pair,
+    tools: &'a Tools,
+    rtt_ms: u64,
+    to: IpAddr,
+}
+
+/// The left host's daemon at work.
+struct Racer<'a> {
+    world: &'a World<'a>,
+    daemon: &'a Daemon,
+    /// What the other host does with SCTP.
+    peer: &'static str,
+}
+
+/// Measures and prints the table.
+pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
+    println!("\nRTT ms  SCTP      tried                p50 ms     greatest   over SCTP");
+    for rtt_ms in ROUND_TRIPS_MS {
+        let pair = Pair::new(lab, &format!("-{rtt_ms}ms"))?;
+        let (one_way, number) = (Duration::from_micros(rtt_ms * 500), u8::try_from(rtt_ms)?);
+        let link = DelayedLink::between(lab, &pair.alpha, &pair.beta, number, one_way, &tools.linkemu)?;
+        // Else only some of the refusals in a second are sent.
+        pair.beta.tool("sysctl", &["-qw", "net.ipv4.icmp_ratelimit=0"])?;
+        let servers =
+            [TCP_PORT, SHIM_PORT].map(|port| pair.serve(&tools.bulk, &["accept", &port.to_string()]));
+        World { pair: &pair, tools, rtt_ms, to: IpAddr::V4(link.link.right_v4()) }.measure()?;
+        servers.into_iter().try_for_each(|server| server.map(Process::stop))?;
+    }
+    Ok(true)
+}
+
+impl World<'_> {
+    fn measure(&self) -> Result<()> {
+        let Self { pair, tools, .. } = self;
+        let daemons = pair.start_daemons_with(tools, FIRST_CONTACTS)?;
+        self.once()?;
+        self.racer(&daemons.alphas, "present").first_contacts(RACING_MS)?;
+        daemons.stop();
+
+        let daemon = pair.start_alphas_with(tools, FIRST_CONTACTS)?;
+        self.racer(&daemon, "refused").first_contacts(FALLING_BACK_MS)?;
+        pair.beta.drop_sctp()?;
+        self.racer(&daemon, "silent").first_contacts(FALLING_BACK_MS)?;
+        pair.beta.pass_sctp()?;
+        daemon.stop();
+
+        let daemons = pair.start_daemons_with(tools, SHARING)?;
+        self.once()?;
+        daemons.await_trunk()?;
+        self.racer(&daemons.alphas, "shared").sharing(&daemons)?;
+        daemons.stop();
+        Ok(())
+    }
+
+    fn racer<'a>(&'a self, daemon: &'a Daemon, peer: &'static str) -> Racer<'a> {
+        Racer { world: self, daemon, peer }
+    }
+
+    /// One connection, in which addresses of the link are learned.
+    fn once(&self) -> Result<()> {
+        self.pair.connect(self.to, self.tools, SHIM_PORT, 1).map(drop)
+    }
+
+    /// How long connections to a port take, in milliseconds.
+    fn connect(&self, port: u16) -> Result<Vec<f64>> {
+        let micros = self.pair.connect(self.to, self.tools, port, COUNT)?;
+        Ok(micros.iter().map(|micros| micros / 1e3).collect())
+    }
+}
+
+impl Racer<'_> {
+    /// Plain TCP, SCTP first by each race timer, and both at once; there the daemon's connections wait so long.
+    fn first_contacts(&self, racing_ms: u64) -> Result<()> {
+        self.print("TCP alone", &self.world.connect(TCP_PORT)?, 0);
+        for timer_ms in RACE_TIMERS_MS {
+            self.set(timer_ms)?;
+            let (millis, rode) = self.sctp_first()?;
+            self.print(&format!("SCTP first, {timer_ms} ms"), &millis, rode);
+        }
+        self.set(racing_ms)?;
+        let (millis, won) = self.both_at_once()?;
+        // Who wins without SCTP has become plain TCP before.
+        self.print("both at once", &millis, if racing_ms == RACING_MS { won } else { 0 });
+        Ok(())
+    }
+
+    /// The same by an association that connections share.
+    fn sharing(&self, daemons: &Daemons) -> Result<()> {
+        let before = daemons.connects_shared()?;
+        let (millis, rode) = self.sctp_first()?;
+        ensure!(
+            daemons.connects_shared()? - before == rode,
+            "some connections had associations of their own"
+        );
+        self.print("SCTP first, 250 ms", &millis, rode);
+        let (millis, won) = self.both_at_once()?;
+        self.print("both at once", &millis, won);
+        Ok(())
+    }
+
+    /// Times in milliseconds, and how many connections rode SCTP.
+    fn sctp_first(&self) -> Result<(Vec<f64>, u64)> {
+        let before = self.connects_sctp()?;
+        let millis = self.world.connect(SHIM_PORT)?;
+        Ok((millis, self.connects_sctp()? - before))
+    }
+
+    /// Times of the first of two connections in milliseconds, and how often that was the daemon's.
+    fn both_at_once(&self) -> Result<(Vec<f64>, u64)> {
+        let World { pair: Pair { alpha, .. }, tools, to, .. } = self.world;
+        let mut command = alpha.command(&tools.bulk);
+        command.arg("race").args([TCP_PORT, SHIM_PORT].map(|port| format!("{to}:{port}")));
+        command.arg(COUNT.to_string());
+        let told = alpha.run("race", command, LIMIT)?.good()?.stdout;
+        let (mut millis, mut won) = (Vec::new(), 0);
+        for line in told.lines() {
+            let (micros, which) = line.split_once(' ').context("the program that races told no winner")?;
+            millis.push(micros.parse::<f64>()? / 1e3);
+            won += u64::from(which == "2");
+        }
+        Ok((millis, won))
+    }
+
+    fn set(&self, timer_ms: u64) -> Result<()> {
+        self.daemon.sctpify(&["set", &format!("race_timer_ms={timer_ms}")])?.good().map(drop)
+    }
+
+    fn connects_sctp(&self) -> Result<u64> {
+        let told = self.daemon.sctpify(&["status", "--json"])?.good()?.stdout;
+        let status: Value = serde_json::from_str(&told).context("sctpify status --json printed no JSON")?;
+        status["counters"]["connects_sctp"].as_u64().context("sctpify status --json tells no connects_sctp")
+    }
+
+    fn print(&self, tried: &str, millis: &[f64], over_sctp: u64) {
+        let [p50, greatest] = [50, 100].map(|percent| percentile(millis, percent));
+        let (rtt_ms, peer) = (self.world.rtt_ms, self.peer);
+        println!("{rtt_ms:<7} {peer:<9} {tried:<20} {p50:<10.3} {greatest:<10.3} {over_sctp} of {COUNT}");
+    }
+}
