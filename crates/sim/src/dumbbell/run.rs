@@ -133,6 +133,7 @@ fn endpoint(plan: &Dumbbell, rng: &mut ChaCha12Rng) -> Endpoint {
         inits: rate,
         stray_answers: rate,
         memory: 1 << 40,
+        memory_of_host: 1 << 40,
         queued_replies: 100_000,
         ..Limits::default()
     };

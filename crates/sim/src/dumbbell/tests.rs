@@ -125,3 +125,18 @@ fn writes_of_128_kib_make_a_saw_tooth_of_the_buffer() {
     let (least, most) = (buffered.iter().min().unwrap(), buffered.iter().max().unwrap());
     assert!((50_000..70_000).contains(least) && (175_000..195_000).contains(most), "{least} to {most}");
 }
+
+#[test]
+fn what_flows_hold_in_their_buffers_keeps_no_later_flow_waiting() {
+    let buffer = 32 << 20;
+    let mut plan = dumbbell(Policy::Served(ServedConfig::default()), vec![flow(0, BULK); 10]);
+    plan.flows.push(flow(1000, BULK));
+    plan.association = AssociationConfig { send_buffer: buffer, buffer_start: buffer, ..association() };
+    plan.limit = S(3);
+    let report = run(&plan);
+    for bulk in &report.flows[..10] {
+        assert!(bulk.handed_over >= buffer as u64, "{} of {buffer} bytes", bulk.handed_over);
+    }
+    let late = report.flows[10].established.map(|at| at.as_millis());
+    assert!(late.is_some_and(|at| at < 1500), "set up at {late:?}");
+}
