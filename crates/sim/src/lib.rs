@@ -6,7 +6,8 @@
 //!
 //! Begin at [`World::new`], [`World::add_host`], [`World::add_link`], [`World::join`], then [`World::connect`] and
 //! [`World::run_for`] or [`World::run_until`]. Beside it is a model of TCP ([`tcp`]), to be compared with over the same links, and
-//! scripts of what programs say ([`Exchange`]) for both; and thousands of flows through one bottleneck ([`dumbbell`]).
+//! scripts of what programs say ([`Exchange`]) for both; thousands of flows through one bottleneck ([`dumbbell`]), and a model of the
+//! SCTP of Linux 4.6 ([`kernel`]) to be compared with there.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod capture;
 pub mod dumbbell;
 mod exchange;
 mod host;
+pub mod kernel;
 mod link;
 mod nat;
 mod script;

@@ -28,6 +28,8 @@ pub(super) struct Flow {
     written_at: VecDeque<Time>,
     /// Bytes received when the window began.
     before_window: u64,
+    /// When something was read last.
+    read_at: Option<Time>,
 }
 
 impl Flow {
@@ -43,6 +45,7 @@ impl Flow {
             is_shut: false,
             written_at: VecDeque::new(),
             before_window: 0,
+            read_at: None,
         }
     }
 
@@ -124,6 +127,7 @@ impl Flow {
     pub(super) fn read(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some(id) = self.receiver else { return };
         while let Some(message) = endpoint.recv(now, id) {
+            self.end_pause(now);
             self.read += message.len() as u64;
             if let Some(at) = self.written_at.pop_front() {
                 self.report.latencies.push(now - at);
@@ -133,6 +137,12 @@ impl Flow {
         {
             self.report.finished = Some(now);
         }
+    }
+
+    /// Something was read, or nobody looks any longer.
+    pub(super) fn end_pause(&mut self, now: Time) {
+        let Some(since) = self.read_at.replace(now).or(self.report.established) else { return };
+        self.report.longest_pause = self.report.longest_pause.max(now.since(since));
     }
 
     /// User bytes received until now.

@@ -43,6 +43,8 @@ pub struct FlowReport {
     pub retransmitted: u64,
     /// T3 timeouts.
     pub timeouts: u64,
+    /// The longest time in which its receiver read nothing, from its set-up on.
+    pub longest_pause: Duration,
     /// How long its messages took from the program to the program, in the order of their arrival.
     pub latencies: Vec<Duration>,
     /// Its send buffer, as often as was asked for.

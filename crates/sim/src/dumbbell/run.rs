@@ -380,6 +380,9 @@ impl<'a> State<'a> {
 
     fn finish(mut self) -> DumbbellReport {
         for flow in &mut self.flows {
+            if flow.receiver.is_some() {
+                flow.end_pause(self.now);
+            }
             flow.count_sent(&self.senders);
             flow.count_received(&self.receivers);
         }

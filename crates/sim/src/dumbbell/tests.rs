@@ -55,6 +55,7 @@ fn ten_flows_fill_the_link_and_all_bytes_of_files_arrive() {
     assert!((0.97..=1.0).contains(&(in_window as f64 / most)), "{in_window} of {most} bytes");
     for file in &report.flows[10..] {
         assert!(file.finished.is_some() && file.received == 10_000, "{file:?}");
+        assert!(file.longest_pause < S(1), "{file:?}");
         assert_eq!(file.handed_over, 10_000);
     }
     // Data handed over and not received by the end of its own time fits into the send buffer, and all arrives after it.

