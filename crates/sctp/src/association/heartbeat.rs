@@ -145,9 +145,12 @@ impl Association {
         //= rfc9260#8.1-6
         self.errors = 0;
         let transition = path.on_success(ctx.now, &self.config.timing);
-        // What went out while none worked took its chances: its timer has backed off, and nothing else sends it again.
-        if transition.is_some_and(|transition| transition.from == PathState::Inactive) {
-            self.mark_lost_on(index);
+        if let Some(transition) = transition {
+            // What went out while none worked took its chances: its timer has backed off, and nothing else sends it again.
+            if transition.from == PathState::Inactive {
+                self.mark_lost_on(index);
+            }
+            self.end_back_off(index, ctx.now);
         }
         self.hearsay.on_path_lives(index);
         self.report_transition(index, transition);

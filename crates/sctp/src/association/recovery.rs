@@ -8,6 +8,7 @@ use base::Time;
 use wire::{PacketWriter, Tsn};
 
 use super::{Association, Context, WindowProbe};
+use crate::info::PathState;
 use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks};
@@ -174,6 +175,23 @@ impl Association {
     pub(super) fn restart_t3(&mut self, index: PathIndex, now: Time) {
         let at = self.due(index, self.paths.get(index).rto(), now);
         self.paths.get_mut(index).t3 = Some(at);
+    }
+
+    /// A path works again, and can carry what is in flight on those that still do not. What is in flight there, or was sent on this one
+    /// before, waits no longer than a timeout that never backed off: without an answer by then it left while nothing got through.
+    pub(super) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
+        for index in self.paths.indices() {
+            let path = self.paths.get_mut(index);
+            if index != recovered && path.state() == PathState::Active {
+                continue;
+            }
+            let patience = path.rto_without_back_off(&self.config.timing);
+            match self.outstanding.earliest_sent_at(index).map(|sent_at| sent_at + patience) {
+                Some(due) if due <= now => _ = self.mark_lost_on(index),
+                Some(due) => path.t3 = path.t3.map(|at| at.min(due)),
+                None => {}
+            }
+        }
     }
 
     /// So long after now, or, with little in flight and nothing to follow, after the earliest chunk was sent, unless that is over: no

@@ -327,7 +327,10 @@ impl Path {
             }
             return;
         }
-        let is_asked = self.ask_again(now, timing);
+        // After a silence the path has just come back: the question that is out may have been lost a moment before.
+        let usual = self.rto_without_back_off(timing);
+        let patience = if silence >= usual { Duration::ZERO } else { usual };
+        let is_asked = self.ask_again_after(patience, now);
         self.returned = match self.returned {
             Returned::Asked if is_asked => Returned::AskedInVain,
             Returned::No | Returned::Heard if is_asked => Returned::Asked,
@@ -597,7 +600,10 @@ impl Path {
     /// Asks for a heartbeat at once. One that left longer ago than answers take is sent again: after failures its own deadline may
     /// be seconds away. Returns whether this was news.
     pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
-        let patience = self.rto_without_back_off(timing);
+        self.ask_again_after(self.rto_without_back_off(timing), now)
+    }
+
+    fn ask_again_after(&mut self, patience: Duration, now: Time) -> bool {
         if self.options.heartbeats == Heartbeats::Off && self.confirmed {
             return false;
         }

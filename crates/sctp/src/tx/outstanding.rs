@@ -327,14 +327,12 @@ impl Outstanding {
 
     /// The earliest sent of the chunks in flight on `path`.
     pub(crate) fn earliest_in_flight(&self, path: PathIndex) -> Option<Seq> {
-        if self.flight(path) == 0 { None } else { self.earliest_of(path).map(|(seq, _)| seq) }
+        self.earliest_of(path).map(|(seq, _)| seq)
     }
 
     /// When the earliest sent of the chunks in flight on `path` was sent.
     pub(crate) fn earliest_sent_at(&self, path: PathIndex) -> Option<Time> {
-        let lane = self.lanes.get(path.0)?;
-        let burst = lane.bursts.front().filter(|b| self.is_live(b.first.max(self.first), path, b.at))?;
-        Some(burst.at)
+        self.earliest_of(path).map(|(_, sent_at)| sent_at)
     }
 
     /// A chunk in flight counts as lost.
@@ -663,8 +661,11 @@ impl Outstanding {
         above.take(DUP_THRESHOLD).count()
     }
 
-    /// The earliest sent chunk in flight on `path`.
+    /// The earliest sent chunk in flight on `path`, and when it was sent.
     fn earliest_of(&self, path: PathIndex) -> Option<(Seq, Time)> {
+        if self.flight(path) == 0 {
+            return None;
+        }
         self.lanes[path.0].bursts.iter().find_map(|burst| {
             let seqs = (burst.first.max(self.first).0..burst.end.0).map(Seq);
             seqs.into_iter().find(|&s| self.is_live(s, path, burst.at)).map(|s| (s, burst.at))
