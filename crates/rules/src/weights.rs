@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
+use serde::de::{Deserialize, Deserializer, Error};
+
 use crate::IpNet;
 
 /// Networks that can have a weight.
@@ -44,6 +46,18 @@ impl FromStr for Weights {
         });
         let weights: Vec<_> = weights.collect::<Result<_, ()>>()?;
         if weights.len() <= WEIGHTS_MAX { Ok(Weights(weights)) } else { Err(()) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Weights {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Weights, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || {
+            format!(
+                "`{text}` is no list of weights: write 192.0.2.0/24=3 198.51.100.7=1, with weights from 1 to 65535"
+            )
+        };
+        text.parse().map_err(|()| D::Error::custom(wrong()))
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
+
 /// What carries SCTP packets to peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carriers {
@@ -51,7 +53,8 @@ impl FromStr for Carriers {
 }
 
 /// Whether the data of a connection goes by one path at a time, or by all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Multipath {
     /// One at a time; the others take over when it fails.
     #[default]

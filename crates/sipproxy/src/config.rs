@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rules::{Multipath, Weights};
 use serde::Deserialize;
 use sip::proxy::ProxyConfig;
 
@@ -61,6 +62,10 @@ pub(crate) struct SctpConfig {
     pub(crate) order: SctpOrder,
     /// How the windows of paths behave.
     pub(crate) congestion: SctpCongestion,
+    /// Whether all paths carry messages, or one at a time.
+    pub(crate) multipath: Multipath,
+    /// The parts of the paths where these are weighted.
+    pub(crate) multipath_weights: Weights,
 }
 
 /// What carries SCTP.
@@ -103,6 +108,8 @@ impl Default for SctpConfig {
             streams: 64,
             order: SctpOrder::Dialog,
             congestion: SctpCongestion::Cubic,
+            multipath: Multipath::Off,
+            multipath_weights: Weights::default(),
         }
     }
 }

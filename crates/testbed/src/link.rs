@@ -5,6 +5,7 @@
 
 use crate::host::Host;
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether the link's ends take segments larger than the MTU and check sums later.
@@ -137,6 +138,18 @@ impl Link {
             ["route", "change", subnet, "dev", &name, "proto", "kernel", "scope", "link", "src", &source];
         host.ip(&[&route[..], &["congctl", control]].concat())?;
         Ok(())
+    }
+
+    /// Bytes of the frames that the left host has sent by this link.
+    ///
+    /// # Errors
+    /// When ip(8) fails.
+    pub fn left_sent_bytes(&self) -> Result<u64> {
+        let told: Value =
+            serde_json::from_str(&self.left.ip(&["-s", "-j", "link", "show", "dev", &self.name()])?)?;
+        told.pointer("/0/stats64/tx/bytes")
+            .and_then(Value::as_u64)
+            .with_context(|| format!("no bytes: {told}"))
     }
 
     /// Drops every frame, both ways, while the link stays up: neither end is told anything.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rules::{Multipath, Weights};
 use serde::Deserialize;
 use sip::digest::Algorithm;
 use sip::proxy::{Access, Authentication, Listener, Mode, NextHop, ProxyConfig, RecordName};
@@ -475,6 +476,9 @@ fn check_sctp(sctp: &SctpConfig) -> Result<(), Wrong> {
     }
     if sctp.streams == 0 {
         return Err(("sctp.streams", "must be 1 to 65535".to_owned()));
+    }
+    if sctp.multipath_weights != Weights::default() && sctp.multipath != Multipath::Weighted {
+        return Err(("sctp.multipath_weights", "has a use with multipath = \"weighted\" alone".to_owned()));
     }
     Ok(())
 }

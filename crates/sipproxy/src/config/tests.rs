@@ -98,6 +98,15 @@ fn an_error_names_file_key_and_remedy() {
         ("[access]\ndeny = [\"x\"]", "access.deny: `x` is no network: say an address, or ADDRESS/BITS"),
         ("[access]\nburst = 0", "access: must have burst of at least 1"),
         ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),
+        ("[sctp]\nmultipath = \"all\"", "unknown variant `all`, expected one of `off`, `lowest-rtt`"),
+        (
+            "[sctp]\nmultipath = \"weighted\"\nmultipath_weights = \"10.1.0.0/16\"",
+            "`10.1.0.0/16` is no list of weights: write 192.0.2.0/24=3",
+        ),
+        (
+            "[sctp]\nmultipath_weights = \"10.1.0.0/16=3\"",
+            "sctp.multipath_weights: has a use with multipath = \"weighted\" alone",
+        ),
         ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is no address of this host"),
     ] {
         let text = if text.starts_with("domains") { text.to_owned() } else { format!("{LEAST}{text}\n") };

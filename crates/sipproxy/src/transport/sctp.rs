@@ -11,9 +11,10 @@ use std::net::{IpAddr, SocketAddr};
 use base::{Route, Time};
 use bytes::Bytes;
 use mio::Registry;
+use rules::Multipath;
 use sctp::{
-    AbortCause, AssociationId, CloseReason, Connect, Event, Message, Ppid, SendError, SendOptions, StateName,
-    StreamId,
+    AbortCause, AssociationId, CloseReason, Connect, Event, Message, PathState, Ppid, SendError, SendOptions,
+    StateName, StreamId,
 };
 use sip::proxy::Outgoing;
 use sip::{Hop, Transport};
@@ -149,6 +150,7 @@ impl Sctp {
                         self.flush(now, number, inbox);
                     }
                 }
+                Event::PathChanged { to: PathState::Active, route, .. } => self.weigh_path(now, id, &route),
                 Event::PathSwitched { from, to } => {
                     tracing::info!(?from, ?to, "SCTP path switched");
                 }
@@ -181,6 +183,15 @@ impl Sctp {
         self.host.engine.accept(now, id);
     }
 
+    /// Gives a path its part of the messages.
+    fn weigh_path(&mut self, now: Time, id: AssociationId, route: &Route) {
+        if self.config.multipath == Multipath::Weighted {
+            let weight = self.config.multipath_weights.of(route.local, route.remote);
+            // An association that has just ended needs none.
+            let _ = self.host.engine.set_path_weight(now, id, route.local, route.remote, weight);
+        }
+    }
+
     /// From now on all of the peer's addresses lead to this association.
     fn on_established(
         &mut self,
@@ -197,6 +208,7 @@ impl Sctp {
         tracing::info!(%peer, ?route, streams, "association up");
         let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
         for path in paths {
+            self.weigh_path(now, id, &path.route);
             self.by_address.entry(SocketAddr::new(path.route.remote, peer.port())).or_insert(number);
         }
         self.flush(now, number, inbox);

@@ -11,7 +11,7 @@ use mio::{Registry, Token};
 use netio::{Carriers, LocalAddress, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
     AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
-    Timing, Transmit,
+    Multipath, PathScheduler, Timing, Transmit,
 };
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
@@ -82,6 +82,12 @@ pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
         congestion: match config.congestion {
             SctpCongestion::Cubic => CongestionAlgorithm::Cubic,
             SctpCongestion::LossTolerant => CongestionAlgorithm::LossTolerant,
+        },
+        multipath: match config.multipath {
+            rules::Multipath::Off => Multipath::Off,
+            rules::Multipath::LowestRtt => Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
+            rules::Multipath::Weighted => Multipath::Concurrent { scheduler: PathScheduler::Weighted },
+            rules::Multipath::Redundant => Multipath::Concurrent { scheduler: PathScheduler::Redundant },
         },
         initial_packets: INITIAL_PACKETS,
         ..AssociationConfig::default()

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
+use testbed::pair::Tools;
 use testbed::process::wait_for;
-use testbed::{Capture, Lab, Link, Offloads, Process};
+use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, Process};
 
 use crate::framed::{Message, messages};
 use crate::world::{LIMIT, Site};
@@ -15,17 +17,35 @@ struct Pair {
     a: Site,
     b: Site,
     links: [Link; 2],
+    _emulators: Vec<DelayedLink>,
     // Last: the sites' hosts are its.
     _lab: Lab,
 }
 
 impl Pair {
     fn new() -> Pair {
+        Pair::joined(|lab, a, b| {
+            ([1, 2].map(|number| lab.join(a, b, number, Offloads::Off).unwrap()), Vec::new())
+        })
+    }
+
+    /// The same a few milliseconds apart, as proxies are.
+    fn apart() -> Pair {
+        let linkemu = Tools::find().unwrap().linkemu;
+        Pair::joined(|lab, a, b| {
+            let emulators = [1, 2].map(|number| {
+                DelayedLink::between(lab, a, b, number, Duration::from_millis(5), &linkemu).unwrap()
+            });
+            (emulators.each_ref().map(|emulator| emulator.link.clone()), emulators.into())
+        })
+    }
+
+    fn joined(join: impl FnOnce(&Lab, &Host, &Host) -> ([Link; 2], Vec<DelayedLink>)) -> Pair {
         let lab = Lab::new().unwrap();
         let a = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
         let b = Site::new(&lab, "beta", "10.77.1.2", "b.example");
-        let links = [1, 2].map(|number| lab.join(&a.host, &b.host, number, Offloads::Off).unwrap());
-        Pair { a, b, links, _lab: lab }
+        let (links, emulators) = join(&lab, &a.host, &b.host);
+        Pair { a, b, links, _emulators: emulators, _lab: lab }
     }
 
     /// The proxy of one site, which reaches the other by SCTP.
@@ -36,7 +56,17 @@ impl Pair {
         );
         let second = site.address.replace("10.77.1.", "10.77.2.");
         let sctp = format!("[sctp]\naddresses = [\"{second}\"]\n{sctp}");
-        site.proxy(&[site.listen("udp"), site.listen("sctp"), next_hop, sctp])
+        site.proxy(&[site.with_control(), site.listen("udp"), site.listen("sctp"), next_hop, sctp])
+    }
+
+    /// What the first proxy says of its path from a link's address to the other end's; null if there is none.
+    fn path(&self, link: usize) -> Value {
+        let told: Value = serde_json::from_str(&self.a.told(&["connections", "--json"])).unwrap();
+        let ends = (self.links[link].left_v4().to_string(), self.links[link].right_v4().to_string());
+        let rows = told["connections"].as_array().unwrap().iter();
+        let mut paths = rows.flat_map(|row| row["paths"].as_array().unwrap());
+        let found = paths.find(|path| path["local"] == ends.0 && path["remote"] == ends.1);
+        found.cloned().unwrap_or_default()
     }
 
     fn proxies(&self, sctp: &str) -> [Process; 2] {
@@ -110,6 +140,47 @@ fn a_proxy_that_is_stopped_takes_leave_of_its_peers() {
     assert!(stopped.stderr.contains("stopped"), "{}", stopped.stderr);
     assert!(wait_for(LIMIT, || b.stderr().contains("association over")), "{}", b.stderr());
     assert!(b.stderr().contains("Graceful"), "{}", b.stderr());
+}
+
+/// What the first proxy sends when it carries calls.
+#[derive(Debug)]
+struct Sent {
+    /// Bytes of frames, by link.
+    by_link: [f64; 2],
+    /// Bytes of messages, by the path from one link's address to the other end's.
+    by_path: [f64; 2],
+}
+
+fn sent(sctp: &str) -> Sent {
+    let pair = Pair::apart();
+    let _proxies = pair.proxies(sctp);
+    let _callee = pair.b.callee("udp");
+    pair.b.register("bob", "udp");
+    pair.a.call("bob", pair.b.domain, "udp", 1);
+    assert!(wait_for(LIMIT, || pair.path(1)["state"] == "active"), "{}", pair.a.told(&["connections"]));
+    let by_link = || [0, 1].map(|link: usize| pair.links[link].left_sent_bytes().unwrap() as f64);
+    let by_path = || [0, 1].map(|link| pair.path(link)["data_sent_bytes"].as_f64().unwrap());
+    let before = (by_link(), by_path());
+    pair.a.call("bob", pair.b.domain, "udp", 200);
+    let less = |after: [f64; 2], before: [f64; 2]| [after[0] - before[0], after[1] - before[1]];
+    Sent { by_link: less(by_link(), before.0), by_path: less(by_path(), before.1) }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn messages_go_by_one_path_by_weight_or_by_all_paths_as_the_configuration_says() {
+    let one = sent("");
+    assert!(one.by_path[0] > 100_000.0 && one.by_path[1] == 0.0, "{one:?}");
+    let weighted = sent("multipath = \"weighted\"\nmultipath_weights = \"10.77.1.1=3\"\n");
+    let ratio = weighted.by_path[0] / weighted.by_path[1];
+    assert!((2.5..3.5).contains(&ratio), "{ratio}: {weighted:?}");
+    let redundant = sent("multipath = \"redundant\"\n");
+    // Every message goes to both of the peer's addresses. Several paths may share a link, and then it carries several copies.
+    let ratio = redundant.by_link[0] / redundant.by_link[1];
+    assert!(
+        (0.2..5.0).contains(&ratio) && redundant.by_link.iter().all(|&sent| sent > 100_000.0),
+        "{ratio}: {redundant:?}"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod kernel;
 mod live_page;
 mod modes;
 mod names;
+mod one_subnet;
 mod operations;
 mod phones;
 mod pjsua;
