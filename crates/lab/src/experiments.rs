@@ -4,6 +4,7 @@ mod cmt;
 mod drt;
 mod exchange;
 mod failover;
+mod guests;
 mod handshake;
 mod icecast;
 mod sba;
@@ -12,6 +13,7 @@ mod shim_overhead;
 mod sip;
 mod streams;
 mod transport_throughput;
+mod virtual_daemon;
 
 use crate::experiment::Experiment;
 use crate::manifest::{Form, Manifest};
@@ -37,6 +39,7 @@ const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/sba-router.toml"), made::<sba::real::Router>),
     (include_str!("../experiments/shim-loss.toml"), made::<shim_loss::ShimLoss>),
     (include_str!("../experiments/shim-overhead.toml"), made::<shim_overhead::ShimOverhead>),
+    (include_str!("../experiments/sip-balance.toml"), made::<sip::balance::Balance>),
     (include_str!("../experiments/sip-failover.toml"), made::<sip::failover::Failover>),
     (include_str!("../experiments/sip-hol.toml"), made::<sip::hol::Hol>),
     (include_str!("../experiments/sip-latency.toml"), made::<sip::latency::Latency>),

@@ -1,8 +1,10 @@
 //! `transport-throughput`: what each transport moves between two hosts by the size of its messages, and what that costs.
 //!
 //! The programs are of the paper's kind: ttcp for UDP and TCP and, with the same flags, for our SCTP; for libusrsctp one that
-//! does the same. Counted is what the receiving program got.
+//! does the same. For the Linux kernel's SCTP ttcp runs in two guests, where `withsctp` gives it an SCTP socket for its TCP one.
+//! Counted is what the receiving program got.
 
+use super::guests::{self, ALPHA, BETA, BETAS, WIRES};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use crate::ttcp;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,7 +15,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tempfile::TempDir;
 use testbed::pair::Pair;
-use testbed::{Lab, Link, Offloads, Process, c_programs, cpu};
+use testbed::{Emulator, Lab, Link, Offloads, Process, c_programs, cpu};
 
 /// How long the programs of a cell may take: usrsctp goes on to send what it has queued.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,8 +25,13 @@ const PORT: &str = "5001";
 /// Of the queue of a link with a rate: a bucket that lets GSO's trains pass, and 25 ms at 100 Mbit/s.
 const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
 
+/// The same for guests, whose links `linkemu` makes: a queue of as many packets as `QUEUE` has bytes, and a round trip of about the same.
+const GUESTS_QUEUE: [&str; 4] = ["--queue", "200", "--delay", "50us"];
+
 /// The measures.
 const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
+/// Those of guests, whose processor time is not that of their programs.
+const GUESTS_MEASURES: &[&str] = &["mbit_per_s"];
 
 /// Who moves the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +40,11 @@ enum Way {
     Ttcp(&'static str),
     /// libusrsctp, over UDP by this port, or over IP by port 0.
     Usrsctp(&'static str),
+    /// ttcp in guests, behind this word: the kernel's SCTP, and its TCP.
+    Guest(&'static [&'static str]),
 }
 
-const WAYS: [(&str, Way); 7] = [
+const WAYS: [(&str, Way); 9] = [
     ("UDP", Way::Ttcp("udp")),
     ("TCP", Way::Ttcp("tcp")),
     ("MPTCP", Way::Ttcp("mptcp")),
@@ -43,6 +52,8 @@ const WAYS: [(&str, Way); 7] = [
     ("ours over UDP", Way::Ttcp("sctp-udp")),
     ("libusrsctp over IP", Way::Usrsctp("0")),
     ("libusrsctp over UDP", Way::Usrsctp("9899")),
+    ("kernel's SCTP in guests", Way::Guest(&["withsctp"])),
+    ("TCP in guests", Way::Guest(&[])),
 ];
 
 /// Its parameters.
@@ -55,6 +66,9 @@ pub(super) struct TransportThroughput {
     /// Some of [`WAYS`].
     series: Vec<String>,
     links: Vec<LinkPlan>,
+    /// The guests of the kernel's series, booted when needed.
+    #[serde(skip)]
+    guests: guests::Pool,
     /// The program on libusrsctp, once it is built.
     #[serde(skip)]
     usrsctp: Mutex<Option<(TempDir, PathBuf)>>,
@@ -69,6 +83,9 @@ struct LinkPlan {
     rate: Option<String>,
     /// Of messages, in bytes.
     sizes: Vec<u32>,
+    /// Series that this link has beside those of all.
+    #[serde(default)]
+    more_series: Vec<String>,
 }
 
 impl Experiment for TransportThroughput {
@@ -76,17 +93,28 @@ impl Experiment for TransportThroughput {
         let points = self.links.iter().flat_map(|link| {
             let sizes = link.sizes.iter();
             sizes.flat_map(move |&size| {
-                self.series.iter().map(move |series| Point::new(&link.panel, series, f64::from(size)))
+                let series = self.series.iter().chain(&link.more_series);
+                series.map(move |series| Point::new(&link.panel, series, f64::from(size)))
             })
         });
-        let (repetitions, seconds) = (self.repetitions, self.seconds + OVERHEAD_S);
-        points.map(|point| Planned { point, repetitions, seconds, measures: MEASURES.to_vec() }).collect()
+        let planned = |point: Point| {
+            let is_guest = matches!(way_of(&point.series), Ok(Way::Guest(_)));
+            let measures = if is_guest { GUESTS_MEASURES } else { MEASURES }.to_vec();
+            Planned { point, repetitions: self.repetitions, seconds: self.seconds + OVERHEAD_S, measures }
+        };
+        points.map(planned).collect()
     }
 
-    fn measure(&self, _: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
-        let way = WAYS.iter().find(|(name, _)| name == series).context("no such series")?.1;
+        let way = way_of(series)?;
         let plan = self.links.iter().find(|link| link.panel == *panel).context("no such link")?;
+        if let Way::Guest(before) = way {
+            let rate = plan.rate.as_deref().context("guests have links with a rate alone")?;
+            let (bytes, seconds) = self.transfer_in_guests(place, before, rate, *x as u32)?;
+            ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
+            return Ok(Measures::from([("mbit_per_s".to_owned(), bytes * 8.0 / 1e6 / seconds)]));
+        }
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
@@ -140,7 +168,38 @@ impl TransportThroughput {
                 let (bytes, micros) = figures.context("the receiver told nothing")?;
                 Ok((bytes.parse()?, micros.parse::<f64>()? / 1e6))
             }
+            Way::Guest(_) => bail!("guests have links of their own"),
         }
+    }
+
+    /// The same between two guests.
+    fn transfer_in_guests(
+        &self,
+        place: &Place,
+        before: &[&str],
+        rate: &str,
+        size: u32,
+    ) -> Result<(f64, f64)> {
+        let guests = self.guests.take()?;
+        let lab = Lab::new()?;
+        let net = guests.net(&lab);
+        let settings = [&["--rate", rate], &GUESTS_QUEUE[..]].concat();
+        let link = Emulator::between(&net, WIRES[0], "link", &settings, &place.tools.linkemu)?;
+        // Nobody's first packet waits for ARP.
+        guests.line(ALPHA, &format!("ping -q -c 1 -w 5 {}", BETAS[0]))?;
+        let (own, size, time) = (std::env::current_exe()?, size.to_string(), self.seconds.to_string());
+        let ttcp = |guest, words: &[&str]| {
+            let mut command = guests.program(guest, self.seconds, before, &own);
+            command.args(["ttcp", "-s", "-l", &size, "-p", PORT, "-D", "--json"]).args(words);
+            command
+        };
+        let server = ttcp::listening(&net, ttcp(BETA, &["-r"]))?;
+        net.run("sender", ttcp(ALPHA, &["-t", "--for", &time, BETAS[0]]), LIMIT)?.good()?;
+        let told = server.finish(LIMIT)?.good()?.stdout;
+        drop((link, net, lab));
+        guests.end()?;
+        let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+        Ok((report.bytes as f64, report.real_s))
     }
 
     /// The program on libusrsctp, built when it is first wanted.
@@ -153,6 +212,10 @@ impl TransportThroughput {
         }
         Ok(built.as_ref().map(|(_, program)| program.clone()).unwrap_or_default())
     }
+}
+
+fn way_of(series: &str) -> Result<Way> {
+    Ok(WAYS.iter().find(|(name, _)| *name == series).context("no such series")?.1)
 }
 
 /// Runs the sender, then waits for the receiver's end; what that printed.

@@ -137,7 +137,8 @@ fn socket(args: &Ttcp, address: SocketAddr) -> Result<Socket> {
         Over::Udp => (Type::DGRAM, Protocol::UDP),
         _ => (Type::STREAM, Protocol::TCP),
     };
-    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol));
+    // Without SOCK_CLOEXEC: `withsctp` would leave the socket TCP's.
+    let socket = Socket::new_raw(Domain::for_address(address), kind, Some(protocol));
     let socket = socket.with_context(|| format!("the kernel has no such socket: {:?}", args.over()))?;
     if let Some(bytes) = args.buffer {
         socket.set_send_buffer_size(bytes as usize)?;

@@ -11,6 +11,7 @@ pub(super) mod stage;
 pub(super) mod world;
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiments::guests;
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail};
 use faults::{FAULTS, Fault, Spans};
@@ -113,7 +114,7 @@ pub(super) struct Failover {
     daemon: DaemonSettings,
     /// The guests of the kernel's series, booted when needed.
     #[serde(skip)]
-    guests: kernel::Pool,
+    guests: guests::Pool,
 }
 
 /// The panel of a load over a round trip.
@@ -155,7 +156,7 @@ impl Failover {
         let watch = Watch { stream_s: self.stream_s(fault), fault_s, drain_s, spans: self.spans() };
         if cell.point.series == KERNEL {
             let one_way = Duration::from_millis(u64::from(rtt_ms)) / 2;
-            let world = self.guests.world(&place.tools, one_way, cell.seed)?;
+            let world = kernel::world(&self.guests, &place.tools, one_way, cell.seed)?;
             let measures = stage::watch(&world, fault, load, watch)?;
             world.end()?;
             return Ok(measures);

@@ -1,17 +1,37 @@
-//! `sba-router`: the seed's tables in real time and smaller: unmodified programs over the shim, through `sctpify-router run`.
+//! `sba-router`: the seed's tables in real time and smaller: unmodified programs over the shim, through `sctpify-router run`. Beside
+//! it the same flows in virtual time.
 
-use super::{Sum, kbit_per_s};
+use super::{Dice, Setup, Sum, kbit_per_s};
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiments::virtual_daemon;
 use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
 use anyhow::{Context, Result};
+use sctp::{AssociationConfig, CongestionAlgorithm};
 use serde::Deserialize;
+use sim::dumbbell::{Dumbbell, FlowPlan, Load, run};
 use std::net::IpAddr;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair};
 use testbed::{Lab, Link, Process};
 
 const PANEL: &str = "rates";
+/// Behind the name of a policy: in virtual time.
+const VIRTUAL: &str = ", virtual time";
+/// The router's names of policies, the names of the same in virtual time, and what is advertised to each.
+const POLICIES: [(&str, &str, &str); 5] = [
+    ("sfq", "SFQ", "economical"),
+    ("fq-codel", "fq_codel", "economical"),
+    ("ltf", "LTF", "economical"),
+    ("htb-seed", "seed's HTB", "seed-compat"),
+    ("htb", "HTB, rising rates", "percent"),
+];
+/// Packets of the router's queue where it has no customary length.
+const PACKETS: usize = 1000;
+/// Of the hosts and the router between them, without its queue.
+const ROUND_TRIP: Duration = Duration::from_micros(400);
+/// All flows begin within this time, as programs do that are started one after the other.
+const SPREAD_S: f64 = 1.0;
 /// The first flow's port; the others' follow.
 const FIRST_PORT: u16 = 5101;
 /// What a program writes at once.
@@ -31,7 +51,7 @@ pub(in crate::experiments) struct Router {
     seconds: f64,
     after: f64,
     flows: Vec<u16>,
-    /// The router's policies, by its own names.
+    /// The router's policies, by its own names; with [`VIRTUAL`] behind them in virtual time.
     series: Vec<String>,
     daemon: DaemonSettings,
 }
@@ -51,9 +71,15 @@ impl Experiment for Router {
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let flows = cell.point.x as u16;
-        let hosts = self.hosts(place, &cell.point.series, flows)?;
-        let rates = hosts.rates(self.seconds, self.after, flows)?;
-        hosts.ensure_rode(flows)?;
+        let rates = match cell.point.series.strip_suffix(VIRTUAL) {
+            Some(policy) => self.simulated_rates(policy, flows, cell.seed)?,
+            None => {
+                let hosts = self.hosts(place, &cell.point.series, flows)?;
+                let rates = hosts.rates(self.seconds, self.after, flows)?;
+                hosts.ensure_rode(flows)?;
+                rates
+            }
+        };
         let all = Sum::of(&rates)?;
         Ok(Measures::from([
             ("mean_kbit".to_owned(), all.mean),
@@ -69,6 +95,40 @@ impl Router {
     fn hosts(&self, place: &Place, policy: &str, flows: u16) -> Result<Hosts> {
         Hosts::new(place, policy, self.rate, flows, &self.daemon.configuration(policy))
     }
+
+    /// The same without programs, daemons and hosts: what each flow's receiver gets, in kbit/s.
+    fn simulated_rates(&self, policy: &str, flows: u16, seed: u64) -> Result<Vec<f64>> {
+        let setup = Setup::named(names(policy)?.1, PACKETS)?;
+        let mut dice = Dice::new(seed);
+        let lasting = Duration::from_secs_f64(self.seconds);
+        let flow = |_| FlowPlan {
+            start: Duration::from_secs_f64(dice.between(0.0, SPREAD_S)),
+            round_trip: ROUND_TRIP,
+            load: Load::Bulk { lasting, write: 0, low: 0 },
+            lie: None,
+        };
+        let report = run(&Dumbbell {
+            rate: self.rate,
+            burst: 0,
+            policy: setup.policy,
+            association: AssociationConfig {
+                advertisement: setup.advertisement,
+                ..virtual_daemon::association(CongestionAlgorithm::Cubic)
+            },
+            flows: (0..flows).map(flow).collect(),
+            window: (Duration::from_secs_f64(self.after), lasting),
+            sampling: None,
+            limit: lasting + PATIENCE,
+            seed,
+        });
+        Ok(report.flows.iter().map(|flow| kbit_per_s(flow.in_window, self.seconds - self.after)).collect())
+    }
+}
+
+/// Of a policy: see [`POLICIES`].
+fn names(policy: &str) -> Result<(&'static str, &'static str, &'static str)> {
+    let found = POLICIES.into_iter().find(|(name, ..)| *name == policy);
+    found.with_context(|| format!("there is no policy {policy:?}"))
 }
 
 /// What senders and receivers of a port are told.
@@ -99,8 +159,9 @@ impl Hosts {
         let daemons = pair.start_daemons_with(&place.tools, configuration)?;
         // What advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
+        let (.., told) = names(policy)?;
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
-            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", "economical"];
+            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", told];
             daemon.shimrules(&rule)?.good()?;
         }
         Ok(Hosts { daemons, _router: router, link, pair, _lab: lab })

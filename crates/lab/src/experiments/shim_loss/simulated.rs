@@ -4,14 +4,14 @@
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
 use crate::experiment::Measures;
+use crate::experiments::virtual_daemon::association;
 use anyhow::{Context, Result};
 use base::{Carrier, Time};
-use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Timing};
+use sctp::{CongestionAlgorithm, EndpointConfig};
 use sim::{Conversation, Exchange, HostId, LinkConfig, Loss, LossPlace, Side, Step, World};
 use std::time::Duration;
 
-/// The daemon's buffers, timers and port: `sctpifyd::timing`.
-const BUFFER: usize = 16 << 20;
+/// The daemon's port.
 const UDP_PORT: u16 = 9899;
 
 /// Client and server, in the order in which they join the world.
@@ -59,27 +59,16 @@ fn by_tcp(tcp: Tcp, exchange: &Exchange, link: &LinkConfig, seed: u64) -> Result
     ))
 }
 
-/// What an association between shims has.
-fn association(control: Control) -> AssociationConfig {
-    AssociationConfig {
-        timing: Timing { rto_initial: Duration::from_millis(100), ..Timing::quick() },
-        outbound_streams: 1,
-        inbound_streams: 1,
-        send_buffer: BUFFER,
-        receive_buffer: BUFFER,
-        congestion: match control {
-            Control::Rfc9260 => CongestionAlgorithm::Rfc9260,
-            Control::Default => CongestionAlgorithm::default(),
-            Control::LossTolerant => CongestionAlgorithm::LossTolerant,
-        },
-        initial_packets: 10,
-        max_init_retransmits: u8::MAX,
-        ..AssociationConfig::default()
+fn congestion(control: Control) -> CongestionAlgorithm {
+    match control {
+        Control::Rfc9260 => CongestionAlgorithm::Rfc9260,
+        Control::Default => CongestionAlgorithm::default(),
+        Control::LossTolerant => CongestionAlgorithm::LossTolerant,
     }
 }
 
 fn by_sctp(control: Control, exchange: Exchange, link: LinkConfig, seed: u64) -> Result<Measures> {
-    let config = association(control);
+    let config = association(congestion(control));
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut world = World::new(seed);
     world.checks = false;

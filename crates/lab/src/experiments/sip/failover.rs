@@ -11,11 +11,12 @@ const PANEL: &str = "longest set-up";
 /// What a cell takes besides its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-const WAYS: [(&str, Between); 4] = [
+const WAYS: [(&str, Between); 5] = [
     ("UDP", Between::by("udp")),
     ("TCP", Between::by("tcp")),
     ("SCTP, one path", Between::by("sctp")),
     ("SCTP, two paths", Between { links: 2, ..Between::by("sctp") }),
+    ("SCTP, redundant", Between { links: 2, sctp: "multipath = \"redundant\"", ..Between::by("sctp") }),
 ];
 
 /// The measures.

@@ -3,6 +3,7 @@
 //! `world` has the hosts: a proxy between two hosts of user agents ([`world::Star`]), and two proxies with a link or two between
 //! them ([`world::Joined`]); `load` has one of its own. All agents are `sctpify-ua`, all proxies `sctpify-sip`.
 
+pub(super) mod balance;
 pub(super) mod diagram;
 pub(super) mod failover;
 pub(super) mod hol;

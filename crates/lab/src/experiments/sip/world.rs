@@ -253,6 +253,11 @@ impl Joined {
         Ok(())
     }
 
+    /// Bytes that the near proxy's host has sent by each link.
+    pub(super) fn sent_bytes(&self) -> Result<Vec<u64>> {
+        self.links.iter().map(|link| link.link.left_sent_bytes()).collect()
+    }
+
     /// How often the near proxy has taken another path.
     pub(super) fn switches(&self) -> usize {
         self.proxies[0].stderr().matches("SCTP path switched").count()

@@ -1,0 +1,91 @@
+//! `sip-balance`: two proxies carry more calls than one of the two links between them can take.
+
+use super::told::Told;
+use super::world::{Between, Joined};
+use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use anyhow::Result;
+use serde::Deserialize;
+use std::time::Duration;
+
+const PANEL: &str = "set-up";
+/// What a cell takes besides its calls, in seconds.
+const OVERHEAD_S: f64 = 4.0;
+
+/// Two addresses at each end make four paths. The two that cross from one subnet to the other leave by the second link, so the path
+/// of the first link alone weighs as much as three.
+const WAYS: [(&str, Between); 5] = [
+    ("one link", Between::by("sctp")),
+    ("two links, one at a time", Between { links: 2, ..Between::by("sctp") }),
+    (
+        "two links, lowest-rtt",
+        Between { links: 2, sctp: "multipath = \"lowest-rtt\"", ..Between::by("sctp") },
+    ),
+    (
+        "two links, equal shares",
+        Between {
+            links: 2,
+            sctp: "multipath = \"weighted\"\nmultipath_weights = \"10.77.2.0/24=1 10.77.1.0/24=3\"",
+            ..Between::by("sctp")
+        },
+    ),
+    (
+        "two links, 3 to 1",
+        Between {
+            links: 2,
+            sctp: "multipath = \"weighted\"\nmultipath_weights = \"10.77.2.0/24=1 10.77.1.0/24=9\"",
+            ..Between::by("sctp")
+        },
+    ),
+];
+
+/// The measures.
+const MEASURES: &[&str] = &["set_up_ms_p50", "set_up_ms_p99", "lost", "second_link"];
+
+/// Its parameters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::experiments) struct Balance {
+    repetitions: u32,
+    rtt_ms: f64,
+    /// Of each link, each way, in kbit/s.
+    link_kbit: u32,
+    /// Calls a second.
+    rate: Vec<f64>,
+    seconds: f64,
+}
+
+impl Experiment for Balance {
+    fn points(&self) -> Vec<Planned> {
+        let of = |&rate: &f64| {
+            WAYS.map(|(series, _)| Planned {
+                point: Point::new(PANEL, series, rate),
+                repetitions: self.repetitions,
+                seconds: OVERHEAD_S + 2.0 * self.seconds,
+                measures: MEASURES.to_vec(),
+            })
+        };
+        self.rate.iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+        let rate = format!("{}kbit", self.link_kbit);
+        joined.links.iter().try_for_each(|link| link.set(&["--rate", &rate]))?;
+        let before = joined.sent_bytes()?;
+        let calls = (cell.point.x * self.seconds).round();
+        let caller = joined.begin_calls(place, cell.point.x, calls as u32)?;
+        // A call that nobody answers fails after 32 s (RFC 3261 timer B).
+        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
+        let after = joined.sent_bytes()?;
+        let mut measures = told.measures(&[
+            ("set_up_ms_p50", "calls_answered/ms_p50"),
+            ("set_up_ms_p99", "calls_answered/ms_p99"),
+        ])?;
+        let sent: Vec<f64> =
+            after.iter().zip(&before).map(|(after, before)| (after - before) as f64).collect();
+        let second = sent.get(1).copied().unwrap_or_default();
+        measures.insert("second_link".to_owned(), second / sent.iter().sum::<f64>());
+        measures.insert("lost".to_owned(), calls - told.number("calls_completed")?);
+        Ok(measures)
+    }
+}

@@ -1,0 +1,22 @@
+//! What daemons ask of an association between them, for engines in virtual time: `sctpifyd::timing`.
+
+use sctp::{AssociationConfig, CongestionAlgorithm, Timing};
+use std::time::Duration;
+
+/// Of each association, for either way, in bytes.
+const BUFFER: usize = 16 << 20;
+
+/// An association of one connection.
+pub(super) fn association(congestion: CongestionAlgorithm) -> AssociationConfig {
+    AssociationConfig {
+        timing: Timing { rto_initial: Duration::from_millis(100), ..Timing::quick() },
+        outbound_streams: 1,
+        inbound_streams: 1,
+        send_buffer: BUFFER,
+        receive_buffer: BUFFER,
+        congestion,
+        initial_packets: 10,
+        max_init_retransmits: u8::MAX,
+        ..AssociationConfig::default()
+    }
+}
